@@ -83,7 +83,7 @@ def run(world: World) -> Result:
 
 def probe(world: World, family: str, name: str, by: By) -> Iterator[Probes]:
     dataset = world.dataset(name)
-    asked = dataset.asked(by)
+    asked = dataset.queries(by)
     chosen = random.Random(SEED).sample(asked, min(MOST, len(asked)))  # noqa: S311 - no secret
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         agents = [agent.id for agent in registry.agents()]

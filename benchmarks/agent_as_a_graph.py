@@ -26,7 +26,7 @@ from benchmarks.world import PRECISIONS, World
 from waygraph.registry.evaluation.compare import Estimate, Row, Table, markdown_table, mean_markdown, tabulate
 from waygraph.registry.evaluation.dataset import By, Dataset
 from waygraph.registry.evaluation.plots import Kind
-from waygraph.registry.evaluation.run import Routing, Trial, by_recipe, varied
+from waygraph.registry.evaluation.run import Routing, Trial, by_recipe, vary_recipe
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 
 NAME = "agent_as_a_graph"
@@ -83,7 +83,7 @@ def weight_trials(embedder: str) -> Iterator[Trial]:
     for recipe, routing in ((ALGORITHM_1, by_recipe), (UNIFIED, unified), (WRRF, by_recipe)):
         for weights in SWEEP:
             label = f"{recipe.name} ({weights[0]:g}, {weights[1]:g})"
-            yield _trial(varied(recipe, weights=weights), "steps", embedder, label=label, routing=routing)
+            yield _trial(vary_recipe(recipe, weights=weights), "steps", embedder, label=label, routing=routing)
 
 
 def run(world: World) -> Result:

@@ -36,7 +36,7 @@ def run(world: World) -> Result:
 
 def row(world: World, name: str, by: By) -> dict[str, Any]:
     dataset = world.dataset(name)
-    asked = [each for each in dataset.asked(by) if each.gold_tools]
+    asked = [each for each in dataset.queries(by) if each.gold_tools]
     told = show_progress(f"{name}, {by}")
     clear = right = first = 0
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:

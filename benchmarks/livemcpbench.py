@@ -10,7 +10,7 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
-from waygraph.registry.evaluation.run import Outcome, Trial, varied
+from waygraph.registry.evaluation.run import Outcome, Trial, vary_recipe
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, TOOLS, Recipe
 
@@ -33,7 +33,7 @@ def _trial(recipe: Recipe, texts: TextForm, by: By, embedder: str) -> Trial:
     return Trial(recipe=recipe, texts=texts, by=by, embedder=embedder, label=label)
 
 
-EVEN = varied(PAPER, weights=(1.0, 1.0))
+EVEN = vary_recipe(PAPER, weights=(1.0, 1.0))
 TRIED: Mapping[By, Mapping[TextForm, Sequence[Recipe]]] = {
     "steps": {"plain": (EVEN, PAPER), "contextual": (HYBRID, LEXICAL, TOOLS, AGENTS)},
     "questions": {"plain": (EVEN, PAPER), "contextual": (HYBRID,)},

@@ -132,7 +132,7 @@ def _quality(world: World, started: Neo4jServer) -> list[Measure]:
     if not world.has(DATA):
         return []
     dataset = world.dataset(DATA)
-    steps, trial = dataset.asked("steps"), Trial(recipe=HYBRID, texts="contextual", by="steps")
+    steps, trial = dataset.queries("steps"), Trial(recipe=HYBRID, texts="contextual", by="steps")
     with Registry.open(started.uri, settings=world.settings, environ=world.environ) as registry:
         for source in registry.sources():
             registry.forget(source.name)

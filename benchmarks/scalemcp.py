@@ -20,7 +20,7 @@ from waygraph.ingest.datasets.scalemcp.generate import DAILY, DAILY_SPLIT, Choic
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Dataset
-from waygraph.registry.evaluation.metrics import measured
+from waygraph.registry.evaluation.metrics import measure_query
 from waygraph.registry.evaluation.run import Outcome, Trial
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.identity import sealed_tool
@@ -125,8 +125,8 @@ def _means(judged: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _ceiling(dataset: Dataset) -> dict[str, float]:
     """What a perfect ranking of tools comes to."""
-    golds = [query.gold_tools for query in dataset.asked("questions")]
-    return _means([measured([min(item) for item in gold], gold) for gold in golds])
+    golds = [query.gold_tools for query in dataset.queries("questions")]
+    return _means([measure_query([min(item) for item in gold], gold) for gold in golds])
 
 
 def _measure_syncs(world: World, companies: Sequence[Company], form: TextForm) -> Iterator[dict[str, Any]]:

@@ -61,7 +61,7 @@ def run(world: World) -> Result:
 def rows_of(world: World, name: str, by: By) -> Iterator[dict[str, Any]]:
     """Counts of one dataset and the shares made of them: of the whole catalogue, and of few agents."""
     dataset = world.dataset(name)
-    asked = dataset.asked(by)
+    asked = dataset.queries(by)
     chosen = random.Random(SEED).sample(asked, min(MOST, len(asked)))  # noqa: S311 - no secret
     progress = show_progress(f"{name}, {by}")
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:

@@ -12,7 +12,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.read import Listing, Parts, answered, documents
+from waygraph.ingest.sources.read import Listing, Parts, documents, with_answers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
 from waygraph.ingest.sync.apply import sync, with_statuses
 from waygraph.registry.embedding.embedder import Progress
@@ -52,7 +52,7 @@ def offer_of_manifest(manifest: Manifest) -> Offer:
     return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
 
 
-def offered(
+def offer_documents(
     registry: RemoteRegistry,
     offer: Offer,
     settings: Settings,
@@ -71,7 +71,7 @@ def offered(
     what came before.
     """
     taken = registry.take(
-        _bounded(offer.documents, offer.source, settings.max_manifest_bytes),
+        _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
         source=f"{host}:{offer.source}" if host else offer.source,
         namespace=offer.namespace,
         kind=kind,
@@ -85,7 +85,7 @@ def offered(
         raise taken.error
 
 
-def _bounded(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
+def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
     kept, left_bytes = list[Document](), most_bytes
     for document in read:
         left_bytes -= len(document.text.encode())
@@ -138,11 +138,11 @@ class Ingestion:
         after the reports of what came before.
         """
         if isinstance(registry, RemoteRegistry):
-            yield from self._offered(registry, sources[0])  # an export's are one file
+            yield from self._send_offer(registry, sources[0])  # an export's are one file
             return
         for source in sources:
             parts = source.parts()
-            yield self.take(registry, source, parts, source.answered(parts), progress)
+            yield self.take(registry, source, parts, source.with_answers(parts), progress)
 
     def take(
         self,
@@ -153,7 +153,7 @@ class Ingestion:
         progress: Progress | None = None,
     ) -> Ingested:
         """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
-        done = self._synced(registry, self._with_policy(manifest), progress)
+        done = self._sync(registry, self._with_policy(manifest), progress)
         self._vouch(source, parts)
         return done
 
@@ -162,9 +162,9 @@ class Ingestion:
         if not self.dry_run:
             source.vouch(parts)
 
-    def _offered(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
+    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
         parts = source.parts()
-        reports = offered(
+        reports = offer_documents(
             registry,
             self._offer(source, parts),
             self.opening.settings,
@@ -183,9 +183,9 @@ class Ingestion:
         """Files are read there, servers are asked here."""
         if source.listing and not parts.servers:
             return offer_of_listing(source.listing(), self.opening.settings)
-        return offer_of_manifest(answered(parts, source.ask))
+        return offer_of_manifest(with_answers(parts, source.ask))
 
-    def _synced(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
+    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
         asked = self._with_questions(manifest, progress)
         report = sync(
             registry,
@@ -247,14 +247,14 @@ def ingest(
         connect=connect,
         ask=partial(ask_servers, registry.settings),
     )
-    sources = opened(given, how)
+    sources = open_given(given, how)
     named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
     refuse_unused(named, () if named or _is_document(given) else _words(given), how)
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     return [each.report for each in terms.ingest(registry, sources, progress)]
 
 
-def opened(given: Given, how: Opening) -> list[OpenedSource]:
+def open_given(given: Given, how: Opening) -> list[OpenedSource]:
     """The sources that one text, path, command or document names. Raises SourceError."""
     if isinstance(given, (str, os.PathLike)):
         return open_sources(os.fspath(given), how)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.kinds import contributed
+from waygraph.ingest.sources.kinds import load_plugins
 
 
 def install(
@@ -27,8 +27,8 @@ def on_path(folder: Path) -> Iterator[None]:
     """Lets this process find what is installed in the folder, as long as the block lasts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        contributed.cache_clear()
+        load_plugins.cache_clear()
         try:
             yield
         finally:
-            contributed.cache_clear()
+            load_plugins.cache_clear()

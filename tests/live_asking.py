@@ -31,7 +31,7 @@ async def _ask(launch: Launch, settings: Settings, held_s: float) -> None:
             await connection.listing()
             with anyio.move_on_after(held_s):
                 while True:
-                    await connection.changed()
+                    await connection.await_change()
                     await connection.listing()
 
 

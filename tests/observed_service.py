@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import Metrics
-from waygraph.api.telemetry.request_log import Application, Observed, called_by
+from waygraph.api.telemetry.request_log import Application, Observed, note_caller
 from waygraph.api.telemetry.traces import Traces
 from waygraph.registry import Registry
 from waygraph.registry.access.visibility import Caller
@@ -34,7 +34,7 @@ def application(metrics: Metrics, registry: Registry | None = None) -> FastAPI:
 
     @router.get("/agents/{agent_id}")
     async def agent(agent_id: str, request: Request) -> dict[str, str]:
-        called_by(request.scope, CALLER)
+        note_caller(request.scope, CALLER)
         await asyncio.to_thread(logger.info, "looked up in a thread")
         return {"id": agent_id}
 

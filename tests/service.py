@@ -19,7 +19,7 @@ import httpx2
 import uvicorn
 
 from tests.observed_service import logging_as_it_was
-from waygraph.api.rest.bootstrap import Chosen, composed, configuration, open_service
+from waygraph.api.rest.bootstrap import Chosen, compose_application, configuration, open_service
 from waygraph.api.rest.dependencies import Service
 from waygraph.registry import Registry
 from waygraph.registry.access.api_keys import KeyFile
@@ -159,7 +159,7 @@ def served(
     stream = StringIO()
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})
-        app = composed(service, chosen, environ or {}, stream)
+        app = compose_application(service, chosen, environ or {}, stream)
         with _serving(configuration(app, settings, environ or {})) as port:
             found = Served(port, KeyFile(settings.keys_path) if auth else None, service=service, stream=stream)
             try:

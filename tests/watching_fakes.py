@@ -95,7 +95,7 @@ class FakeConnection:
         await anyio.lowlevel.checkpoint()
         return ServerListing(lasts_s=self._server.lasts_s)
 
-    async def changed(self) -> None:
+    async def await_change(self) -> None:
         await self._server.changed.wait()
         if lost := self._server.lost:
             self._server.lost = None

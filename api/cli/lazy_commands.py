@@ -28,7 +28,7 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - of the library
         if cmd_name not in self.commands and cmd_name in self.lazy:
-            self.add_command(_imported(cmd_name, self.lazy[cmd_name]), cmd_name)
+            self.add_command(_import_command(cmd_name, self.lazy[cmd_name]), cmd_name)
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -43,7 +43,7 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
 
 
-def _imported(name: str, command: LazyCommand) -> Any:
+def _import_command(name: str, command: LazyCommand) -> Any:
     module, _, attribute = command.place.partition(":")
     thing = getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
     around = typer.Typer(rich_markup_mode=None)

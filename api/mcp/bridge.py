@@ -70,16 +70,16 @@ class Bridge:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pass_back, from_service, tasks.cancel_scope)
             async for item in from_host:
-                await self._to_service.send(self._stamped(item.message))
+                await self._to_service.send(self._stamp(item.message))
             tasks.cancel_scope.cancel()
 
     async def _pass_back(self, from_service: Any, scope: anyio.CancelScope) -> None:
         async for item in from_service:
             if isinstance(item, SessionMessage):
-                await self._to_host.send(self._translated(item))
+                await self._to_host.send(self._translate(item))
         scope.cancel()
 
-    def _stamped(self, message: types.JSONRPCMessage) -> SessionMessage:
+    def _stamp(self, message: types.JSONRPCMessage) -> SessionMessage:
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.method == "initialize":
             return SessionMessage(message)
         params = message.params or {}
@@ -94,7 +94,7 @@ class Bridge:
             headers[inbound.MCP_NAME_HEADER] = inbound.encode_header_value(name)
         return SessionMessage(message, ClientMessageMetadata(headers=headers))
 
-    def _translated(self, item: SessionMessage) -> SessionMessage:
+    def _translate(self, item: SessionMessage) -> SessionMessage:
         message = item.message
         if isinstance(message, types.JSONRPCResponse) and "serverInfo" in message.result:
             self._version = str(message.result.get("protocolVersion", ""))
@@ -136,11 +136,11 @@ class ServiceClient(httpx2.AsyncClient):
             return wire.error_to(request, 502, protocol_error(error))
 
     async def _answer(self, request: httpx2.Request, message: Mapping[str, Any], **how: Any) -> httpx2.Response:
-        response = await self._sent(request, **how)
+        response = await self._send_patiently(request, **how)
         if response.status_code == 404 and self._greeting and (lost := request.headers.get(_SESSION)):
             await response.aclose()
             await self._renew(request, lost)
-            response = await self._sent(request, **how)
+            response = await self._send_patiently(request, **how)
         if message.get("method") == "initialize" and response.status_code == 200:
             self._session, self._greeting = response.headers.get(_SESSION, ""), request.content
         is_answer = wire.kind_of(response) in wire.KINDS and response.status_code == 200
@@ -164,16 +164,16 @@ class ServiceClient(httpx2.AsyncClient):
             headers = {**_HEADERS, _VERSION: request.headers.get(_VERSION, "2025-03-26")}
             hello = self.build_request("POST", request.url, content=self._greeting, headers=headers)
             hello.extensions["timeout"] = httpx2.Timeout(self._limits.settings.remote_timeout_s).as_dict()
-            response = await self._sent(hello)
+            response = await self._send_patiently(hello)
             if response.status_code != 200:
                 answer_of(_MESSAGE, Reply(response.status_code, dict(response.headers), response.content), self._place)
             self._session = headers[_SESSION] = response.headers.get(_SESSION, "")
             opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            await self._sent(self.build_request("POST", request.url, json=opened, headers=headers))
+            await self._send_patiently(self.build_request("POST", request.url, json=opened, headers=headers))
         changed = types.JSONRPCNotification(jsonrpc="2.0", method="notifications/tools/list_changed")
         await self._to_host.send(SessionMessage(changed))  # by now other tools may be there
 
-    async def _sent(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+    async def _send_patiently(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         """Sent again as long as the service is just starting. Raises ServiceUnavailable, ServiceFailed."""
         if _SESSION in request.headers:
             request.headers[_SESSION] = self._session
@@ -185,7 +185,7 @@ class ServiceClient(httpx2.AsyncClient):
                     await response.aread()
                 return response
             except httpx2.HTTPError as exc:
-                broken = self._limits.broken(_MESSAGE, exc)
+                broken = self._limits.break_call(_MESSAGE, exc)
             listens = LISTEN_S if request.method == "GET" and broken.passing else None
             pause_s = attempts.wait_s(broken) if "id" in wire.message_in(request) else listens
             if pause_s is None:

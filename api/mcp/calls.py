@@ -41,11 +41,11 @@ TOOL_ERROR = "ToolError"
 """In place of the name of an exception: the tool ran, and told an error."""
 
 
-def recorded(
+def record_call(
     gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]
 ) -> "AbstractContextManager[Attempt]":
     """Writes the line when what happens within has ended, however it ended."""
-    told = _told(arguments) if gateway.settings.audit_arguments else ""
+    told = _arguments_text(arguments) if gateway.settings.audit_arguments else ""
     return gateway.audit.attempt(caller, "call", asked, parameters=_names(arguments), arguments=told)
 
 
@@ -54,7 +54,7 @@ def _names(arguments: Mapping[str, Any]) -> list[str]:
     return [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
 
 
-def _told(arguments: Mapping[str, Any]) -> str:
+def _arguments_text(arguments: Mapping[str, Any]) -> str:
     """JSON, what looks like a secret struck out."""
     return json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]
 
@@ -71,7 +71,7 @@ _CANNOT_ASK = (
 _YES = "run"
 
 
-async def agreed(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, Any], reason: str) -> None:
+async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mapping[str, Any], reason: str) -> None:
     """Returns if a person lets this call run. Raises NeedsConsent where nobody can be asked, NotCallable for a no."""
     name = tool.call_name
     if not host.can("elicitation/create"):
@@ -141,13 +141,13 @@ def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wante
 
 async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
     """The tool's own answer. Raises what stands against the call, and what the executor raises."""
-    with recorded(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
+    with record_call(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
         asker.caller.require("use")
         if wanted.query.strip():
             asker.caller.require("route")
-        meant = await gateway.ask(lambda: _meant(gateway, asker, wanted, attempt))
+        meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt))
         if meant.judgement.verdict == "ask":
-            await agreed(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            await require_consent(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
         call = ToolCall(
             agent=meant.agent,
@@ -163,14 +163,14 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return result
 
 
-def _meant(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:
+def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
     agent = registry.agent(tool.agent_id, principal=principal)
     attempt.target = tool.id
-    return _judged(gateway, asker, wanted, agent, tool)
+    return _judge_call(gateway, asker, wanted, agent, tool)
 
 
 def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
@@ -178,13 +178,13 @@ def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Mean
     within = gateway.agents_within(asker)
     tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
     agent = gateway.registry.agent(tool.agent_id, principal=asker.principal)
-    now = _judged(gateway, asker, wanted, agent, tool)
+    now = _judge_call(gateway, asker, wanted, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
         raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
     return now
 
 
-def _judged(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", tool: "Tool") -> _Meant:
+def _judge_call(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", tool: "Tool") -> _Meant:
     """Raises NotCallable, InvalidArguments."""
     judges = judging(gateway.registry, gateway.policy, asker.principal)
     judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))

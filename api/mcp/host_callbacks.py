@@ -143,7 +143,7 @@ class SessionHost(OfSession, Heard):
         if not self._ctx.session.can_send_request:
             raise NotAnswered("the host's connection carries no questions")
         try:
-            return await self._asked(question, params)
+            return await self._ask(question, params)
         except ValidationError as exc:
             raise NotAnswered("the question, or its answer, is not of the protocol") from exc
         except MCPError as exc:
@@ -151,7 +151,7 @@ class SessionHost(OfSession, Heard):
         except _GONE as exc:
             raise NotAnswered("the host is gone") from exc
 
-    async def _asked(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         request, kind = as_request(question, params)
         answer = await self._ctx.session.send_request(
             request,

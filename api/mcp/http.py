@@ -90,7 +90,7 @@ class _Seat:
                 del self._seats[self._owner]
 
 
-async def seated(ctx: Context, call_next: CallNext) -> HandlerResult:
+async def seat_session(ctx: Context, call_next: CallNext) -> HandlerResult:
     """A middleware of the SDK's server: a session has its seat as long as its connection."""
     seat = ctx.request.scope.get(_SEAT) if ctx.method == "initialize" and ctx.request is not None else None
     if seat is not None:
@@ -156,7 +156,7 @@ class HttpGateway:
             parks=self._alone,
         )
         async with open_server(parts) as server:
-            server.middleware.append(seated)
+            server.middleware.append(seat_session)
             self._sessions = StreamableHTTPSessionManager(
                 server,
                 stateless=not self._alone,

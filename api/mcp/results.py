@@ -21,7 +21,7 @@ from mcp.types import (
     REQUEST_TIMEOUT,
 )
 
-from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, told_outside
+from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
 from waygraph.registry.model.errors import UpstreamAnswered, WaygraphError
 
 logger = logging.getLogger("waygraph.mcp")
@@ -37,21 +37,21 @@ TOO_LATE = "no answer was ready in time"
 type Result = dict[str, Any]
 
 
-def told(error: WaygraphError | TimeoutError) -> Result:
+def error_result(error: WaygraphError | TimeoutError) -> Result:
     """The error as a tool's result."""
     if isinstance(error, TimeoutError):
-        return refused("too-late", TOO_LATE, retryable=True)
+        return refusal_result("too-late", TOO_LATE, retryable=True)
     if is_own_fault(error):
-        return refused("internal-error", sentence(error))
-    outside = told_outside(error, 0, "")
-    return refused(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
+        return refusal_result("internal-error", sentence(error))
+    outside = public_problem(error, 0, "")
+    return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
 
 
-def failed(error: WaygraphError | TimeoutError) -> Result:
+def failure_result(error: WaygraphError | TimeoutError) -> Result:
     """The error as a tool's result. Raises MCPError for what an upstream server answered in the protocol."""
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         raise MCPError(code=error.code, message=error.message, data=error.data) from error
-    return told(error)
+    return error_result(error)
 
 
 def as_error(error: WaygraphError | TimeoutError) -> MCPError:
@@ -72,10 +72,12 @@ def sentence(error: WaygraphError) -> str:
     if is_own_fault(error):
         logger.error("%s: %s", type(error).__name__, error)
         return OWN_FAULT
-    return told_outside(error, 0, "")["detail"]
+    return public_problem(error, 0, "")["detail"]
 
 
-def refused(code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None) -> Result:
+def refusal_result(
+    code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None
+) -> Result:
     """An error that no class of ours stands for, in the same shape."""
     ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
     # A model pays for each word: what the message says already is not said again.

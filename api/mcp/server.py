@@ -30,7 +30,7 @@ from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_use_tool
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.host_callbacks import Heard, SessionHost, takes
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
-from waygraph.api.mcp.results import as_error, compact, failed, internal, text
+from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
 from waygraph.api.mcp.sessions import Asker, Context, connection_of
 from waygraph.api.mcp.tools import IDENTITY, USE_TOOL, instructions, questions, version
 from waygraph.api.mcp.tools_list import Listeners, tools_page
@@ -65,7 +65,7 @@ def as_it_is(ctx: ServerRequestContext[Any, Any], answer: Mapping[str, Any]) -> 
     return {"resultType": "complete"} | _EMPTY[ctx.method] | envelope
 
 
-async def unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def pass_unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """A middleware of the SDK's server."""
     if ctx.method not in _METHODS:
         return await call_next(ctx)
@@ -75,10 +75,10 @@ async def unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> 
         made = await call_next(ctx)
     finally:
         _WHOLE.reset(token)
-    return _laid_over(made, whole[-1], ctx.protocol_version) if whole and isinstance(made, dict) else made
+    return _lay_over(made, whole[-1], ctx.protocol_version) if whole and isinstance(made, dict) else made
 
 
-def _laid_over(made: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
+def _lay_over(made: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
     ours = {name: value for name, value in made.items() if name in _ENVELOPE}
     theirs = {name: value for name, value in answer.items() if name not in (*_ENVELOPE, "_meta")}
     said = answer.get("_meta")
@@ -143,8 +143,8 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("tools/list", PaginatedRequestParams, answers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, answers.call_tool)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, answers.set_level)
-    server.add_notification_handler("notifications/initialized", NotificationParams, answers.initialized)
-    server.middleware.append(unsieved)
+    server.add_notification_handler("notifications/initialized", NotificationParams, answers.note_initialized)
+    server.middleware.append(pass_unsieved)
     return server
 
 
@@ -164,9 +164,9 @@ class _Answers:
 
     async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         try:
-            answer = await self._called(ctx, params)
+            answer = await self._call(ctx, params)
         except (WaygraphError, TimeoutError) as error:
-            answer = failed(error)
+            answer = failure_result(error)
         except MCPError:
             raise
         except Exception as error:
@@ -176,7 +176,7 @@ class _Answers:
             return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
         return as_it_is(ctx, answer)
 
-    async def _called(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
+    async def _call(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
         if ask := questions(gateway.surface).get(params.name):
@@ -225,7 +225,7 @@ class _Answers:
         self._gateway.asker_of(ctx).session.log_level = params.level
         return EmptyResult()
 
-    async def initialized(self, ctx: Context, params: NotificationParams) -> None:  # noqa: ARG002
+    async def note_initialized(self, ctx: Context, params: NotificationParams) -> None:  # noqa: ARG002
         self._listeners.add(connection_of(ctx))
 
 

@@ -30,11 +30,11 @@ class Session:
     """Of each tool, by call name, the version that was sent; `~` behind it: its summary only."""
 
     @property
-    def known(self) -> Mapping[str, str]:
+    def known_versions(self) -> Mapping[str, str]:
         """Versions by call name, as `FindAsked.known` takes them."""
         return self._sent
 
-    def sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
+    def note_sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """These tools have just been sent, as an answer of find_tools has them."""
         for tool in tools:
             name, version = str(tool["name"]), str(tool["version"])

@@ -171,9 +171,9 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     is_rfc = gateway.surface == "rfc"
     detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
     remembers = "known" not in arguments
-    known = asker.session.known if remembers else _versions(arguments["known"])
+    known = asker.session.known_versions if remembers else _versions(arguments["known"])
 
-    def found() -> dict[str, Any]:
+    def answer_find() -> dict[str, Any]:
         asked = FindAsked(
             query=_text(arguments, "query", FIND_TOOLS),
             limit=arguments.get("limit", DEFAULT_LIMIT),
@@ -185,10 +185,10 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         why_not = gateway.reach.now().why_not
         return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
-    answer = await gateway.ask(found)
+    answer = await gateway.ask(answer_find)
     tools = answer.get("tools", [])
     if detail != "names":
-        asker.session.sent(tools)
+        asker.session.note_sent(tools)
     if remembers and any(tool.get("unchanged") for tool in tools):
         answer = answer | {"notice": SENT_BEFORE}
     return told_as_text(answer)
@@ -202,7 +202,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_AGENTS:
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
 
-    def routed() -> dict[str, Any]:
+    def route() -> dict[str, Any]:
         within = gateway.agents_within(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
         strict = gateway.policy is not None and gateway.policy.strict
@@ -216,7 +216,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
             told |= {"nearest": list(route.nearest), "hint": "these agents are the nearest: name one if it is meant"}
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
-    return told_as_text(await gateway.ask(routed))
+    return told_as_text(await gateway.ask(route))
 
 
 def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     tools = [] if gateway.surface == "rfc" else _pinned_if_any(gateway, asker)
     rest = [tool for tool in tools if tool.call_name > cursor]
     listed = [] if cursor else list(meta_tools(gateway.surface))
-    page = {"tools": [*listed, *(_listed(tool) for tool in rest[:PAGE])]} | _kept(asker)
+    page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | _cache_hints(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
@@ -75,14 +75,14 @@ def pinned_tools(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
     return sorted(tools, key=lambda tool: tool.call_name)
 
 
-def _kept(asker: Asker) -> dict[str, Any]:
+def _cache_hints(asker: Asker) -> dict[str, Any]:
     """How long a host may keep the list, and whether others may have it."""
     if asker.caller == LOCAL:
         return {"ttlMs": TTL_MS, "cacheScope": "public"}
     return {"ttlMs": 0, "cacheScope": "private"}
 
 
-def _listed(tool: "Tool") -> dict[str, Any]:
+def _list_entry(tool: "Tool") -> dict[str, Any]:
     """Without what the source says of headers between itself and its client: between a host and us none are agreed."""
     told = definition(tool, "mcp")
     schema = told["inputSchema"]
@@ -146,25 +146,25 @@ class Listeners:
         await self._bus.publish(ToolsListChanged())
         async with anyio.create_task_group() as tasks:
             for connection in list(self._connections):
-                tasks.start_soon(_told, connection)
+                tasks.start_soon(_note_change, connection)
 
     async def follow(self, gateway: Gateway, look_s: float = LOOK_S) -> None:
         """Tells whenever other tools are pinned than were listed, or they changed. Runs until it is cancelled."""
-        seen = await _looked(gateway, None)
+        seen = await _look(gateway, None)
         while True:
             await anyio.sleep(look_s)
-            now = await _looked(gateway, seen)
+            now = await _look(gateway, seen)
             if now.tools != seen.tools:
                 await self.tell()
             seen = now
 
 
-async def _told(connection: Connection) -> None:
+async def _note_change(connection: Connection) -> None:
     with anyio.move_on_after(TELL_S):
         await connection.send_tool_list_changed()
 
 
-async def _looked(gateway: Gateway, before: Listed | None) -> Listed:
+async def _look(gateway: Gateway, before: Listed | None) -> Listed:
     """A registry that cannot be read now has changed nothing that anybody could be told of."""
     try:
         return await gateway.ask(lambda: Listed.now(gateway, before))

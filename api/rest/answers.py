@@ -20,10 +20,10 @@ _VERSION = version("waygraph")
 
 
 def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type: str = "application/json") -> Response:
-    return Response(written(shape), media_type=media_type, headers=headers)
+    return Response(encode_json(shape), media_type=media_type, headers=headers)
 
 
-def written(shape: object) -> bytes:
+def encode_json(shape: object) -> bytes:
     """As JSON, in UTF-8."""
     try:
         return to_json(shape)  # a quarter of the time of `json`, which on a page of a list is much of all

@@ -59,11 +59,11 @@ class Headed:
 def _as_head(scope: Scope, send: Send) -> Send:
     """Without content. By the scope, which is its own, the server sees that the length it is told is not of this."""
 
-    async def told(message: Message) -> None:
+    async def send_head(message: Message) -> None:
         scope["method"] = "HEAD"
         await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
 
-    return told
+    return send_head
 
 
 DESCRIPTION = """Which agents, and which of their tools, can do this?
@@ -130,7 +130,7 @@ async def _follow(service: "Service", gateway: OfferedGateway | None, *, after: 
     """
     await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
     if gateway is not None:
-        await gateway.settled()
+        await gateway.await_open()
     await service.lanes.wait(service.follower.start)
 
 
@@ -142,10 +142,10 @@ class _Documented(FastAPI):
         """The OpenAPI document, with the one shape of problems in place of FastAPI's. Threads may share it."""
         with self._making:
             if self._document is None:
-                self._document = self._made()
+                self._document = self._make_document()
             return self._document
 
-    def _made(self) -> dict[str, Any]:
+    def _make_document(self) -> dict[str, Any]:
         document = super().openapi()
         shapes = document["components"]["schemas"]
         for unused in ("HTTPValidationError", "ValidationError"):

@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.rest.application import application
 from waygraph.api.rest.dependencies import Readiness, Service
-from waygraph.api.rest.follow import Follower, followed, sources_to_follow
+from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
 from waygraph.api.rest.http_faults import Protocol
 from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.middleware import LOOPBACK
@@ -168,8 +168,8 @@ def serve(chosen: Chosen) -> None:
     check_address(chosen, asks_who_calls=asks)
     if chosen.workers > 1 and chosen.location == MEMORY:
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
-    with closing(listen(chosen.host, chosen.port)) as listening, _told(os.environ, chosen):
-        app = worker() if chosen.workers == 1 else _tried(chosen, settings)
+    with closing(listen(chosen.host, chosen.port)) as listening, _hand_over(os.environ, chosen):
+        app = worker() if chosen.workers == 1 else _try_factory(chosen, settings)
         with stops_in_order() as heard:
             print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
             _run(app, chosen, settings, listening, heard)
@@ -202,7 +202,7 @@ def worker() -> "Application":
         die_with(parent.pid or 0, signal.SIGTERM)
     take_short_turns()
     chosen = Chosen(**json.loads(os.environ[CHOSEN]))
-    return composed(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
+    return compose_application(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
 
 
 def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
@@ -237,16 +237,16 @@ def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) ->
     return Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
 
 
-def composed(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
+def compose_application(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
     """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting, MissingExtra."""
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
     alone = service.authenticator is None and is_loopback(chosen.host)
     hosts = (*LOOPBACK, chosen.host) if alone else None
-    log, gateway, traces = _surrounded(service, chosen, environ, stream)
+    log, gateway, traces = _open_surroundings(service, chosen, environ, stream)
     return application(service, gateway, log=log, traces=traces, hosts=hosts)
 
 
-def _surrounded(
+def _open_surroundings(
     service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO
 ) -> "tuple[Logger, OfferedGateway | None, Traces | None]":
     """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
@@ -263,11 +263,11 @@ def _holding(registry: Registry) -> Holding:
     return Holding(revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses)
 
 
-def _tried(chosen: Chosen, settings: Settings) -> str:
+def _try_factory(chosen: Chosen, settings: Settings) -> str:
     """The factory of workers; what would make each of them fail is raised here."""
     service = open_service(chosen, settings, os.environ)
     try:
-        _, _, traces = _surrounded(service, chosen, os.environ, sys.stderr)
+        _, _, traces = _open_surroundings(service, chosen, os.environ, sys.stderr)
         if traces:
             traces.close()
     finally:
@@ -288,13 +288,13 @@ def _run(
     with (
         shared_folder(os.environ),
         closing(Audit(settings.audit_path)) as audit,
-        followed(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
+        follow_sources(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
     ):
         Workers(config, [listening], heard).run()
 
 
 @contextmanager
-def _told(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
+def _hand_over(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
     environ[CHOSEN] = json.dumps(asdict(chosen))
     try:
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from fastapi import Depends, Request
 
 from waygraph.api.rest.thread_pools import Lanes
-from waygraph.api.telemetry.request_log import called_by
+from waygraph.api.telemetry.request_log import note_caller
 from waygraph.registry.access.visibility import LOCAL, Caller, Scope
 from waygraph.registry.model.errors import IssuerUnavailable, NotAuthenticated, WaygraphError
 from waygraph.registry.model.nouns import Principal
@@ -71,13 +71,13 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
-        known = await self._known(request)
+        known = await self._caller_of(request)
         self.count(known)
         return known
 
     async def admit(self, request: Request) -> None:
         """Before a body is read: it has to be known who sends it. Raises as `caller`."""
-        await self._known(request)
+        await self._caller_of(request)
 
     def count(self, caller: Caller) -> None:
         """One request more of this caller. Raises TooManyRequests. Where nobody is told apart nobody is limited."""
@@ -89,22 +89,22 @@ class Service:
         shows_nothing = not {"authorization", "x-api-key"} & set(request.headers.keys())
         return STRANGER if self.authenticator and shows_nothing else await self.caller(request)
 
-    async def _known(self, request: Request) -> Caller:
+    async def _caller_of(self, request: Request) -> Caller:
         """Asked once of a request."""
         known: Caller | None = request.scope.get(_KNOWN)
         if known is None:
-            known = LOCAL if self.authenticator is None else await self._authenticated(self.authenticator, request)
+            known = LOCAL if self.authenticator is None else await self._authenticate(self.authenticator, request)
             request.scope[_KNOWN] = known
-            called_by(request.scope, known)
+            note_caller(request.scope, known)
         return known
 
-    async def _authenticated(self, authenticator: "Authenticator", request: Request) -> Caller:
+    async def _authenticate(self, authenticator: "Authenticator", request: Request) -> Caller:
         shown = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
-            known = authenticator.known(*shown)
+            known = authenticator.known_caller(*shown)
             return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
         except (NotAuthenticated, IssuerUnavailable):
-            self.failures.failed(request.client.host if request.client else "")
+            self.failures.count_failure(request.client.host if request.client else "")
             raise
 
 

@@ -101,7 +101,7 @@ class Follower:
 
 
 @contextmanager
-def followed(
+def follow_sources(
     open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
 ) -> Iterator[None]:
     """Sources are followed while the block is done, over a registry of their own."""

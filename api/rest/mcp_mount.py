@@ -58,7 +58,7 @@ class OfferedGateway:
             ending.set()
             await at_work
 
-    async def settled(self) -> None:
+    async def await_open(self) -> None:
         """Waits until it is open, or could not be opened."""
         await asyncio.wait([self._future])
 
@@ -76,17 +76,17 @@ class OfferedGateway:
 
     async def _work(self, after: Awaitable[object], ending: asyncio.Event) -> None:
         await asyncio.wait([asyncio.ensure_future(after)])  # whatever came of it
-        while not await self._served(ending):
+        while not await self._serve_once(ending):
             with suppress(TimeoutError):
                 await asyncio.wait_for(ending.wait(), OPEN_AGAIN_S)
             if ending.is_set():
                 break
             self._opened = asyncio.get_running_loop().create_future()
 
-    async def _served(self, ending: asyncio.Event) -> bool:
+    async def _serve_once(self, ending: asyncio.Event) -> bool:
         """Until the end; False if it could not be opened, or ended by an error, which who asks meanwhile is told."""
         try:
-            gateway = await self._service.lanes.wait(self._made)
+            gateway = await self._service.lanes.wait(self._make_gateway)
             async with gateway.running():
                 self._future.set_result(gateway)
                 await ending.wait()
@@ -99,7 +99,7 @@ class OfferedGateway:
             return False
         return True
 
-    def _made(self) -> "HttpGateway":
+    def _make_gateway(self) -> "HttpGateway":
         from waygraph.api.mcp.http import HttpGateway
 
         service = self._service

@@ -78,7 +78,7 @@ class Limited:
         if refused is not None:
             await problems.answer(refused, CLOSED)(scope, receive, send)
             return
-        await self._application(scope, _replayed(body, receive), send)
+        await self._application(scope, _replay_body(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
@@ -109,7 +109,7 @@ async def _body(receive: Receive, limit: int) -> bytes | None:
             return bytes(parts)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """To be read once more."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -120,14 +120,14 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _careful(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def send_checked(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
             names = {name.lower() for name, _ in headers}
             message["headers"] = [*headers, *(default for default in (*HEADERS, NOT_KEPT) if default[0] not in names)]
         await send(message)
 
-    return sent
+    return send_checked
 
 
 def _host(headers: dict[bytes, bytes]) -> str:

@@ -15,10 +15,10 @@ from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from waygraph.api.rest.answers import written
+from waygraph.api.rest.answers import encode_json
 from waygraph.api.telemetry.logs import request_id
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
-from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem, told_outside
+from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem, public_problem
 from waygraph.registry.model import errors as e
 from waygraph.registry.model.errors import nearest
 from waygraph.registry.model.validation import reason_of
@@ -72,15 +72,15 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unforeseen)
 
 
-def told(error: e.WaygraphError) -> Problem:
+def problem_of(error: e.WaygraphError) -> Problem:
     """What a caller may know: of a fault on the service's side no more than its kind."""
-    found = told_outside(error, status_of(error), _instance())
+    found = public_problem(error, status_of(error), _instance())
     is_told = found["status"] not in _OWN or isinstance(error, e.NotPublished)
     return found if is_told else {**found, "detail": _OWN_FAULT, "facts": {}}
 
 
 def answer(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(written(found), status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
+    return Response(encode_json(found), status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 
 def too_large(limit_bytes: int) -> Problem:
@@ -92,7 +92,7 @@ def too_slow(limit_s: float) -> Problem:
 
 
 def not_ready(error: e.WaygraphError) -> Problem:
-    reason = told_outside(error, 503, _instance())["detail"]
+    reason = public_problem(error, 503, _instance())["detail"]
     return problem(503, "not-ready", reason, _instance(), retryable=True)
 
 
@@ -112,13 +112,13 @@ async def _ours(_: Request, error: Exception) -> Response:
 
 
 def refusal(error: e.WaygraphError, headers: Mapping[str, str] | None = None) -> Response:
-    found = told(error)
+    found = problem_of(error)
     if found["status"] >= 500:
         logger.error("%s: %s", found["code"], error)
     return answer(found, {**_headers(error, found["status"]), **(headers or {})})
 
 
-def stopped() -> Response:
+def stop_response() -> Response:
     """To a request that was cut off."""
     reason = "the service is stopping; whether this was done is not known"
     found = problem(503, "stopping", reason, _instance(), retryable=True)
@@ -148,7 +148,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _of_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101
     code = _CODES.get(error.status_code, "refused")
-    headers = _allowed(request) if error.status_code == 405 else error.headers
+    headers = _allow_header(request) if error.status_code == 405 else error.headers
     detail = _IN_OUR_WORDS.get(str(error.detail), str(error.detail))
     return answer(problem(error.status_code, code, detail, _instance()), headers)
 
@@ -158,7 +158,7 @@ def _says_json(request: Request) -> bool:
     return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
 
 
-def _allowed(request: Request) -> dict[str, str]:
+def _allow_header(request: Request) -> dict[str, str]:
     """The methods of all routes of this path: starlette tells those of the first."""
     routes = request.app.state.routes
     found = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
@@ -196,19 +196,19 @@ class Stoppable:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
 
-        async def noted(message: Message) -> None:
+        async def note_message(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self._application(scope, receive, noted)
+            await self._application(scope, receive, note_message)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if begun or scope["type"] != "http" or task is None:
                 raise
             task.uncancel()
-            await stopped()(scope, receive, send)
+            await stop_response()(scope, receive, send)
 
 
 # What does not fit in a request: each fault with its place, and for an unknown field the one that was meant.
@@ -231,10 +231,10 @@ def _reason(fault: Mapping[str, Any], body: type[BaseModel] | None) -> str:
     if fault["type"] != "extra_forbidden" or body is None:
         return said
     _, *way, name = fault["loc"]
-    return said + _meant(str(name), _fields(_model_at(body, way)))
+    return said + _suggestion(str(name), _fields(_model_at(body, way)))
 
 
-def _meant(name: str, fields: Mapping[str, FieldInfo]) -> str:
+def _suggestion(name: str, fields: Mapping[str, FieldInfo]) -> str:
     if holders := [outer for outer, field in fields.items() if name in _fields(_model_in(field.annotation))]:
         return f" here; it belongs in `{holders[0]}`"
     near = nearest(name, fields)

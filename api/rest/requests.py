@@ -30,7 +30,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _enumerated(names: Iterable[str]) -> "JsonDict":
+def _enumerate_names(names: Iterable[str]) -> "JsonDict":
     return {"enum": list[JsonValue](sorted(names))}
 
 
@@ -64,7 +64,7 @@ class Asked(Strict):
     recipe: Name = Field(
         default=DEFAULT_RECIPE,
         description="How to rank: a name that `/v1/recipes` lists.",
-        json_schema_extra=_enumerated(RECIPES),
+        json_schema_extra=_enumerate_names(RECIPES),
     )
     filters: RequestFilters = RequestFilters()
     strict: bool = Field(
@@ -190,7 +190,7 @@ class ApprovalRequest(Strict):
             raise ValueError("say what to approve: names, or a source")
         return self
 
-    def wanted(self) -> list[str]:
+    def agents_wanted(self) -> list[str]:
         """As `Registry.approve` takes it."""
         return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
 

@@ -29,19 +29,19 @@ class Lanes:
     async def ask[T](self, work: Callable[[], T]) -> T:
         """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
         async with asyncio.timeout(self._timeout_s):
-            return await _done(self._asking, work)
+            return await _run_in(self._asking, work)
 
     async def wait[T](self, work: Callable[[], T]) -> T:
         """Work with limits of time of its own, which mostly waits: a typed statement, an issuer, an export."""
-        return await _done(self._waiting, work)
+        return await _run_in(self._waiting, work)
 
     async def tend[T](self, work: Callable[[], T]) -> T:
         """What those ask who look after the service: whether it is ready, its numbers."""
-        return await _done(self._tending, work)
+        return await _run_in(self._tending, work)
 
     async def write[T](self, work: Callable[[], T]) -> T:
         """What was begun ends, and its outcome is told."""
-        return await _done(self._writing, work)
+        return await _run_in(self._writing, work)
 
     def go_on(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
@@ -55,7 +55,7 @@ class Lanes:
             pool.shutdown(cancel_futures=True)
 
 
-async def _done[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+async def _run_in[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     """In the context of the request: its id is on what the work logs."""
     return await asyncio.get_running_loop().run_in_executor(pool, copy_context().run, work)
 

@@ -50,7 +50,7 @@ def arguments_without_secrets(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return _object(arguments, MOST_DEPTH)
 
 
-def _told(value: Any, levels: int) -> Any:
+def _audit_value(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return _text(value, levels)
     if not isinstance(value, (Mapping, list)):
@@ -64,12 +64,12 @@ def _object(fields: Mapping[str, Any], levels: int) -> dict[str, Any]:
     """A field may also be written as `{"name": "Authorization", "value": …}`."""
     label = next((name for name in _LABELS if name in fields), "") if "value" in fields else ""
 
-    def told(name: str, value: Any) -> Any:
+    def member_value(name: str, value: Any) -> Any:
         called = fields[label] if label and name == "value" else name
         is_secret = name != label and _is_secret(called) and _may_hold(value)
-        return HIDDEN if is_secret else _told(value, levels)
+        return HIDDEN if is_secret else _audit_value(value, levels)
 
-    return {without_keys(name): told(name, value) for name, value in fields.items()}
+    return {without_keys(name): member_value(name, value) for name, value in fields.items()}
 
 
 def _items(values: Sequence[Any], levels: int) -> Iterator[Any]:
@@ -77,7 +77,7 @@ def _items(values: Sequence[Any], levels: int) -> Iterator[Any]:
     before: Any = None
     for value in values:
         is_named = isinstance(before, str) and _NAME.fullmatch(before) and names_secret(before)
-        yield HIDDEN if is_named and _may_hold(value) else _told(value, levels)
+        yield HIDDEN if is_named and _may_hold(value) else _audit_value(value, levels)
         before = value
 
 
@@ -89,7 +89,7 @@ def _text(text: str, levels: int) -> str:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
         return without_secrets(text)
-    return json.dumps(_told(parsed, levels), ensure_ascii=False)
+    return json.dumps(_audit_value(parsed, levels), ensure_ascii=False)
 
 
 def _is_secret(name: object) -> bool:
@@ -132,7 +132,7 @@ class Counts(Protocol):
 
     def wrote(self, action: Action, outcome: Outcome) -> None: ...
 
-    def called(self, outcome: Outcome) -> None: ...
+    def count_call(self, outcome: Outcome) -> None: ...
 
     def lost_audit_line(self) -> None: ...
 
@@ -268,7 +268,7 @@ class Audit:
         if action == "cypher":
             self._metrics.ran_statement(outcome)
         elif action == "call":
-            self._metrics.called(outcome)
+            self._metrics.count_call(outcome)
         else:
             self._metrics.wrote(action, outcome)
 

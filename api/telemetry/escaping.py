@@ -18,11 +18,11 @@ _UNSAFE = re.compile(
 )
 
 
-def escaped(text: str) -> str:
+def escape_unsafe(text: str) -> str:
     """Every unsafe character spelled as JSON spells it, so that JSON stays the same JSON."""
-    return _UNSAFE.sub(_spelled, text)
+    return _UNSAFE.sub(_spell_character, text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _spell_character(found: re.Match[str]) -> str:
     units = found.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -11,7 +11,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TextIO, get_args
 
-from waygraph.api.telemetry.escaping import escaped
+from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.registry.model.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _LEAST_CHARS = 4
 
 def without_keys(text: str) -> str:
     """The text without what has the form of a key or of a token."""
-    return _KEY.sub(_kept, text)
+    return _KEY.sub(_secret_kind, text)
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
@@ -62,10 +62,10 @@ def without_secrets(text: str, known: Iterable[str] = ()) -> str:
     for secret in sorted(known, key=len, reverse=True):
         if len(secret) >= _LEAST_CHARS:
             text = text.replace(secret, HIDDEN)
-    return _IN_TEXT.sub(_kept, without_keys(text))
+    return _IN_TEXT.sub(_secret_kind, without_keys(text))
 
 
-def _kept(found: re.Match[str]) -> str:
+def _secret_kind(found: re.Match[str]) -> str:
     """What says of which kind the secret was, and no more."""
     return next((part for part in found.groups() if part), "") + HIDDEN
 
@@ -128,7 +128,7 @@ def open_logs(log_format: str, level: str, stream: TextIO, lost: Callable[[], No
     """
     import structlog
 
-    lines, known, least = _taken_over(log_format, level, stream, lost)
+    lines, known, least = _take_over(log_format, level, stream, lost)
     logger: Logger = structlog.wrap_logger(
         lines,
         processors=[
@@ -145,12 +145,12 @@ def open_logs(log_format: str, level: str, stream: TextIO, lost: Callable[[], No
 
 def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
     """The same for a process that has no logger of requests. Raises InvalidSetting."""
-    _taken_over(log_format, level, stream, lambda: None)
+    _take_over(log_format, level, stream, lambda: None)
 
 
-def _taken_over(log_format: str, level: str, stream: TextIO, lost: Callable[[], None]) -> tuple[Lines, LogFormat, int]:
-    known: LogFormat = _known("log_format", log_format, LOG_FORMATS)
-    least = LOG_LEVELS[_known("log_level", level, LOG_LEVELS)]
+def _take_over(log_format: str, level: str, stream: TextIO, lost: Callable[[], None]) -> tuple[Lines, LogFormat, int]:
+    known: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
+    least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
     lines = Lines(stream, lost)
     _send_all_to(_FromLibraries(lines, known, is_terminal=stream.isatty()), least)
     return lines, known, least
@@ -163,7 +163,7 @@ def request_id() -> str:
     return str(get_contextvars().get("request_id", ""))
 
 
-def _known(setting: str, value: str, allowed: Any) -> Any:
+def _check_setting(setting: str, value: str, allowed: Any) -> Any:
     if value not in allowed:
         raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(allowed)}")
     return value
@@ -191,7 +191,7 @@ def _formatter(render: "list[Processor]") -> logging.Formatter:
             _stamp(),
             structlog.processors.format_exc_info,
         ],
-        processors=[ProcessorFormatter.remove_processors_meta, _spread, _redacted, _in_order, *render],
+        processors=[ProcessorFormatter.remove_processors_meta, _spread, _redact_event, _in_order, *render],
     )
 
 
@@ -217,7 +217,7 @@ def _spread(_: object, __: str, event: Event) -> Event:
     return event
 
 
-def _redacted(_: object, __: str, event: Event) -> Event:
+def _redact_event(_: object, __: str, event: Event) -> Event:
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = without_secrets(value)
@@ -235,7 +235,7 @@ def _harmless(_: object, __: str, event: Event) -> Event:
     """
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = escaped(value if name == "exception" else value.replace("\n", "\\n"))
+            event[name] = escape_unsafe(value if name == "exception" else value.replace("\n", "\\n"))
     if trace := event.get("exception"):
         event["exception"] = "\n".join(f"  | {line}" for line in trace.splitlines())
     return event

@@ -90,11 +90,11 @@ class Metrics:
         self._own, self._facts = own, _Facts(holding)
         self._series = lru_cache(maxsize=_SERIES_KEPT)(self._new_series)
 
-    def started(self) -> None:
+    def count_start(self) -> None:
         """A request came."""
         self._in_flight.inc()
 
-    def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
+    def count_answer(self, method: str, route: str, status: int, duration_s: float) -> None:
         """It was answered; `route` is a route's template or UNMATCHED."""
         count, time = self._series(method if method in METHODS else OTHER_METHOD, route, status // 100)
         count.inc()
@@ -110,7 +110,7 @@ class Metrics:
     def ran_statement(self, outcome: str) -> None:
         self._statements.labels(outcome).inc()
 
-    def called(self, outcome: str) -> None:
+    def count_call(self, outcome: str) -> None:
         self._calls.labels(outcome).inc()
 
     def lost_audit_line(self) -> None:
@@ -148,10 +148,10 @@ class _Facts(Collector):
         build.add_metric((version("waygraph"), platform.python_version()), 1)
         yield build
         if self._holding is not None:
-            yield from _held(self._holding)
+            yield from _registry_metrics(self._holding)
 
 
-def _held(holding: Callable[[], Holding]) -> Iterator[Metric]:
+def _registry_metrics(holding: Callable[[], Holding]) -> Iterator[Metric]:
     """A registry that cannot be read is `up 0`, and the rest is told all the same."""
     try:
         now = holding()
@@ -178,7 +178,7 @@ def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
     `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
     """
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_in_memory(environ)))
-    with _locked(folder):
+    with _lock_folder(folder):
         _remove_left_behind(folder.parent)
         environ[SHARED_FOLDER] = str(folder)
         try:
@@ -189,7 +189,7 @@ def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Its lock ends with the process, however that ends. Raises BlockingIOError if another holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -204,7 +204,7 @@ def _remove_left_behind(home: Path) -> None:
     for folder in home.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # another's, of another user, or gone by now
             if time.time() - folder.stat().st_mtime > _NEW_S:
-                with _locked(folder):
+                with _lock_folder(folder):
                     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -45,7 +45,7 @@ _LEAST_PART_CHARS = 8
 _CALLER = "caller"
 
 
-def called_by(scope: Scope, caller: "Caller") -> None:
+def note_caller(scope: Scope, caller: "Caller") -> None:
     """Says who calls: for the lines of this request from now on, and for `request.state.caller`."""
     scope.setdefault("state", {})[_CALLER] = caller
     bind_contextvars(caller=caller.id)
@@ -92,20 +92,20 @@ class Observed:
         exchange = _Exchange(_request_id(headers), send)
         scope.setdefault("state", {})
         tokens = bind_contextvars(request_id=exchange.id)
-        self._metrics.started()
+        self._metrics.count_start()
         try:
             if self._traces is None:
                 await self._application(scope, receive, exchange.send)
             else:
-                await self._traced(self._traces, exchange, scope, receive, headers)
+                await self._trace(self._traces, exchange, scope, receive, headers)
         except Exception as exc:  # noqa: BLE001 - logged with its traceback; the application has answered it
             exchange.error = exc
             exchange.status = exchange.status or 500
         finally:
-            self._answered(exchange, scope)
+            self._log_answer(exchange, scope)
             reset_contextvars(**tokens)
 
-    async def _traced(
+    async def _trace(
         self, traces: "Traces", exchange: "_Exchange", scope: Scope, receive: Receive, headers: Mapping[bytes, bytes]
     ) -> None:
         parent, state = (headers.get(name, b"").decode("latin-1") for name in (b"traceparent", b"tracestate"))
@@ -117,12 +117,12 @@ class Observed:
                 exchange.status = exchange.status or 500
                 raise
             finally:
-                span.answered(scope["method"], template(scope), exchange.status or CLIENT_CLOSED)
+                span.end_span(scope["method"], template(scope), exchange.status or CLIENT_CLOSED)
 
-    def _answered(self, exchange: "_Exchange", scope: Scope) -> None:
+    def _log_answer(self, exchange: "_Exchange", scope: Scope) -> None:
         took_s = time.perf_counter() - exchange.started
         route, status = template(scope), exchange.status or CLIENT_CLOSED
-        self._metrics.answered(scope["method"], route, status, took_s)
+        self._metrics.count_answer(scope["method"], route, status, took_s)
         caller, client = scope["state"].get(_CALLER), scope.get("client")
         fields: dict[str, object] = {
             "request_id": exchange.id,
@@ -138,7 +138,7 @@ class Observed:
         if exchange.span:
             fields["trace_id"] = exchange.span.trace_id
         if exchange.error:
-            self._log.error("request", **fields, exception=_told(exchange.error, _secrets(scope)))
+            self._log.error("request", **fields, exception=_traceback_text(exchange.error, _secrets(scope)))
         elif status >= 500:
             self._log.error("request", **fields)
         elif route in QUIET:
@@ -190,7 +190,7 @@ def _shown_path(scope: Scope) -> str:
     return without_keys(scope["path"][:PATH_CHARS])
 
 
-def _told(error: Exception, secrets: Collection[str]) -> str:
+def _traceback_text(error: Exception, secrets: Collection[str]) -> str:
     """The traceback without secrets; of a very long one begin and end."""
     told = without_secrets("".join(traceback.format_exception(error)).rstrip(), secrets)
     half = TRACEBACK_CHARS // 2

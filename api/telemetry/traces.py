@@ -137,7 +137,7 @@ class RequestSpan:
         """32 hexadecimal digits."""
         return format(self._span.get_span_context().trace_id, "032x")
 
-    def answered(self, method: str, route: str, status: int) -> None:
+    def end_span(self, method: str, route: str, status: int) -> None:
         """Names the span for the route's template; a fault of the service's is an error, one of the caller's is not."""
         self._span.update_name(f"{method} {route}")
         self._span.set_attribute("http.route", route)

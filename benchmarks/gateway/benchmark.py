@@ -90,6 +90,6 @@ def measure(world: World, sizes: Sizes, counter: Counter) -> Result:
 async def _livemcpbench(world: World, sizes: Sizes, counter: Counter) -> Part:
     """Tokens of its 70 servers, asked for by its steps."""
     dataset = world.dataset(LIVEMCPBENCH)
-    queries = [query.texts[0] for query in dataset.asked("steps")][: sizes.token_queries]
+    queries = [query.texts[0] for query in dataset.queries("steps")][: sizes.token_queries]
     with open_host(world, [dataset.catalogue]) as host:
         return await tokens.measure(host, counter, queries, catalogue=dataset.name)

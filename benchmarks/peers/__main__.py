@@ -76,7 +76,7 @@ class Comparison:
             return Result(name=NAME, skipped=f"no data: give its folder by --data or {DATA_VARIABLE}")
         load = round(os.getloadavg()[0], 1)
         dataset = read_dataset(self.folder, self.settings)
-        asked = dataset.asked("steps")
+        asked = dataset.queries("steps")
         more = pad_catalogue(dataset.catalogue, self.padded_tools, self.settings)
         rows = [
             one

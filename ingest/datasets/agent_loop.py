@@ -18,7 +18,7 @@ from waygraph.registry.evaluation.dataset import Asked
 from waygraph.registry.http.openai_endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
-from waygraph.registry.model.identity import mended
+from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.find import FindAsked, find
@@ -99,7 +99,10 @@ class Conversation:
     completion_tokens: int = 0
 
     def __post_init__(self) -> None:
-        self.messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": mended(self.text)}]
+        self.messages = [
+            {"role": "system", "content": SYSTEM},
+            {"role": "user", "content": replace_surrogates(self.text)},
+        ]
 
     @property
     def text(self) -> str:
@@ -131,7 +134,7 @@ class Conversation:
     async def _result_message(self, request: object) -> Mapping[str, Any]:
         name, text, call_id = _parts(request)
         result = await (self._search(text) if name == FIND_TOOLS else self._call(name, text))
-        return {"role": "tool", "tool_call_id": call_id, "content": mended(result[:RESULT_CHARS])}
+        return {"role": "tool", "tool_call_id": call_id, "content": replace_surrogates(result[:RESULT_CHARS])}
 
     async def _search(self, text: str) -> str:
         self.searches += 1

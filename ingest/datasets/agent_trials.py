@@ -15,7 +15,7 @@ from waygraph.ingest.datasets.trials import Watching, watch_nothing
 from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import MAX_QUESTIONS
-from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, opened
+from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, open_given
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.registry.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt
 from waygraph.registry.evaluation.dataset import Asked, Dataset
@@ -63,7 +63,7 @@ def agent_trials(
 def choose_tasks(dataset: Dataset, *, split: str, count: int) -> tuple[Asked, ...]:
     """At most `count` questions that name right tools, spread evenly over the split. Raises InvalidDataset."""
     dataset.check_asked("questions", split=split)
-    tasks = [asked for asked in dataset.asked("questions", split=split) if asked.gold_tools]
+    tasks = [asked for asked in dataset.queries("questions", split=split) if asked.gold_tools]
     if not tasks:
         raise InvalidDataset(dataset.name, "has no questions with right tools")
     count = min(count, len(tasks))
@@ -123,7 +123,7 @@ class AgentBench:
         asking = Asking(count=MAX_QUESTIONS, author=DatasetQuestions.of(dataset))
         ingestion = Ingestion(opening=opening, texts=texts, asking=asking)
         with self.watching("Embedding") as progress:
-            for ingested in ingestion.ingest(registry, opened(servers, opening), progress):
+            for ingested in ingestion.ingest(registry, open_given(servers, opening), progress):
                 for rejected in ingested.report.changes.rejected[:1]:
                     raise InvalidDataset(rejected.where, rejected.reason)
 
@@ -143,7 +143,7 @@ class AgentBench:
 
         async def attempt(place: int) -> None:
             async with places:
-                attempts[place] = await _judged(await loop.attempt(tasks[place]), judge)
+                attempts[place] = await _judge_answer(await loop.attempt(tasks[place]), judge)
                 if progress:
                     progress(len(attempts), len(tasks))
 
@@ -161,7 +161,7 @@ class AgentBench:
         return ChatModel.open(name, self.settings, self.environ)
 
 
-async def _judged(attempt: Attempt, judge: ChatModel | None) -> Attempt:
+async def _judge_answer(attempt: Attempt, judge: ChatModel | None) -> Attempt:
     """With the judge's score, if there is a judge who gives one; a task without an answer scores 0 unread."""
     if judge is None:
         return attempt

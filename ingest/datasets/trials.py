@@ -50,7 +50,7 @@ class Bench:
                 yield from (self._outcome(registry, dataset, trial) for trial in group)
 
     def _outcome(self, registry: Registry, dataset: Dataset, trial: Trial) -> Outcome:
-        asked = dataset.asked(trial.by, split=trial.split)
+        asked = dataset.queries(trial.by, split=trial.split)
         with self.watching(f"{trial.name}, {trial.by}") as progress:
             return run(registry, trial, asked, progress)
 

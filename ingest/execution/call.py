@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from waygraph.ingest.execution.web_request import Response
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.manifest.redaction import struck, struck_json
+from waygraph.ingest.manifest.redaction import strike_secrets, struck_json
 from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import Deaf, Host, Result
 from waygraph.registry.model.nouns import Agent, Tool
@@ -66,17 +66,17 @@ _TEXT_ENDS = ("+xml", "+yaml", "ndjson", "jsonl")
 def result_of(response: Response, name: str, secrets: tuple[str, ...], settings: Settings) -> Result:
     """`name`: of the tool, for the address of a file. `secrets`, longest first, stand nowhere in it."""
     if response.status >= 400:
-        return _failed(response, secrets)
+        return _failure_of(response, secrets)
     if not response.whole:
         most = f"{settings.call_max_answer_bytes:,} bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)"
         return error(f"{response.reason}: the answer has more than {most}, and is left out")
     if not response.content:
         return {"content": [text(response.reason)]}
     if _is_text(response):
-        said, parsed = _told(response, secrets)
+        said, parsed = _redact_body(response, secrets)
         content = {"content": [text(said)]}
         return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
-    return {"content": [file_of(_blotted(response.content, secrets), response.media, name)]}
+    return {"content": [file_of(_blot_secrets(response.content, secrets), response.media, name)]}
 
 
 def text(said: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def error(reason: str) -> Result:
     return {"content": [text(reason)], "isError": True}
 
 
-def _blotted(content: bytes, secrets: tuple[str, ...]) -> bytes:
+def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
     """Of the same length, so that what a file says of its own parts stays true."""
     for secret in secrets:
         told = secret.encode("utf-8", "surrogatepass")
@@ -105,17 +105,17 @@ def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": encoded}}
 
 
-def _failed(response: Response, secrets: tuple[str, ...]) -> Result:
-    said, _ = _told(response, secrets) if _is_text(response) else ("", None)
+def _failure_of(response: Response, secrets: tuple[str, ...]) -> Result:
+    said, _ = _redact_body(response, secrets) if _is_text(response) else ("", None)
     more = "…" if len(said) > MOST_ERROR_CHARS or not response.whole else ""
     return error(f"{response.reason}\n\n{said[:MOST_ERROR_CHARS]}{more}".rstrip())
 
 
-def _told(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
+def _redact_body(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
     """The text without secrets, and what it holds if it is JSON: as it came, or made anew if anything was struck."""
-    given = _decoded(response)
-    said = struck(given, secrets)
-    parsed = _parsed(given) if _says_json(response) else None
+    given = _decode_body(response)
+    said = strike_secrets(given, secrets)
+    parsed = _parse_json(given) if _says_json(response) else None
     if parsed is None:
         return said, None
     kept = struck_json(parsed, secrets)  # a parser takes more escapes than one looks for in a text
@@ -123,7 +123,7 @@ def _told(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
     return (given if unchanged else json.dumps(kept, ensure_ascii=False)), kept
 
 
-def _parsed(said: str) -> object:
+def _parse_json(said: str) -> object:
     try:
         return sendable(json.loads(said))
     except (ValueError, RecursionError):
@@ -149,7 +149,7 @@ def _is_utf8(content: bytes) -> bool:
     return True
 
 
-def _decoded(response: Response) -> str:
+def _decode_body(response: Response) -> str:
     try:
         charset = codecs.lookup(response.charset).name
         return response.content.decode("utf-8" if charset in _OF_NAMES else charset, "replace")

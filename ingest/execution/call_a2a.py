@@ -34,7 +34,7 @@ from waygraph.registry.model.errors import (
     UpstreamRefused,
 )
 from waygraph.registry.model.identity import CONTEXT, MESSAGE, TASK
-from waygraph.registry.model.nouns import Agent, Tool, parsed
+from waygraph.registry.model.nouns import Agent, Tool, parse_field
 
 # A2A's messages and tasks as JSON-RPC has them, in the words of protocol 1.0 and of 0.3; and as results of a tool.
 #
@@ -129,7 +129,7 @@ class Heard:
         return "\n".join(filter(None, (text_of(part.get("text")) for part in self.status)))
 
 
-def heard(result: object) -> Heard | None:
+def parse_result(result: object) -> Heard | None:
     """The result of a request, in either dialect; None: it is neither message nor task."""
     told = fields_of(result)
     task = fields_of(told.get("task")) or (told if told.get("kind") == "task" or "status" in told else {})
@@ -260,8 +260,8 @@ class A2aCaller:
         on. Cancelled, the agent is asked to cancel the task.
         """
         interface = await self._interface(call)  # who mends its arguments should not learn only then that it is nowhere
-        said = _said(call.tool, call.arguments)
-        return result_of(await _Conversation(self.web, interface).settled(said, call.host))
+        said = _message_of(call.tool, call.arguments)
+        return result_of(await _Conversation(self.web, interface).await_end(said, call.host))
 
     async def _interface(self, call: ToolCall) -> Interface:
         """Raises NotCallable."""
@@ -269,7 +269,7 @@ class A2aCaller:
         offered = list(_interfaces(agent))
         if service := await self.configured.service(agent):
             try:
-                return self._configured(offered, service)
+                return self._choose_interface(offered, service)
             except Incomplete as reason:
                 raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
         if not offered:
@@ -280,7 +280,7 @@ class A2aCaller:
                 return replace(interface, allow_private=True)  # by its own name or number a person named it
         raise NotCallable(name, self._not_vouched(agent, offered, origins))
 
-    def _configured(self, offered: list[Interface], service: Service) -> Interface:
+    def _choose_interface(self, offered: list[Interface], service: Service) -> Interface:
         """The one at that address; else the first, or one of 1.0, at that address. Raises Incomplete."""
         first = offered[0] if offered else Interface(url=service.base_url, dialect=MODERN)
         elsewhere = replace(first, url=service.base_url)
@@ -313,10 +313,10 @@ class _Conversation:
         self._web, self._interface = web, interface
         self._secrets = confidential(interface.login, interface.url)
 
-    async def settled(self, said: Said, host: Host) -> Heard:
+    async def await_end(self, said: Said, host: Host) -> Heard:
         """The message, or the task when nothing more comes by waiting."""
         dialect, tenant = self._interface.dialect, self._interface.tenant
-        now = await self._asked(dialect.send, dialect.message(said, tenant))
+        now = await self._ask(dialect.send, dialect.message(said, tenant))
         try:
             pause_s, told = FIRST_LOOK_S, 0
             while not now.is_settled:
@@ -324,32 +324,32 @@ class _Conversation:
                 await host.progress(float(told), None, now.status_text or now.state or None)
                 await anyio.sleep(pause_s)
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
-                now = await self._asked(dialect.get, dialect.task(now.task_id, tenant))
+                now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
         except anyio.get_cancelled_exc_class():
             with (
                 anyio.move_on_after(CANCEL_S, shield=True),
                 suppress(UpstreamError),
             ):  # nobody hears why
-                await self._cancelled(now.task_id)
+                await self._cancel_task(now.task_id)
             raise
         return now
 
-    async def _cancelled(self, task_id: str) -> None:
+    async def _cancel_task(self, task_id: str) -> None:
         dialect = self._interface.dialect
-        await self._sent(dialect.cancel, dialect.task(task_id, self._interface.tenant))
+        await self._send(dialect.cancel, dialect.task(task_id, self._interface.tenant))
 
-    async def _asked(self, method: str, params: Mapping[str, Any]) -> Heard:
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> Heard:
         """Raises UpstreamError."""
-        answer = _message_in(await self._sent(method, params), self._secrets)
+        answer = _message_in(await self._send(method, params), self._secrets)
         error = answer.get("error")
         if isinstance(error, Mapping):
             raise self._error(error)
-        found = heard(answer.get("result"))
+        found = parse_result(answer.get("result"))
         if found is None:
             raise UpstreamRefused("answered with neither a message nor a task")
         return found
 
-    async def _sent(self, method: str, params: Mapping[str, Any]) -> Response:
+    async def _send(self, method: str, params: Mapping[str, Any]) -> Response:
         interface = self._interface
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         query = "&".join(f"{quote(name)}={quote(text, safe='')}" for name, text in interface.login.query.items())
@@ -393,14 +393,14 @@ def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, An
     raise UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
 
 
-def _said(tool: Tool, arguments: Mapping[str, Any]) -> Said:
+def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> Said:
     """Raises InvalidArguments."""
     given = {name: arguments.get(name, "") for name in (MESSAGE, TASK, CONTEXT)}
     faults = [(f"/{name}", "a text") for name, value in given.items() if not isinstance(value, str)]
     if faults or not given[MESSAGE].strip():
         name = tool.call_name or tool.id
         raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
-    annotations = fields_of(parsed(tool.annotations))
+    annotations = fields_of(parse_field(tool.annotations))
     return Said(
         message_id=uuid4().hex,
         text=given[MESSAGE],
@@ -413,7 +413,7 @@ def _said(tool: Tool, arguments: Mapping[str, Any]) -> Said:
 
 def _interfaces(agent: Agent) -> Iterator[Interface]:
     """Those that speak JSON-RPC, the preferred one first."""
-    transport = fields_of(parsed(agent.transport))
+    transport = fields_of(parse_field(agent.transport))
     for each in map(fields_of, items_of(transport.get("interfaces")) or [transport]):
         url, binding = text_of(each.get("url")), text_of(each.get("protocolBinding")) or DEFAULT_BINDING
         if binding.upper() == "JSONRPC" and origin_of(url).startswith(("http://", "https://")):

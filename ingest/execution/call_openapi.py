@@ -31,7 +31,7 @@ from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import InvalidArguments, NotCallable
-from waygraph.registry.model.nouns import Agent, parsed
+from waygraph.registry.model.nouns import Agent, parse_field
 from waygraph.registry.model.settings import Settings
 
 _NOT_OURS = frozenset(
@@ -90,15 +90,15 @@ class Operation:
     @classmethod
     def of(cls, call: ToolCall) -> "Operation":
         """Raises NotCallable for a tool that does not say how it is called."""
-        http = fields_of(fields_of(parsed(call.tool.annotations)).get("http"))
+        http = fields_of(fields_of(parse_field(call.tool.annotations)).get("http"))
         method, path = text_of(http.get("method")), text_of(http.get("path"))
         if method.lower() not in METHODS or not path.startswith("/"):
             raise NotCallable(
                 call.name,
                 "it does not say by which method and path it is called: ingest the service's OpenAPI document",
             )
-        spec = fields_of(fields_of(parsed(call.agent.transport)).get("spec"))
-        properties = fields_of(fields_of(parsed(call.tool.input_schema)).get("properties"))
+        spec = fields_of(fields_of(parse_field(call.agent.transport)).get("spec"))
+        properties = fields_of(fields_of(parse_field(call.tool.input_schema)).get("properties"))
         return cls(http=http, properties=properties, swagger="swagger" in spec)
 
     def request(self, arguments: Mapping[str, Any], service: Service, login: Login) -> Request:
@@ -162,14 +162,14 @@ class Operation:
         told = {"Accept": _ACCEPT}
         for parameter in self._parameters("header"):
             value = arguments.get(parameter.argument)
-            if value is not None and _TOKEN.fullmatch(parameter.name) and _folded(parameter.name) not in _NOT_OURS:
+            if value is not None and _TOKEN.fullmatch(parameter.name) and _fold_header(parameter.name) not in _NOT_OURS:
                 told[parameter.name] = in_header(parameter, value)
         if body.content:
             told["Content-Type"] = body.media
         if cookies := "; ".join(self._cookies(arguments, login)):
             told["Cookie"] = cookies
-        own = {_folded(name) for name in login.headers}
-        return {**{name: value for name, value in told.items() if _folded(name) not in own}, **login.headers}
+        own = {_fold_header(name) for name in login.headers}
+        return {**{name: value for name, value in told.items() if _fold_header(name) not in own}, **login.headers}
 
     def _cookies(self, arguments: Mapping[str, Any], login: Login) -> Iterator[str]:
         for parameter in self._parameters("cookie"):
@@ -199,7 +199,7 @@ def _without(parts: Iterable[str], login: Login) -> Iterator[str]:
 
 def not_configured(agent: Agent, services: Services) -> str:
     """What to write where."""
-    address = text_of(fields_of(parsed(agent.transport)).get("url"))
+    address = text_of(fields_of(parse_field(agent.transport)).get("url"))
     shown = address[:200] if address.isprintable() else ""
     says = f"; its document names {shown!r}, which you have to check" if shown else ""
     name = json.dumps(agent.id, ensure_ascii=False)
@@ -210,6 +210,6 @@ def not_configured(agent: Agent, services: Services) -> str:
     )
 
 
-def _folded(header: str) -> str:
+def _fold_header(header: str) -> str:
     """As servers that hand headers on as variables (CGI, WSGI) see its name: `X_Key` and `X-Key` are one."""
     return header.lower().replace("_", "-")

@@ -20,7 +20,7 @@ from waygraph.ingest.sources.formats.skill_folder import MAX_SKILL_BYTES, is_ski
 from waygraph.ingest.sources.read import list_path
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, SourceError
-from waygraph.registry.model.nouns import Agent, Tool, parsed
+from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.registry import Registry
 
 MOST_CHARS = 100_000
@@ -40,14 +40,14 @@ class SkillTexts:
 
     def _text(self, agent: Agent, tool: Tool) -> Result:
         """Raises NotCallable."""
-        transport = fields_of(parsed(agent.transport))
+        transport = fields_of(parse_field(agent.transport))
         digest, folder = text_of(transport.get("sha256")), text_of(transport.get("folder"))
         places = self._places(agent)
         seen = False
         for file in (file for place in places for file in _skills(place) if file.absolute().parent.name == folder):
             seen = True
             if digest and (found := _content(file)) is not None and _digest(found) == digest:
-                return {"content": [text(_bounded(found)), text(_of_scripts(file.absolute().parent, tool))]}
+                return {"content": [text(_bound_text(found)), text(_of_scripts(file.absolute().parent, tool))]}
         raise NotCallable(tool.call_name or tool.id, _why_not(places, seen=seen))
 
     def _places(self, agent: Agent) -> list[str]:
@@ -82,13 +82,13 @@ def _digest(content: str) -> str:
     return sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _bounded(content: str) -> str:
+def _bound_text(content: str) -> str:
     left = len(content) - MOST_CHARS
     return content if left <= 0 else f"{content[:MOST_CHARS]}\n\n… ({left} more characters stand in the file)"
 
 
 def _of_scripts(folder: Path, tool: Tool) -> str:
-    script = fields_of(fields_of(parsed(tool.annotations)).get("script"))
+    script = fields_of(fields_of(parse_field(tool.annotations)).get("script"))
     path, digest = text_of(script.get("path")), text_of(script.get("sha256"))
     if not path:
         return f"This is the text of the skill in {folder}. Follow it; nothing was run."

@@ -195,10 +195,10 @@ class _OnFirstCall:
         self._way: ToolCaller | None = None
 
     async def call(self, call: ToolCall) -> Result:
-        way = self._way or await self._made()
+        way = self._way or await self._make_caller()
         return await way.call(call)
 
-    async def _made(self) -> ToolCaller:
+    async def _make_caller(self) -> ToolCaller:
         async with self._making:
             if self._way is None:
                 self._way = await to_thread.run_sync(self._make, abandon_on_cancel=True)

@@ -22,7 +22,7 @@ from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.records import Refusal
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer
-from waygraph.ingest.sources.formats.configured_server import Faulty, configured, launch_of
+from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.registry.model.errors import NotCallable, SourceError
 from waygraph.registry.model.nouns import Agent
@@ -78,7 +78,7 @@ class Launches:
         if server.config:
             launch = self._from_config(claim, server, around)
         else:
-            launch = launch_of(configured(json.loads(agent.transport)), Scope(surroundings=around))
+            launch = launch_of(read_server(json.loads(agent.transport)), Scope(surroundings=around))
         if isinstance(launch, HttpLaunch):
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
         return _where_it_was(launch, server.folder)

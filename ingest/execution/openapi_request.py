@@ -121,7 +121,7 @@ def in_query(parameter: Parameter, value: Any) -> list[str]:
     if not value:
         return []
     if parameter.explode:
-        return [_pair(name, text_of(item), safe) for name, item in _exploded(parameter.name, value)]
+        return [_pair(name, text_of(item), safe) for name, item in _explode(parameter.name, value)]
     between = _BETWEEN.get(parameter.style, ",")
     return [f"{quote(parameter.name, safe='')}={between.join(_parts(value, between, safe))}"]
 
@@ -130,7 +130,7 @@ def _pair(name: str, value: str, safe: str) -> str:
     return f"{quote(name, safe='[]')}={quote(value, safe=safe)}"
 
 
-def _exploded(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _explode(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((str(key), item) for key, item in value.items())
     else:
@@ -170,7 +170,7 @@ def in_cookie(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
     if parameter.content or not isinstance(value, (list, Mapping)):
         return [(parameter.name, quote(text_of(value), safe=""))]
     if parameter.explode:
-        return [(name, quote(text_of(item), safe="")) for name, item in _exploded(parameter.name, value)]
+        return [(name, quote(text_of(item), safe="")) for name, item in _explode(parameter.name, value)]
     return [(parameter.name, ",".join(_parts(value, ",")))]
 
 

@@ -107,7 +107,7 @@ class Pool:
         """
         for is_last in (False, True):
             line = await self._line(agent)
-            async with line.used() as connection:
+            async with line.use() as connection:
                 try:
                     return await connection.call(
                         name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema
@@ -117,7 +117,7 @@ class Pool:
                     if is_last:
                         raise
                 except UpstreamAnswered as error:
-                    raise self._noted(agent.id, line, error, host) from None
+                    raise self._note_error(agent.id, line, error, host) from None
         raise AssertionError("unreachable")
 
     def close(self) -> None:
@@ -136,9 +136,9 @@ class Pool:
             return line
         if line is not None:
             line.retire()
-        return self._begun(agent.id, launch)
+        return self._begin_line(agent.id, launch)
 
-    def _noted(self, agent_id: str, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
+    def _note_error(self, agent_id: str, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
         """Servers whose tools ask by a request of their own can do so in the handshake era alone, and find that out
         when they run. The tool is not run again: nobody knows how far it came, and a host that takes no questions
         would be told no other thing.
@@ -155,7 +155,7 @@ class Pool:
         if self._is_closed:
             raise UpstreamUnreachable(STOPPING)
 
-    def _begun(self, agent_id: str, launch: Launch) -> "_Line":
+    def _begin_line(self, agent_id: str, launch: Launch) -> "_Line":
         """Raises UpstreamError at once, if the last try failed a short while ago."""
         failure = self._failures.get(agent_id)
         if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
@@ -168,7 +168,7 @@ class Pool:
     async def _run(self, agent_id: str, line: "_Line") -> None:
         """The task of one connection. Never raises."""
         try:
-            async with self._started(line.launch) as connection:
+            async with self._start(line.launch) as connection:
                 self._failures.pop(agent_id, None)
                 self._stood[agent_id] = line.launch
                 await line.serve(connection)
@@ -183,7 +183,7 @@ class Pool:
                 del self._lines[agent_id]
 
     @asynccontextmanager
-    async def _started(self, launch: Launch) -> AsyncIterator[CallConnection]:
+    async def _start(self, launch: Launch) -> AsyncIterator[CallConnection]:
         """A place among those that start is held only until the connection stands; an address needs none."""
         async with AsyncExitStack() as stack:
             async with nullcontext() if isinstance(launch, HttpLaunch) else self._starts.place():
@@ -246,7 +246,7 @@ class _Line:
         return not self._settled.is_set()
 
     @asynccontextmanager
-    async def used(self) -> AsyncIterator[CallConnection]:
+    async def use(self) -> AsyncIterator[CallConnection]:
         """The connection, once it stands; it stays while it is used. Raises UpstreamError."""
         self._calls += 1
         try:
@@ -265,13 +265,13 @@ class _Line:
     @contextmanager
     def _minding_silence(self, connection: CallConnection) -> Iterator[None]:
         """A server that hangs does not end by itself: after some calls without a word the next one has a new one."""
-        heard = connection.heard
+        heard = connection.message_count
         try:
             yield
         except (CallTimedOut, anyio.get_cancelled_exc_class()):
-            if connection.heard != self._heard:
-                self._heard, self._silences = connection.heard, 0
-            self._silences += connection.heard == heard
+            if connection.message_count != self._heard:
+                self._heard, self._silences = connection.message_count, 0
+            self._silences += connection.message_count == heard
             if self._silences >= MOST_SILENCES:
                 self.retire()
             raise
@@ -297,11 +297,11 @@ class _Line:
         self._used_s = self._clock.now_s()
         self._settled.set()
         try:
-            await first_of(connection.ended, self._unneeded)
+            await first_of(connection.await_end, self._await_disuse)
         finally:
             self.is_over = True
 
-    async def _unneeded(self) -> None:
+    async def _await_disuse(self) -> None:
         while self._calls or not self.is_over:
             left_s = self._used_s + self._idle_s - self._clock.now_s()
             if not self._calls and left_s <= 0:

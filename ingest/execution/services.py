@@ -70,7 +70,7 @@ class Service:
         resolver = Resolver(Scope(surroundings=surroundings))
         try:
             headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = self.auth.told(resolver) if self.auth else _Told()
+            secret = self.auth.resolve(resolver) if self.auth else _Told()
             resolver.finish()
         except Unresolved as exc:
             raise Incomplete(str(exc)) from None
@@ -121,7 +121,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     except ValidationError as exc:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
-    return Services(tuple(entry.told() for entry in checked.service), path)
+    return Services(tuple(entry.service() for entry in checked.service), path)
 
 
 # -- as it is written ------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Auth(_Strict):
             raise ValueError("give one: bearer; user with password; key, with name and in")
         return self
 
-    def told(self, resolver: Resolver) -> _Told:
+    def resolve(self, resolver: Resolver) -> _Told:
         if self.bearer:
             token = resolver.text(self.bearer)
             return _Told("header", "Authorization", f"Bearer {token}", (token,))
@@ -190,7 +190,7 @@ class _Entry(_Strict):
                 raise ValueError("an address is shown in errors: it may hold no login, `?` or `#`; use auth or headers")
         return self
 
-    def told(self) -> Service:
+    def service(self) -> Service:
         return Service(
             agent=self.agent or "",
             source=self.source or "",

@@ -70,7 +70,7 @@ class Web:
         """Raises UpstreamError, whose text holds neither header nor query."""
         client = self._client(any_host=request.allow_private)
         for _ in range(MAX_REDIRECTS + 1):
-            answer = await self._asked(client, request)
+            answer = await self._send(client, request)
             if isinstance(answer, Response):
                 return answer
             request = answer
@@ -91,7 +91,7 @@ class Web:
         for client in self._clients.values():
             await client.aclose()
 
-    async def _asked(self, client: httpx2.AsyncClient, request: Request) -> Response | Request:
+    async def _send(self, client: httpx2.AsyncClient, request: Request) -> Response | Request:
         try:
             async with client.stream(
                 request.method,
@@ -100,12 +100,12 @@ class Web:
                 content=request.content or None,
                 files=list(request.parts) or None,
             ) as response:
-                following = _redirected(request, response)
+                following = _redirect(request, response)
                 return following or await self._answer(response)
         except UpstreamError as error:
-            raise _told(error) from None
+            raise _plain_error(error) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError) as exc:
-            lost = _unreached(exc)
+            lost = _transport_error(exc)
             may_have_run = request.method not in _READING and not isinstance(exc, _UNSENT)
             raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None
 
@@ -142,7 +142,7 @@ def _new_client(settings: Settings, transport: PublicOnly | None) -> httpx2.Asyn
     return client
 
 
-def _redirected(request: Request, response: httpx2.Response) -> Request | None:
+def _redirect(request: Request, response: httpx2.Response) -> Request | None:
     """The request to make instead, on the same origin. Raises UpstreamRefused."""
     if response.status_code not in _REDIRECTS or "location" not in response.headers:
         return None
@@ -163,7 +163,7 @@ def _phrase(status: int) -> str:
     return f"HTTP {status} {known}".rstrip()
 
 
-def _told(error: UpstreamError) -> UpstreamError:
+def _plain_error(error: UpstreamError) -> UpstreamError:
     if isinstance(error, NotPublic):
         return UpstreamRefused(
             f"{error.reason}. If that is meant, say `allow_private = true` for it in the services file"
@@ -171,7 +171,7 @@ def _told(error: UpstreamError) -> UpstreamError:
     return error
 
 
-def _unreached(exc: Exception) -> UpstreamError:
+def _transport_error(exc: Exception) -> UpstreamError:
     if fault := connection_fault(exc):
         return UpstreamUnreachable(fault)
     return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")

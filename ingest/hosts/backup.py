@@ -26,7 +26,7 @@ from waygraph.registry.model.files import PRIVATE, sync_path, write_atomically
 _MOST_BACKUPS = 1000
 
 
-def replaced(before: HostConfig, after: HostConfig) -> Path | None:
+def replace_file(before: HostConfig, after: HostConfig) -> Path | None:
     """Writes the file; gives its backup, None if there was no file. Links are followed; permissions stay as they were.
 
     Raises SourceError if the file is no longer what was read, StorageFailed if it cannot be written: then it is as it
@@ -35,14 +35,14 @@ def replaced(before: HostConfig, after: HostConfig) -> Path | None:
     path = Path(os.path.realpath(before.path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        backup = None if before.text is None else _backed_up(path, before.text.encode())
+        backup = None if before.text is None else _back_up(path, before.text.encode())
         _put(path, before, (after.text or "").encode())
     except OSError as exc:
         raise StorageFailed(f"{before.path}: cannot be written: {exc.strerror}") from exc
     return backup
 
 
-def _backed_up(path: Path, content: bytes) -> Path:
+def _back_up(path: Path, content: bytes) -> Path:
     """Beside the file, for its owner alone; never in place of another."""
     for number in range(1, _MOST_BACKUPS):
         backup = path.with_name(f"{path.name}.before-waygraph{'' if number == 1 else f'-{number}'}")
@@ -53,7 +53,7 @@ def _backed_up(path: Path, content: bytes) -> Path:
                 return backup
             continue
         with open(descriptor, "wb") as file:
-            _written(file.fileno(), content)
+            _write_all(file.fileno(), content)
         return backup
     raise StorageFailed(f"{path}: has {_MOST_BACKUPS:,} backups beside it; remove some")
 
@@ -63,7 +63,7 @@ def _put(path: Path, before: HostConfig, content: bytes) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         fresh = Path(file.name)
         try:
-            _written(file.fileno(), content)
+            _write_all(file.fileno(), content)
             fresh.chmod(mode)
             _refuse_changed(before)
             fresh.replace(path)
@@ -81,7 +81,7 @@ def _refuse_changed(before: HostConfig) -> None:
         raise SourceError(str(before.path), "was changed by somebody else meanwhile; nothing was written: run it again")
 
 
-def _written(descriptor: int, content: bytes) -> None:
+def _write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]

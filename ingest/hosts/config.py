@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host
-from waygraph.ingest.manifest.fields import repeated
+from waygraph.ingest.manifest.fields import repeated_names
 from waygraph.ingest.manifest.redaction import STRUCK
 from waygraph.registry.model.errors import SourceError
 
@@ -42,10 +42,10 @@ class HostConfig:
                 raise self._fault(f"{name} is no object")
         return dict(table)
 
-    def repeated(self, folder: str = "") -> list[str]:
+    def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
         there = self.servers_of(folder)
-        return _SYNTAXES[self.host.syntax].repeated(self.text or "", self._table(folder)) if there else []
+        return _SYNTAXES[self.host.syntax].repeated_names(self.text or "", self._table(folder)) if there else []
 
     @property
     def others(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class HostConfig:
     def with_servers(self, entries: Mapping[str, Any], folder: str = "") -> "HostConfig":
         """Raises SourceError if the text cannot be changed to just that."""
         table = self._table(folder)
-        return self._changed(
+        return self._change(
             table,
             {**self.servers_of(folder), **entries},
             lambda text, syntax: _each(text, entries.items(), lambda text, item: syntax.put(text, table, *item)),
@@ -67,7 +67,7 @@ class HostConfig:
         kept = {name: entry for name, entry in held.items() if name not in names}
         if kept == held:
             return self
-        return self._changed(table, kept, lambda text, syntax: syntax.remove(text, table, names))
+        return self._change(table, kept, lambda text, syntax: syntax.remove(text, table, names))
 
     def _table(self, folder: str) -> Sequence[str]:
         """The names that lead to it."""
@@ -77,7 +77,7 @@ class HostConfig:
         if self.text is None or not self.text.strip(_BLANK):
             return {}
         try:
-            document = _SYNTAXES[self.host.syntax].parsed(self.text)
+            document = _SYNTAXES[self.host.syntax].parse(self.text)
         except RecursionError:
             raise self._fault("is nested too deeply") from None
         except ValueError as exc:
@@ -86,7 +86,7 @@ class HostConfig:
             raise self._fault("is no object")
         return document
 
-    def _changed(
+    def _change(
         self, table: Sequence[str], servers: Mapping[str, Any], change: "Callable[[str, Syntax], str]"
     ) -> "HostConfig":
         before, syntax = self._document(), _SYNTAXES[self.host.syntax]
@@ -96,7 +96,7 @@ class HostConfig:
             after = changed._document()
         except (edit_json.Unfit, edit_toml.Unfit, SourceError, ValueError, RecursionError):
             after, changed = {}, self
-        if not _same(_filled(after, table), _filled(_put(before, table, dict(servers)), table)):
+        if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
         return changed
 
@@ -110,10 +110,10 @@ class Syntax(Protocol):
     empty: str
 
     @abstractmethod
-    def parsed(self, text: str) -> Any: ...
+    def parse(self, text: str) -> Any: ...
 
     @abstractmethod
-    def repeated(self, text: str, table: Sequence[str]) -> list[str]: ...
+    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]: ...
 
     @abstractmethod
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str: ...
@@ -125,11 +125,11 @@ class Syntax(Protocol):
 class _Json:
     empty = "{}\n"
 
-    def parsed(self, text: str) -> Any:
-        return edit_json.parsed(text)
+    def parse(self, text: str) -> Any:
+        return edit_json.parse_json(text)
 
-    def repeated(self, text: str, table: Sequence[str]) -> list[str]:
-        return repeated(member.name for member in edit_json.members(text, table) or ())
+    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:
+        return repeated_names(member.name for member in edit_json.members(text, table) or ())
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
         return edit_json.with_member(text, table, name, entry)
@@ -141,10 +141,10 @@ class _Json:
 class _Toml:
     empty = ""
 
-    def parsed(self, text: str) -> Any:
-        return edit_toml.parsed(text)
+    def parse(self, text: str) -> Any:
+        return edit_toml.parse_toml(text)
 
-    def repeated(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
+    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
         return []
 
     def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
@@ -159,7 +159,7 @@ _SYNTAXES: Mapping[str, Syntax] = {"json": _Json(), "toml": _Toml()}
 
 def read_config(host: Host, path: Path) -> HostConfig:
     """Raises SourceError for a file that cannot be read, is too long, or is no text."""
-    return HostConfig(host, path, decoded(path, content_of(path)))
+    return HostConfig(host, path, decode_config(path, content_of(path)))
 
 
 def content_of(path: Path) -> bytes | None:
@@ -176,7 +176,7 @@ def content_of(path: Path) -> bytes | None:
     return content
 
 
-def decoded(path: Path, content: bytes | None) -> str | None:
+def decode_config(path: Path, content: bytes | None) -> str | None:
     """Raises SourceError."""
     try:
         return None if content is None else content.decode()
@@ -196,11 +196,11 @@ def _put(document: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[s
     return {**document, name: _put(document.get(name, {}), rest, value) if rest else value}
 
 
-def _filled(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
     """A table without servers is as good as none, and so is what leads to nothing else."""
     name, *rest = path
     there = document.get(name)
-    kept = _filled(there, rest) if rest and isinstance(there, Mapping) else there
+    kept = _fill_table(there, rest) if rest and isinstance(there, Mapping) else there
     return {**document, name: kept} if kept else {key: value for key, value in document.items() if key != name}
 
 
@@ -231,8 +231,8 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     if before.text == after.text:
         return []
     lines = difflib.unified_diff(
-        _masked(before, "").splitlines(),
-        _masked(after, name).splitlines(),
+        _mask_config(before, "").splitlines(),
+        _mask_config(after, name).splitlines(),
         str(before.path),
         str(after.path),
         "",
@@ -242,7 +242,7 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _masked(config: HostConfig, name: str) -> str:
+def _mask_config(config: HostConfig, name: str) -> str:
     text = config.text or ""
     return "".join(_toml(text, config.host.table, name) if config.host.syntax == "toml" else _json(config, text, name))
 
@@ -252,22 +252,22 @@ def _json(config: HostConfig, text: str, name: str) -> Iterator[str]:
     at = 0
     for member in found or ():
         if member.name == name:
-            yield _hidden(text[at : member.start])
+            yield _hide_values(text[at : member.start])
             yield text[member.start : member.end]
             at = member.end
-    yield _hidden(text[at:])
+    yield _hide_values(text[at:])
 
 
-def _hidden(text: str) -> str:
+def _hide_values(text: str) -> str:
     """Names stay; strings, comments and numbers do not."""
     kept, at = "", 0
     for found in _STRING_OR_COMMENT.finditer(text):
-        kept += _NUMBER.sub(STRUCK, text[at : found.start()]) + _struck(found)
+        kept += _NUMBER.sub(STRUCK, text[at : found.start()]) + _strike_value(found)
         at = found.end()
     return kept + _NUMBER.sub(STRUCK, text[at:])
 
 
-def _struck(found: re.Match[str]) -> str:
+def _strike_value(found: re.Match[str]) -> str:
     text = found[0]
     if text.startswith("//"):
         return f"// {STRUCK}"

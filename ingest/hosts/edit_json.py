@@ -33,7 +33,7 @@ class Member:
     value: Any
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Raises ValueError, RecursionError."""
     return json.loads(parse.plain(text.removeprefix("\ufeff")))
 
@@ -64,9 +64,9 @@ def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
         if member.name == name and _says(member.value, value):
             return text
         if member.name == name:
-            written = _written(value, text, _indent_of_line(text, member.start))
+            written = _format_value(value, text, _indent_of_line(text, member.start))
             return text[: member.value_start] + written + text[member.end :]
-    return _appended(text, path, found, name, value)
+    return _append_member(text, path, found, name, value)
 
 
 def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str:
@@ -106,7 +106,7 @@ def _after_space(plain: str, at: int) -> int:
 # -- adding ----------------------------------------------------------------------------------------
 
 
-def _appended(text: str, path: Sequence[str], found: list[Member], name: str, value: Any) -> str:
+def _append_member(text: str, path: Sequence[str], found: list[Member], name: str, value: Any) -> str:
     opening = _object_start(text, path)
     if not found:
         return _into_empty(text, opening, name, value)
@@ -117,7 +117,7 @@ def _appended(text: str, path: Sequence[str], found: list[Member], name: str, va
         written = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
         return f"{text[: last.end]}, {written}{text[last.end :]}"
     indent = _indent_of_line(text, last.start)
-    written = f"{_newline(text)}{indent}{json.dumps(name)}: {_written(value, text, indent)}"
+    written = f"{_newline(text)}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}"
     if comma is not None:  # the file's own manner: a comma after the last one
         at = _end_of_line_there(text, comma + 1)
         return text[:at] + written + "," + text[at:]
@@ -132,7 +132,7 @@ def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
     outer = _indent_of_line(text, opening)
     indent = outer + _step(text)
     line = _newline(text)
-    written = f"{line}{indent}{json.dumps(name)}: {_written(value, text, indent)}{line}{outer}"
+    written = f"{line}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}{line}{outer}"
     return text[: opening + 1] + inside + written + text[closing:]
 
 
@@ -165,7 +165,7 @@ def _end_of_line_there(text: str, at: int) -> int:
     return end if end == len(text) or _LINE_END.match(text, end) else at
 
 
-def _written(value: Any, text: str, indent: str) -> str:
+def _format_value(value: Any, text: str, indent: str) -> str:
     lines = json.dumps(value, ensure_ascii=False, indent=_step(text)).split("\n")
     return (_newline(text) + indent).join(lines)
 

@@ -16,7 +16,7 @@ class Unfit(Exception):
     """Why a text cannot be changed; it holds nothing of the text."""
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """Raises ValueError, RecursionError."""
     return tomllib.loads(text.removeprefix(BOM))
 

@@ -108,7 +108,7 @@ def _reaches_one(host: Host, entry: object) -> bool:
 # -- of this installation --------------------------------------------------------------------------
 
 
-def started_here(
+def start_entry(
     program: Sequence[str],
     location: str | Path,
     environ: Mapping[str, str],
@@ -130,7 +130,7 @@ def started_here(
     )
 
 
-def reached_at(place: str, environ: Mapping[str, str], *, namespace: str = "") -> Gateway:
+def service_entry(place: str, environ: Mapping[str, str], *, namespace: str = "") -> Gateway:
     """The `/mcp` of a service. Raises InvalidSetting for a place that is none."""
     from waygraph.registry.storage.location import ServiceAddress
 

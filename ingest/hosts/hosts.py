@@ -53,7 +53,7 @@ def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
 ) -> list[KnownConfig]:
     """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
-    found = (_looked_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
+    found = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
     return [config for config in found if config is not None]
 
 
@@ -79,11 +79,11 @@ def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) ->
         "cwd": cwd,
         "claude": Path(environ.get("CLAUDE_CONFIG_DIR") or home),
         "codex": Path(environ.get("CODEX_HOME") or home / ".codex"),
-        "zed": _zed(home, programs, platform),
+        "zed": _zed_path(home, programs, platform),
     }
 
 
-def _zed(home: Path, programs: Path, platform: str) -> Path:
+def _zed_path(home: Path, programs: Path, platform: str) -> Path:
     """On macOS it keeps to `~/.config`, as on Linux."""
     return home / ".config" / "zed" if platform == "darwin" else programs / ("Zed" if platform == "win32" else "zed")
 
@@ -96,7 +96,7 @@ def _programs(home: Path, environ: Mapping[str, str], platform: str) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
 
 
-def _looked_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
+def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
     """None if it is not there, or is a file of settings that says nothing of servers."""
     try:
         if not path.is_file():

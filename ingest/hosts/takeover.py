@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from waygraph.ingest.hosts.backup import Shelf, Take, digest, replaced
+from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.entry import Gateway, entry_of, is_gateway
 from waygraph.ingest.hosts.hosts import Host
@@ -198,7 +198,10 @@ def offer_of(target: Target) -> Offer:
     places = _of_folder(target)
     everywhere = {key: entry for key, entry in target.config.servers.items() if key != target.name}
     own = target.config.servers_of(target.folder) if places else {}
-    unclear = {*target.config.repeated(), *_keys_of(places, target.config.repeated(target.folder) if places else ())}
+    unclear = {
+        *target.config.repeated_names(),
+        *_keys_of(places, target.config.repeated_names(target.folder) if places else ()),
+    }
     for key, entry in {**everywhere, **{key: own[name] for key, (_, name) in places.items()}}.items():
         project = Path(target.folder) if key in places else target.project
         if fault := name_fault(key):
@@ -248,7 +251,7 @@ def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
     )
 
 
-def planned(target: Target, offer: Offer) -> HostConfig:
+def plan_takeover(target: Target, offer: Offer) -> HostConfig:
     """The host's file with the gateway in place of the servers on offer. Raises SourceError, InvalidSetting."""
     behind = {**target.shelf.servers(), **offer.servers}
     entry = entry_of(target.config.host, gateway_for(target.gateway, behind))
@@ -261,14 +264,14 @@ def planned(target: Target, offer: Offer) -> HostConfig:
 def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
     """Raises SourceError if nothing answers or the file was changed meanwhile; StorageFailed."""
     config, shelf = target.config, target.shelf
-    planned(target, offer)  # what cannot be written is refused before anything is asked
+    plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
     held, takes = _in_force(config, shelf)
-    failed = _asked(target, offer, held, ask)
+    failed = _silent_servers(target, offer, held, ask)
     answered = {key: entry for key, entry in offer.servers.items() if key not in failed}
     if not answered:
         told = "; ".join(f"{key}: {reason}" for key, reason in failed.items())
         raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {told}")
-    after = planned(target, replace(offer, servers=answered))
+    after = plan_takeover(target, replace(offer, servers=answered))
     original, changed = (config.text or "").encode(), (after.text or "").encode()
     take = Take(
         names=tuple(answered),
@@ -278,11 +281,11 @@ def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
         places={key: offer.places[key] for key in answered if key in offer.places},
     )
     shelf.keep_takes(config.path, [*takes, take])
-    backup = replaced(config, after)
+    backup = replace_file(config, after)
     return Takeover(taken=take.names, stays={**offer.stays, **failed}, after=after, backup=backup)
 
 
-def _asked(target: Target, offer: Offer, held: Mapping[str, Any], ask: Asked) -> dict[str, str]:
+def _silent_servers(target: Target, offer: Offer, held: Mapping[str, Any], ask: Asked) -> dict[str, str]:
     """Those on offer that do not answer, with the reason; our config then holds the others, and those held before."""
     shelf, inputs = target.shelf, target.config.others.get("inputs")
     shelf.keep_servers({**held, **offer.servers}, inputs)
@@ -355,7 +358,7 @@ def write_back(config: HostConfig, back: PutBack, shelf: Shelf, forget: Callable
 
     Raises SourceError if the file was changed meanwhile, StorageFailed.
     """
-    backup = replaced(config, back.after) if back.after.text != config.text else None
+    backup = replace_file(config, back.after) if back.after.text != config.text else None
     forget(str(shelf.config))
     shelf.clear()
     return backup

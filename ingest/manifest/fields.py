@@ -10,17 +10,17 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from waygraph.registry.model.identity import mended, name_fault
+from waygraph.registry.model.identity import name_fault, replace_surrogates
 
 # JSON pointers (RFC 6901).
 
 
 def pointer(*parts: object) -> str:
     """`/mcpServers/a~1b` of `mcpServers` and `a/b`."""
-    return "".join(f"/{escaped(part)}" for part in parts)
+    return "".join(f"/{escape_pointer(part)}" for part in parts)
 
 
-def escaped(part: object) -> str:
+def escape_pointer(part: object) -> str:
     """`a~1b` of `a/b`."""
     return str(part).replace("~", "~0").replace("/", "~1")
 
@@ -38,11 +38,11 @@ _NAME_CHARS, _TOLD_CHARS = 200, 4_000
 REPEATED = "is there more than once; the last one counts"
 
 
-def unheeded(place: str) -> None:
+def ignore_fault(place: str) -> None:
     """For who only wants the values."""
 
 
-def repeated(names: Iterable[str]) -> list[str]:
+def repeated_names(names: Iterable[str]) -> list[str]:
     """Those that come more than once, in order of the first time."""
     return [name for name, times in Counter(names).items() if times > 1]
 
@@ -56,7 +56,7 @@ class Objects:
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) < len(pairs):
-            self._found.append((made, repeated(name for name, _ in pairs)))
+            self._found.append((made, repeated_names(name for name, _ in pairs)))
         return made
 
     def tell(self, document: object, note: Note) -> None:
@@ -70,12 +70,12 @@ class Objects:
         left: list[tuple[Path, object]] = [((), document)]
         while left:
             path, value = left.pop()
-            yield from (told((path, name)) for name in names.get(id(value), ()))
+            yield from (show_pointer((path, name)) for name in names.get(id(value), ()))
             inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
             left += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
 
 
-def told(path: Path) -> str:
+def show_pointer(path: Path) -> str:
     """The JSON pointer, cut to what a person reads: names may be as long as their document."""
     names: list[str | int] = []
     while path:
@@ -157,7 +157,7 @@ def sendable[T](value: T) -> T:
     try:
         to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
     except (ValueError, RecursionError):
-        cleaned: T = _cleaned(value, MOST_DEPTH)
+        cleaned: T = _clean_value(value, MOST_DEPTH)
         return cleaned
     return value
 
@@ -169,13 +169,13 @@ def _deeper(value: object, levels: int) -> object:
     return value
 
 
-def _cleaned(value: Any, levels: int) -> Any:
+def _clean_value(value: Any, levels: int) -> Any:
     if isinstance(value, str):
-        return mended(value)
+        return replace_surrogates(value)
     if not isinstance(value, (Mapping, list)):
         return value
     if not levels:
         return TOO_DEEP
     if isinstance(value, list):
-        return [_cleaned(part, levels - 1) for part in value]
-    return {mended(str(key)): _cleaned(part, levels - 1) for key, part in value.items()}
+        return [_clean_value(part, levels - 1) for part in value]
+    return {replace_surrogates(str(key)): _clean_value(part, levels - 1) for key, part in value.items()}

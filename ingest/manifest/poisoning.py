@@ -274,7 +274,7 @@ def _needs_a_look(text: str) -> bool:
 
 def _reasons(text: str, readings: Collection[str]) -> Iterator[str]:
     if not text.isascii():
-        yield from _hidden(text)
+        yield from _hidden_characters(text)
     for read in readings:
         yield from _orders(read)
         yield from _many_names(read)
@@ -296,13 +296,13 @@ def _orders(text: str) -> Iterator[str]:
     for rule in INSTRUCTIONS:
         found = rule.pattern.search(text) if rule.may_fit(small) else None
         if found:
-            yield f"{rule.reason} ({_quoted(found.group())})"
+            yield f"{rule.reason} ({_quote(found.group())})"
 
 
 # -- hidden Unicode ------------------------------------------------------------------------------------
 
 
-def _hidden(text: str) -> Iterator[str]:
+def _hidden_characters(text: str) -> Iterator[str]:
     """What a model reads, or what reorders what a person reads; not what scripts and emoji are written with."""
     shown = _FLAG_EMOJI.sub("", text)
     for what, count in (
@@ -314,7 +314,7 @@ def _hidden(text: str) -> Iterator[str]:
         if count:
             yield f"holds {count} {what}"
     if forged := forged_words(text):
-        yield f"writes Latin words with letters of other scripts ({_quoted(forged[0])})"
+        yield f"writes Latin words with letters of other scripts ({_quote(forged[0])})"
 
 
 def _invisible(text: str) -> Iterator[int]:
@@ -353,13 +353,13 @@ def _without_hidden(text: str) -> str:
     """As a model reads it: neither invisible characters between letters nor letters of another width hide a word."""
     if text.isascii():
         return text
-    shown = _TAGS.sub(_spelled, text)
+    shown = _TAGS.sub(_spell_tags, text)
     for unseen in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS):
         shown = unseen.sub("", shown)
     return unicodedata.normalize("NFKC", shown)
 
 
-def _spelled(tags: re.Match[str]) -> str:
+def _spell_tags(tags: re.Match[str]) -> str:
     """The ASCII characters that tag characters stand for."""
     codes = (ord(character) - 0xE0000 for character in tags.group())
     return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
@@ -374,7 +374,7 @@ def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[tuple[Collectio
     owners = elsewhere(list(named)[:MAX_NAMES]) if named else {}
     for name, quote in named.items():
         if owners.get(name):
-            yield owners[name], f"{_quoted(name)} ({_quoted(quote)})"
+            yield owners[name], f"{_quote(name)} ({_quote(quote)})"
 
 
 def _many_names(text: str) -> Iterator[str]:
@@ -430,6 +430,6 @@ def _strings(schema: JsonText) -> Iterator[str]:
             left += value
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     line = " ".join(text.split())
     return json.dumps(line if len(line) <= MAX_QUOTE_CHARS else line[: MAX_QUOTE_CHARS - 1] + "…", ensure_ascii=False)

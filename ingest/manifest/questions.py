@@ -16,7 +16,7 @@ from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.files import write_atomically
-from waygraph.registry.model.identity import mended, sealed_tool
+from waygraph.registry.model.identity import replace_surrogates, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 
@@ -174,7 +174,7 @@ class LanguageModelAuthor:
         known = _read(path, count)
         if known:
             return known
-        made = self._asked(prompt, tool, count)
+        made = self._with_tool_questions(prompt, tool, count)
         self._keep(path, made)
         return made
 
@@ -189,14 +189,14 @@ class LanguageModelAuthor:
                 logger.warning("%s cannot be written (%s): each run pays for its questions anew", self._kept, exc)
             self._can_keep = False
 
-    def _asked(self, prompt: str, tool: Tool, count: int) -> tuple[str, ...]:
+    def _with_tool_questions(self, prompt: str, tool: Tool, count: int) -> tuple[str, ...]:
         for _ in range(TRIES):
-            if made := parsed(self._model.answer(SYSTEM, prompt), count):
+            if made := parse_questions(self._model.answer(SYSTEM, prompt), count):
                 return made
         raise UnfitAnswer(f"{self._model.model} did not answer with {count} questions for {tool.id}, in {TRIES} tries")
 
 
-def parsed(answer: str, count: int) -> tuple[str, ...]:
+def parse_questions(answer: str, count: int) -> tuple[str, ...]:
     """The first `count` distinct questions; empty if the answer is anything else than a list of at least so many.
 
     Lines that are empty, too long or hold what is no text do not count.
@@ -218,12 +218,12 @@ def _prompt(agent: Agent, tool: Tool, count: int) -> str:
         "description": tool.description[:LONGEST_DESCRIPTION_CHARS],
         "inputSchema": tool.input_schema[:LONGEST_DESCRIPTION_CHARS],
     }
-    return mended(f"Write {count} questions for this tool:\n{json.dumps(described, ensure_ascii=False)}")
+    return replace_surrogates(f"Write {count} questions for this tool:\n{json.dumps(described, ensure_ascii=False)}")
 
 
 def _read(path: Path, count: int) -> tuple[str, ...]:
     try:
-        return parsed(path.read_text(encoding="utf-8"), count)
+        return parse_questions(path.read_text(encoding="utf-8"), count)
     except (OSError, UnicodeDecodeError):
         return ()
 
@@ -269,14 +269,16 @@ def with_questions(
         raise InvalidSetting(f"{count} questions a tool: expected 0 to {MAX_QUESTIONS}")
     entries, lacking, total = [], list[Rejected](), len(manifest.entries)
     for done, entry in enumerate(manifest.entries, start=1):
-        tools = tuple(_asked(entry, tool, author, count, lacking) for tool in entry.tools)
+        tools = tuple(_with_tool_questions(entry, tool, author, count, lacking) for tool in entry.tools)
         entries.append(replace(entry, tools=tools))
         if progress:
             progress(done, total)
     return replace(manifest, entries=tuple(entries), cut=(*manifest.cut, *lacking))
 
 
-def _asked(entry: AgentEntry, tool: Tool, author: QuestionAuthor, count: int, lacking: list[Rejected]) -> Tool:
+def _with_tool_questions(
+    entry: AgentEntry, tool: Tool, author: QuestionAuthor, count: int, lacking: list[Rejected]
+) -> Tool:
     missing = count - len(tool.questions)
     if missing <= 0:
         return tool

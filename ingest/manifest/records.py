@@ -12,7 +12,14 @@ from typing import Any, TypeGuard
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
-from waygraph.registry.model.identity import agent_id, mended, name_fault, sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.identity import (
+    agent_id,
+    name_fault,
+    replace_surrogates,
+    sealed_agent,
+    sealed_tool,
+    tool_id,
+)
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 
@@ -163,7 +170,7 @@ class Intake:
         """Each once, in the order given, on one line."""
         if not is_lines(value):
             raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
-        lines = [mended(" ".join(item.split())) for item in value]
+        lines = [replace_surrogates(" ".join(item.split())) for item in value]
         asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
         if len(asked) > MAX_QUESTIONS:
             self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
@@ -179,7 +186,7 @@ class Intake:
         limit = self.settings.max_description_chars
         if len(text) > limit:
             self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
-        return mended(text[:limit])
+        return replace_surrogates(text[:limit])
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
@@ -227,7 +234,7 @@ def _object(value: object, name: str) -> str:
 
 def _canonical(value: object, name: str) -> str:
     try:
-        return mended(canonical_json(value))
+        return replace_surrogates(canonical_json(value))
     except (ValueError, TypeError, RecursionError) as exc:
         raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus, unquote
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.launch import Launch, StdioLaunch
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.registry.model.identity import mended
+from waygraph.registry.model.identity import replace_surrogates
 
 # What is held in confidence, struck out of what a service or server says: it may repeat what it was sent.
 
@@ -22,7 +22,7 @@ _ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+/")
 """What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP)."""
 
 
-def struck(text: str, secrets: Sequence[str]) -> str:
+def strike_secrets(text: str, secrets: Sequence[str]) -> str:
     """The text without any of `secrets`, which come longest first.
 
     Where one stands in the escapes of JSON, HTML or URLs, the whole text comes without such escapes.
@@ -40,9 +40,9 @@ def struck(text: str, secrets: Sequence[str]) -> str:
 def struck_json(data: Any, secrets: Sequence[str]) -> Any:
     """Parsed JSON with `secrets` struck out of every text, name and number."""
     if isinstance(data, str):
-        return struck(data, secrets)
+        return strike_secrets(data, secrets)
     if isinstance(data, Mapping):
-        return {struck(name, secrets): struck_json(value, secrets) for name, value in data.items()}
+        return {strike_secrets(name, secrets): struck_json(value, secrets) for name, value in data.items()}
     if isinstance(data, list):
         return [struck_json(part, secrets) for part in data]
     if isinstance(data, (int, float)) and any(secret in json.dumps(data) for secret in secrets):
@@ -95,19 +95,19 @@ class Discretion:
 
     def strike(self, text: str) -> str:
         """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
-        return mended(struck(text, self._held))
+        return replace_surrogates(strike_secrets(text, self._secrets_in_order))
 
     @property
-    def _held(self) -> Sequence[str]:
+    def _secrets_in_order(self) -> Sequence[str]:
         """Longest first, so that one that holds another is struck as a whole."""
         return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
 
-    def struck(self, data: object, most_chars: int) -> object:
+    def redact_data(self, data: object, most_chars: int) -> object:
         """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
         try:
             written = json.dumps(data, ensure_ascii=False)
             if len(written) <= most_chars:
-                return sendable(struck_json(data, self._held))
+                return sendable(struck_json(data, self._secrets_in_order))
             return f"({len(written):,} characters, which is too long to be handed on)"
         except (TypeError, ValueError, RecursionError):
             return "(data that cannot be read)"
@@ -167,7 +167,7 @@ def _of_arguments(args: Iterable[str]) -> set[str]:
     except (ValueError, RecursionError):
         kept = []
     told = list(map(str, kept)) if isinstance(kept, list) else []
-    return _kept_back(given, told if len(told) == len(given) else [""] * len(given))
+    return _secret_parts(given, told if len(told) == len(given) else [""] * len(given))
 
 
 def _of_url(url: str) -> set[str]:
@@ -175,10 +175,10 @@ def _of_url(url: str) -> set[str]:
         kept = references_only({"url": url})["url"]
     except (ValueError, RecursionError):
         kept = ""
-    return _kept_back([url], [str(kept)])
+    return _secret_parts([url], [str(kept)])
 
 
-def _kept_back(given: Iterable[str], told: Iterable[str]) -> set[str]:
+def _secret_parts(given: Iterable[str], told: Iterable[str]) -> set[str]:
     """The parts of each text that are not in what may be told of it."""
     return {
         form

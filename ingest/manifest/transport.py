@@ -27,7 +27,7 @@ _FEWEST_CHANGES = 4
 
 def without_path_keys(text: str) -> str:
     """Any text, with a reference for each part of an address's path that looks like a key."""
-    return _PATH.sub(lambda found: found[1] + _SEGMENT.sub(_told, found[2]), text)
+    return _PATH.sub(lambda found: found[1] + _SEGMENT.sub(_reference_text, found[2]), text)
 
 
 def path_keys(text: str) -> frozenset[str]:
@@ -64,7 +64,7 @@ def _is_random(argument: str) -> bool:
     return _is_key(argument) or bool(_HEX.fullmatch(argument)) or any(each >= _RANDOM_CHANGES for each in changes)
 
 
-def _told(found: re.Match[str]) -> str:
+def _reference_text(found: re.Match[str]) -> str:
     return REFERENCE if _is_key(found[0]) else found[0]
 
 
@@ -150,15 +150,15 @@ def _told_names(fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 def _field(name: str, value: object, label: str) -> object:
     if label and name.casefold() == "value":
-        return _labelled(label, value)
+        return _redact_labelled(label, value)
     if _MAPS.fullmatch(name):
-        return _hidden(name, value)
+        return _hide_values(name, value)
     if names_secret(name) and value is not None and not isinstance(value, bool):
-        return _hidden(name, value)
-    return _cleaned(value)
+        return _hide_values(name, value)
+    return _clean_value(value)
 
 
-def _cleaned(value: object) -> object:
+def _clean_value(value: object) -> object:
     if isinstance(value, Mapping):
         return _object(value)
     if isinstance(value, (list, tuple)):
@@ -166,10 +166,10 @@ def _cleaned(value: object) -> object:
     return _text(value) if isinstance(value, str) else value
 
 
-def _labelled(label: str, value: object) -> object:
+def _redact_labelled(label: str, value: object) -> object:
     """The value of `{"name": "--token", "value": "abc"}`, as the MCP registry lists arguments and headers."""
     if names_secret(label) or _VARIABLE_NAME.fullmatch(label):
-        return _hidden(label, value)
+        return _hide_values(label, value)
     return _arguments([label, value])[-1]
 
 
@@ -179,10 +179,10 @@ def _label(fields: Mapping[str, object]) -> str:
     return label if "value" in folded and isinstance(label, str) and _LABEL.fullmatch(label) else ""
 
 
-def _hidden(name: str, value: object) -> object:
+def _hide_values(name: str, value: object) -> object:
     """Variables, headers or credentials: the names stay, every value becomes a reference."""
     if isinstance(value, Mapping):
-        return {key: _hidden(str(key), item) for key, item in _told_names(value)}
+        return {key: _hide_values(str(key), item) for key, item in _told_names(value)}
     if isinstance(value, (list, tuple)):
         return [_hidden_item(name, item) for item in value]
     return _reference(name, value)
@@ -191,12 +191,12 @@ def _hidden(name: str, value: object) -> object:
 def _hidden_item(name: str, item: object) -> object:
     """`TOKEN=abc`, `Authorization: abc`, `{"name": "TOKEN", "value": "abc"}`, or a name alone, as docker passes it."""
     if isinstance(item, Mapping) and (label := _label(item)):
-        return {key: told if told == label else _hidden(label, told) for key, told in item.items()}
+        return {key: told if told == label else _hide_values(label, told) for key, told in item.items()}
     if isinstance(item, str) and (pair := _HEADER.fullmatch(item)):
         return _with_reference(pair)
     if isinstance(item, str) and _NAME_ALONE.fullmatch(item) and not names_secret(name):
         return item
-    return _hidden(name, item)
+    return _hide_values(name, item)
 
 
 def names_secret(name: str) -> bool:
@@ -258,9 +258,9 @@ def _without_chance(name: str, argument: str) -> str:
 def _argument(before: str, argument: object) -> object:
     """One argument; the flag before it says what it is."""
     if _takes_a_secret(before) and not _LONG_FLAG.fullmatch(str(argument)):
-        return _hidden(before, argument)
+        return _hide_values(before, argument)
     if not isinstance(argument, str):
-        return _cleaned(argument)
+        return _clean_value(argument)
     if _HEADER_FLAG.fullmatch(before):
         return _header(argument)
     if _LOGIN_FLAG.fullmatch(before) and ":" in argument:
@@ -273,8 +273,8 @@ def _takes_a_secret(flag: str) -> bool:
 
 
 def _header(text: str) -> str:
-    if isinstance(headers := _parsed(text), Mapping):
-        return _written(_hidden("header", headers))
+    if isinstance(headers := _parse_json(text), Mapping):
+        return _format_json(_hide_values("header", headers))
     pair = _HEADER.fullmatch(text)
     return _with_reference(pair) if pair else _text(text)
 
@@ -287,7 +287,7 @@ def _word(word: str) -> str:
         if joined := form.fullmatch(word):
             return joined[1] + told(joined[2])
     if pair := _ASSIGNED.fullmatch(word):
-        return _assigned(pair)
+        return _redact_assignment(pair)
     pair = _HEADER.fullmatch(word)
     return _with_reference(pair) if pair and names_secret(pair[1]) else _text(word)
 
@@ -297,7 +297,7 @@ def _variable(text: str) -> str:
     return _with_reference(pair) if pair else _word(text)
 
 
-def _assigned(pair: re.Match[str]) -> str:
+def _redact_assignment(pair: re.Match[str]) -> str:
     name, _, value = pair.groups()
     if names_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
         return _with_reference(pair)
@@ -313,22 +313,22 @@ def _line(text: str) -> str:
         words = _PLAIN_WORD  # an apostrophe, no quote
     before = ""
 
-    def told(found: re.Match[str]) -> str:
+    def reference_text(found: re.Match[str]) -> str:
         nonlocal before
-        inside, put_back = _unquoted(found[0])
+        inside, put_back = _unquote(found[0])
         kept, before = str(_argument(before, inside)), inside
         return found[0] if kept == inside else put_back(kept)
 
-    return words.sub(told, text)
+    return words.sub(reference_text, text)
 
 
-def _unquoted(word: str) -> tuple[str, Callable[[str], str]]:
+def _unquote(word: str) -> tuple[str, Callable[[str], str]]:
     """What stands between the quotes, and how to put it back there."""
     mark = word[0]
     if mark not in "\"'":
         return word, str
-    if mark == '"' and isinstance(inside := _parsed(word), str):
-        return inside, _written
+    if mark == '"' and isinstance(inside := _parse_json(word), str):
+        return inside, _format_json
     end = mark if len(word) > 1 and word.endswith(mark) else ""
     return word[1 : len(word) - len(end)], lambda kept: f"{mark}{kept}{end}"
 
@@ -339,14 +339,14 @@ def _unquoted(word: str) -> tuple[str, Callable[[str], str]]:
 def _text(text: str) -> str:
     """Any text: JSON by its fields, else with its URLs, pairs and command-line words made safe."""
     if _is_json(text):
-        parsed = _parsed(text)
-        kept = _cleaned(parsed)
-        return text if kept == parsed else _written(kept)
+        parsed = _parse_json(text)
+        kept = _clean_value(parsed)
+        return text if kept == parsed else _format_json(kept)
     text = _URL.sub(_address, _without_defaults(text))
     return _line(_TOKEN.sub("${token}", _without_pairs(_BEARER.sub(_bearer, text))))
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     """The JSON in a text; None if it is none."""
     try:
         return json.loads(text)
@@ -355,10 +355,10 @@ def _parsed(text: str) -> object:
 
 
 def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[") and _parsed(text) is not None
+    return text.lstrip()[:1] in ("{", "[") and _parse_json(text) is not None
 
 
-def _written(value: object) -> str:
+def _format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -129,7 +129,7 @@ class VouchedFile:
 
     def source(self, name: str) -> VouchedSource:
         """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
-        return self._held().sources.get(name, VouchedSource())
+        return self._content().sources.get(name, VouchedSource())
 
     @property
     def stamp(self) -> object:
@@ -144,7 +144,7 @@ class VouchedFile:
 
     def digest_of(self, written: str) -> str:
         """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
-        key = self._held().key or self._new_key()
+        key = self._content().key or self._new_key()
         return hmac.digest(bytes.fromhex(key), written.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def keep(self, name: str, vouched: VouchedSource, *, partial: bool = False) -> None:
@@ -152,14 +152,14 @@ class VouchedFile:
         if not self._differs(name, vouched, partial=partial):
             return
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            held = self._held()
+            held = self._content()
             sources = {**held.sources, name: vouched.beside(self.source(name)) if partial else vouched}
             kept = {name: source for name, source in sources.items() if not source.is_empty}
             self._write(_Content(held.key, kept))
 
     def _new_key(self) -> str:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            held = self._held()  # another process may have made one
+            held = self._content()  # another process may have made one
             if not held.key:
                 held = _Content(secrets.token_hex(_KEY_BYTES), held.sources)
                 self._write(held)
@@ -169,7 +169,7 @@ class VouchedFile:
         held = self.source(name)
         return (vouched.beside(held) if partial else vouched) != held
 
-    def _held(self) -> _Content:
+    def _content(self) -> _Content:
         """Read anew when the file is another one."""
         if (stamp := self.stamp) is None:
             return _Content()

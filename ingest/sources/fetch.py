@@ -121,12 +121,12 @@ class _Fetch:
         transport = PublicOnly(allowed=allowed) if allowed else None
         async with self._client(own, transport) as client:
             for _ in range(MAX_REDIRECTS + 1):
-                found = await self._asked(client, client.build_request("GET", url, headers=headers), url)
+                found = await self._ask_once(client, client.build_request("GET", url, headers=headers), url)
                 if isinstance(found, Page):
                     return found
                 headers = headers if same_origin(url, found) else {}
                 url = found
-        raise self._unfetched(f"redirects more than {MAX_REDIRECTS} times")
+        raise self._fetch_error(f"redirects more than {MAX_REDIRECTS} times")
 
     def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
         try:
@@ -138,9 +138,11 @@ class _Fetch:
                 transport=transport,
             )
         except UnusableProxy as exc:
-            raise self._unfetched(str(exc)) from exc
+            raise self._fetch_error(str(exc)) from exc
 
-    async def _asked(self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL) -> Page | httpx2.URL:
+    async def _ask_once(
+        self, client: httpx2.AsyncClient, request: httpx2.Request, url: httpx2.URL
+    ) -> Page | httpx2.URL:
         """The document, or where to ask next."""
         try:
             response = await client.send(request, stream=True)
@@ -149,16 +151,16 @@ class _Fetch:
             finally:
                 await response.aclose()
         except NotPublic:
-            raise self._unfetched(
+            raise self._fetch_error(
                 "is of a host that may not be asked from here: a private or reserved address"
             ) from None
         except UpstreamRefused:
-            raise self._unfetched("has a host whose name cannot be resolved") from None
+            raise self._fetch_error("has a host whose name cannot be resolved") from None
         except httpx2.TimeoutException:
             limit = f"{self.how.settings.fetch_timeout_s:g} s (WAYGRAPH_FETCH_TIMEOUT_S)"
-            raise self._unfetched(f"did not answer within {limit}") from None
+            raise self._fetch_error(f"did not answer within {limit}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
-            raise self._unfetched(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
+            raise self._fetch_error(connection_fault(exc) or f"cannot be asked ({type(exc).__name__})") from None
 
     async def _answer(self, response: httpx2.Response, url: httpx2.URL) -> Page | httpx2.URL:
         status = response.status_code
@@ -166,12 +168,12 @@ class _Fetch:
             return self._next(url, response.headers["location"])
         if status != HTTPStatus.OK:
             known = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
-            raise self._unfetched(f"answers {status}{known}", status)
+            raise self._fetch_error(f"answers {status}{known}", status)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
-            raise self._unfetched("answers with a stream of events, which is no document", status)
+            raise self._fetch_error("answers with a stream of events, which is no document", status)
         content = await self._content(response)
         if content.lstrip()[:1] == b"<":
-            raise self._unfetched("answers with a web page, which is no document", status)
+            raise self._fetch_error("answers with a web page, which is no document", status)
         return Page(address=address_of(str(url)), content=content)
 
     def _next(self, url: httpx2.URL, location: str) -> httpx2.URL:
@@ -179,11 +181,11 @@ class _Fetch:
             following = url.join(location)
             following = following.copy_with(userinfo=url.userinfo if same_origin(url, following) else b"")
         except httpx2.InvalidURL:
-            raise self._unfetched("redirects to what is no address") from None
+            raise self._fetch_error("redirects to what is no address") from None
         if following.scheme not in {"http", "https"} or not following.host:
-            raise self._unfetched("redirects to what is no address of the web")
+            raise self._fetch_error("redirects to what is no address of the web")
         if url.scheme == "https" and following.scheme == "http":
-            raise self._unfetched("redirects from https to http, which is not followed")
+            raise self._fetch_error("redirects from https to http, which is not followed")
         self.where = f"{self.where} → {address_of(str(following))}"
         return following
 
@@ -191,23 +193,23 @@ class _Fetch:
         """The body, unpacked, as far as `max_source_bytes` allow."""
         coding = coding_of(response)
         if coding not in {IDENTITY, "gzip"}:
-            raise self._unfetched("answers with a compressed body, which was not asked for")
+            raise self._fetch_error("answers with a compressed body, which was not asked for")
         most = self.how.settings.max_source_bytes
         content, unpacked = bytearray(), zlib.decompressobj(_GZIP)
         try:
             async for part in response.aiter_raw():
                 content += part if coding == IDENTITY else unpacked.decompress(part, most + 1 - len(content))
                 if len(content) > most:
-                    raise self._unfetched(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
+                    raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         except zlib.error:
-            raise self._unfetched("answers with a body that cannot be unpacked") from None
+            raise self._fetch_error("answers with a body that cannot be unpacked") from None
         if unpacked.unused_data:
-            raise self._unfetched("answers with a body that cannot be unpacked")
+            raise self._fetch_error("answers with a body that cannot be unpacked")
         if coding == "gzip" and not unpacked.eof:
-            raise self._unfetched("breaks off amid its answer")
+            raise self._fetch_error("breaks off amid its answer")
         return bytes(content)
 
-    def _unfetched(self, reason: str, status: int = 0) -> Unfetched:
+    def _fetch_error(self, reason: str, status: int = 0) -> Unfetched:
         return Unfetched(self.where, reason, status=status)
 
 

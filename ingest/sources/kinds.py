@@ -28,7 +28,7 @@ from waygraph.ingest.sources.formats import (
 from waygraph.ingest.sources.parse import Lines
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
-from waygraph.registry.model.plugins import Unfit, in_a_line, loaded, package_of, points
+from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -92,7 +92,7 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return (*BUILT_IN, *_contributed().kinds)
+    return (*BUILT_IN, *_load_plugins().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
@@ -142,7 +142,7 @@ def of_another_kind(name: str, shape: str, document: object, where: str) -> Sour
 def _contributed_kind_of(document: object, where: str) -> Kind | None:
     """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
     failed: list[SourceError] = []
-    for kind in _contributed().kinds:
+    for kind in _load_plugins().kinds:
         try:
             if kind.fits(document):
                 return kind
@@ -153,10 +153,10 @@ def _contributed_kind_of(document: object, where: str) -> Kind | None:
     return None
 
 
-def _contributed() -> "Contributed":
+def _load_plugins() -> "Contributed":
     """Looked for when no built-in kind is meant: finding out which packages are installed takes its time."""
 
-    return contributed()
+    return load_plugins()
 
 
 def _unknown() -> str:
@@ -165,7 +165,7 @@ def _unknown() -> str:
 
 def _known_names() -> str:
     """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
-    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *_contributed().faults])
+    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *_load_plugins().faults])
 
 
 def _top(document: object) -> str:
@@ -193,7 +193,7 @@ class Contributed:
 
 
 @cache
-def contributed() -> Contributed:
+def load_plugins() -> Contributed:
     """Of the packages that are installed; read once."""
     kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
     taken, faults = list[Kind](), list[str]()
@@ -212,7 +212,7 @@ def contributed() -> Contributed:
 
 def _kind_of(point: "EntryPoint") -> Kind:
     """Raises Unfit."""
-    kind = loaded(point)
+    kind = load_plugin(point)
     if not isinstance(kind, Kind):
         raise Unfit(f"expected {point.value} to be a waygraph.ingest.sources.kinds.Kind, found {type(kind).__name__}")
     if kind.name != point.name:
@@ -239,7 +239,7 @@ def _judging(fits: Callable[[Any], bool], blame: str) -> Callable[[Any], bool]:
         try:
             return bool(fits(document))
         except Exception as exc:
-            raise _failed("document", blame, exc) from exc
+            raise _plugin_error("document", blame, exc) from exc
 
     return judge
 
@@ -253,7 +253,7 @@ def _giving[T](
         except WaygraphError:
             raise
         except Exception as exc:
-            raise _failed(where, blame, exc) from exc
+            raise _plugin_error(where, blame, exc) from exc
 
     return give
 
@@ -273,6 +273,6 @@ def _of[T](kind: type[T], given: T) -> T:
     return given
 
 
-def _failed(where: str, blame: str, exc: Exception) -> SourceError:
+def _plugin_error(where: str, blame: str, exc: Exception) -> SourceError:
     """Without the exception's own text, which may hold whatever the document holds."""
     return SourceError(where, f"{blame}: {type(exc).__name__}")

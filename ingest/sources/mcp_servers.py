@@ -109,13 +109,13 @@ class McpServers:
                 listing = await connection.listing()
             answer = entry_of(server, listing, self.name, self.settings)
         except UpstreamError as error:
-            answer = self._unanswered(server, error)
+            answer = self._no_answer(server, error)
         except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
-            answer = self._unanswered(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
-        self.on_asked(_asked(server, answer, current_time() - began))
+            answer = self._no_answer(server, UpstreamRefused(f"unexpected {type(error).__name__}"))
+        self.on_asked(_server_result(server, answer, current_time() - began))
         return answer
 
-    def _unanswered(self, server: ServerEntry, error: UpstreamError) -> "Answer":
+    def _no_answer(self, server: ServerEntry, error: UpstreamError) -> "Answer":
         return Answer(rejected=(_fault(server, self.name, error.reason),), status=_status(error))
 
 
@@ -201,7 +201,7 @@ def _status(error: UpstreamError) -> str:
     return unreachable(datetime.now(UTC).isoformat(timespec="seconds"), error.reason)
 
 
-def _asked(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
+def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
     if answer.entry is None:
         return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
     return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from waygraph.ingest.manifest.fields import Note, Objects, unheeded
+from waygraph.ingest.manifest.fields import Note, Objects, ignore_fault
 from waygraph.ingest.sources.formats.skill_folder import is_skill, skill_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -65,7 +65,7 @@ class Lines:
     lines: tuple[Line, ...]
 
 
-def parse(where: str, content: Content, settings: Settings, note: Note = unheeded) -> Any:
+def parse(where: str, content: Content, settings: Settings, note: Note = ignore_fault) -> Any:
     """Plain values, or `Lines`. Raises SourceError with line and column of what is wrong."""
     text = text_of(where, content, settings)
     if is_skill(PurePath(where)) and text.lstrip()[:1] != "{":  # by itself, not packed with its folder
@@ -118,7 +118,7 @@ def _parse_unnamed(where: str, text: str, note: Note) -> object:
     if (where == "stdin" or "://" in where) and begin[:1] not in "{[":
         return parse_yaml(where, text, note)
     first, _, rest = begin.partition("\n")
-    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first, unheeded).fault
+    in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first, ignore_fault).fault
     return _parse_lines(text, note) if in_lines else _parse_json(where, text, note)
 
 
@@ -130,7 +130,7 @@ def _parse_lines(text: str, note: Note) -> Lines:
 
 def _line(number: int, text: str, note: Note) -> Line:
     try:
-        return Line(number, _loaded(text, lambda place: note(f"L{number}{place}")))
+        return Line(number, _load_text(text, lambda place: note(f"L{number}{place}")))
     except json.JSONDecodeError as exc:
         what = "UTF-8 text" if "\0" in text else "JSON"
         return Line(number, fault=f"is not {what}: {exc.msg} at column {exc.colno}")
@@ -154,14 +154,14 @@ def _parse_json(where: str, text: str, note: Note) -> object:
 def _strictly_or_with_comments(text: str, note: Note) -> object:
     """Raises ValueError, RecursionError."""
     try:
-        return _loaded(text, note)
+        return _load_text(text, note)
     except json.JSONDecodeError:
         if (without := plain(text)) == text:
             raise
-        return _loaded(without, note)
+        return _load_text(without, note)
 
 
-def _loaded(text: str, note: Note) -> object:
+def _load_text(text: str, note: Note) -> object:
     """Raises ValueError, RecursionError."""
     objects = Objects()
     document = json.loads(text, object_pairs_hook=objects)
@@ -169,7 +169,7 @@ def _loaded(text: str, note: Note) -> object:
     return document
 
 
-def parse_yaml(where: str, text: str, note: Note = unheeded) -> object:
+def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
     """Raises SourceError with line and column of what is wrong, and for what unfolds without end."""
     import yaml
 

@@ -13,7 +13,7 @@ from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
 from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import export
-from waygraph.ingest.sources.formats.skill_folder import NAME, is_skill, packed
+from waygraph.ingest.sources.formats.skill_folder import NAME, is_skill, read_skill_file
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import SUFFIXES, Content, parse, text_of
@@ -75,7 +75,7 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
     Raises SourceError if a single document cannot be read at all; of several it is rejected.
     """
-    return [answered(parts, reading.ask) for parts in read_parts(listing, reading)]
+    return [with_answers(parts, reading.ask) for parts in read_parts(listing, reading)]
 
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
@@ -105,7 +105,7 @@ def _is_export(document: object, where: str, kind: str) -> bool:
     return kind in ("", export.KIND) and export.fits(document)
 
 
-def answered(parts: Parts, ask: Ask | None) -> Manifest:
+def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
     """The manifest with what its servers say of themselves in place of what it says of them.
 
     A server that must answer and does not is not listed, but rejected: what is held of it stays as it is.
@@ -278,7 +278,7 @@ def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
     if is_skill(path):
         if folder and not path.resolve().is_relative_to(folder.resolve()):
             raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
-        return packed(path, most_bytes)
+        return read_skill_file(path, most_bytes)
     with path.open("rb") as file:
         return file.read(most_bytes)
 
@@ -305,11 +305,11 @@ def _files(text: str) -> list[Path]:
 def _under(folder: Path) -> list[Path]:
     """The files that may be sources. In a folder with a SKILL.md that is the one; its other files belong to it."""
     named = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES or is_skill(p))
-    files = [p for p in named if p.is_file() and _meant(p, folder)]
+    files = [p for p in named if p.is_file() and _is_own_file(p, folder)]
     owned = {p.parent for p in files if is_skill(p)}
     return sorted(p for p in files if is_skill(p) or owned.isdisjoint(p.parents))
 
 
-def _meant(file: Path, folder: Path) -> bool:
+def _is_own_file(file: Path, folder: Path) -> bool:
     """Whether a file under a folder is one of a person's: not in a dot folder, not of a registry's index."""
     return not any(part.startswith(".") or part.endswith(".index") for part in file.relative_to(folder).parts[:-1])

@@ -194,15 +194,15 @@ class RegistrySource:
 
     def read(self) -> Manifest:
         """Partial if only what changed was asked for, or some pages could not be read. Raises SourceError."""
-        return self._manifest(self._fetched())
+        return self._manifest(self._fetch())
 
     def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
         """The same, and those of its servers that have an open remote. Raises SourceError."""
-        fetched = self._fetched()
+        fetched = self._fetch()
         intake = Intake(where=self.url, settings=self.settings)
         return self._manifest(fetched), tuple(mcp_registry.servers(self._document(fetched), self.url, intake))
 
-    def _fetched(self) -> Fetched:
+    def _fetch(self) -> Fetched:
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
         if self.since:
             query |= {"updated_since": self.since, "include_deleted": "true"}

@@ -14,7 +14,7 @@ from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.records import AgentRecord, Refusal
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
-from waygraph.ingest.sources.formats.configured_server import Faulty, configured, launch_of
+from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.read import (
@@ -23,11 +23,11 @@ from waygraph.ingest.sources.read import (
     Listing,
     Parts,
     Reading,
-    answered,
     list_path,
     list_stream,
     list_value,
     read_parts,
+    with_answers,
 )
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Manifest
@@ -96,10 +96,10 @@ def name_of_command(command: Sequence[str]) -> str:
     """The command line as a source's name, references in place of what may be secrets."""
     program, *arguments = command
     told = references_only({"command": program, "args": arguments})
-    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _listed(told["args"]))])
+    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _list_of(told["args"]))])
 
 
-def shown(given: str) -> str:
+def printable_source(given: str) -> str:
     """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
     if "://" not in given:
         return given
@@ -124,7 +124,7 @@ def _plain(word: str) -> str:
     return stem or word
 
 
-def _listed(value: object) -> Sequence[object]:
+def _list_of(value: object) -> Sequence[object]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
@@ -190,11 +190,11 @@ class OpenedSource:
     """Of documents: themselves, for whoever reads them elsewhere."""
 
     def read(self) -> Manifest:
-        return self.answered(self.parts())
+        return self.with_answers(self.parts())
 
-    def answered(self, parts: Parts) -> Manifest:
+    def with_answers(self, parts: Parts) -> Manifest:
         """With what its servers say. Raises SourceError if it is one, and says nothing."""
-        manifest = answered(parts, self.ask)
+        manifest = with_answers(parts, self.ask)
         if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
             reason = manifest.rejected[0].reason  # nothing at all could be read
             if parts.no_document:
@@ -224,7 +224,7 @@ def open_sources(given: str, how: Opening) -> list[OpenedSource]:
     if given.startswith(_OF_WEB):
         return [_address(given, how)]
     if given == STDIN:
-        return _documents(_kept(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
+        return _documents(_keep_listing(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
     try:
         path = str(Path(given).expanduser().absolute())
     except RuntimeError as exc:
@@ -312,7 +312,7 @@ class _Read:
         return first or self._again()
 
 
-def _kept(listing: Listing) -> Callable[[], Listing]:
+def _keep_listing(listing: Listing) -> Callable[[], Listing]:
     """Standard input can be read once only."""
     [(name, content)] = listing.files
     held: list[bytes] = []
@@ -335,7 +335,7 @@ def _registry(url: str, how: Opening) -> OpenedSource:
         since=how.since,
         source=how.source,
         namespace=how.namespace,
-        headers=_resolved(how.headers, how),
+        headers=_resolve_headers(how.headers, how),
         progress=how.progress,
     )
 
@@ -364,7 +364,7 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
     from waygraph.registry.http.client import origin_of
 
     reading = how.reading()
-    fetching = Fetching(settings=how.settings, headers=_resolved(how.headers, how))
+    fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
     document = open_document(url, fetching, reading, source=how.source, namespace=how.namespace)
 
     def parts() -> Parts:
@@ -396,7 +396,7 @@ def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> O
     """The source of one server, written as a config would have it; it alone can tell what it offers."""
     source = how.source or name
     try:
-        configured_server = configured(entry)
+        configured_server = read_server(entry)
         launch = launch_of(configured_server, Scope(surroundings=how.surroundings))
     except Faulty as exc:
         raise SourceError(source, str(exc)) from None
@@ -407,7 +407,7 @@ def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> O
     return OpenedSource(name=source, parts=lambda: parts, vouch=_vouching(source, how), ask=how.ask)
 
 
-def _resolved(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
+def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
     """With every reference resolved. Raises SourceError for one that is not set."""
     resolver = Resolver(Scope(surroundings=how.surroundings))
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, repeated, told, unheeded
+from waygraph.ingest.manifest.fields import MOST_TOLD, Note, Path, ignore_fault, repeated_names, show_pointer
 
 MAX_DEPTH = 200
 """Before 0.2.6 libyaml ends the process at a few ten thousand."""
@@ -22,28 +22,28 @@ class Unbounded(ValueError):
     """Nested too deeply, or an alias that stands for too much."""
 
 
-def parse(text: str, note: Note = unheeded) -> object:
+def parse(text: str, note: Note = ignore_fault) -> object:
     """Raises yaml.YAMLError, Unbounded, ValueError for a date or number that cannot be."""
     _check(text)
     loader = LOADER(text)
     node = loader.get_single_node()
     if node is None:
         return None
-    for place in islice(_repeated(loader, node, (), set()), MOST_TOLD):
+    for place in islice(_repeated_keys(loader, node, (), set()), MOST_TOLD):
         note(place)
     return _with_text_keys(loader.construct_document(node))
 
 
-def _repeated(loader: Any, node: Any, path: Path, seen: set[int]) -> Iterator[str]:
+def _repeated_keys(loader: Any, node: Any, path: Path, seen: set[int]) -> Iterator[str]:
     """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
     if id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))
     items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(loader, node)
     if isinstance(node, yaml.MappingNode):
-        yield from (told((path, name)) for name in repeated(str(name) for name, _ in items))
+        yield from (show_pointer((path, name)) for name in repeated_names(str(name) for name, _ in items))
     for name, value in items:
-        yield from _repeated(loader, value, (path, name), seen)
+        yield from _repeated_keys(loader, value, (path, name), seen)
 
 
 def _members(loader: Any, node: Any) -> list[tuple[str, Any]]:
@@ -85,7 +85,7 @@ def _check(text: str) -> None:
             case yaml.ScalarEvent():
                 anchor, weight = event.anchor, 1 + len(event.value)
             case yaml.AliasEvent():
-                anchor, weight = None, _aliased(str(event.anchor), weights)
+                anchor, weight = None, _alias_weight(str(event.anchor), weights)
             case _:
                 continue
         if anchor:
@@ -97,7 +97,7 @@ def _check(text: str) -> None:
             open_nodes[-1] = (outer, so_far + weight)
 
 
-def _aliased(anchor: str, weights: dict[str, int | None]) -> int:
+def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
     weight = weights.get(anchor, 0)
     if weight is None:
         raise Unbounded(f"has an alias *{anchor} inside its own anchor")

@@ -14,11 +14,11 @@ from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import seen_flags
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Held, RegistryState, read_held, read_state, unheard
+from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, read_held, read_state
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.model.identity import namespaced_id
-from waygraph.registry.model.nouns import Principal, TextForm, continued
+from waygraph.registry.model.nouns import Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
@@ -37,7 +37,7 @@ def put_statuses(registry: Registry, statuses: Mapping[Member, str]) -> int:
     ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
     said = {ids[member]: status for member, status in statuses.items() if member in ids}
     held = {agent.id: agent.status for agent in registry.agents()} if said else {}
-    now = {agent_id: continued(held[agent_id], status) for agent_id, status in said.items() if agent_id in held}
+    now = {agent_id: continue_outage(held[agent_id], status) for agent_id, status in said.items() if agent_id in held}
     changed = {agent_id: status for agent_id, status in now.items() if status != held[agent_id]}
     return registry.put_statuses(changed).revision if changed else 0
 
@@ -74,7 +74,7 @@ def sync(
     check_policy(manifest.policy)
     check_texts(texts)
 
-    def allowed(held: Held) -> ChangeSet:
+    def check_changes(held: Held) -> ChangeSet:
         changes = plan(held, manifest)
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
@@ -82,11 +82,11 @@ def sync(
         return _as_seen(held, changes, principal)
 
     if dry_run:
-        return _rehearsed(registry, manifest, allowed, texts)
+        return _rehearse(registry, manifest, check_changes, texts)
 
     def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
-        held = session.held()
-        changes = allowed(held)
+        held = session.read_held()
+        changes = check_changes(held)
         if _is_refused_whole(held, changes):
             return held, changes, Written(revision=_revision(session.state())), session.state()
         return held, changes, session.commit(changes, progress), session.state()
@@ -118,7 +118,7 @@ def _notices(
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
     chose that.
     """
-    if again := unheard(held, changes.source, set(changes.released) - set(changes.removed_agents)):
+    if again := outranked_sources(held, changes.source, set(changes.released) - set(changes.removed_agents)):
         yield f"{UNHEARD} Ingest again: {', '.join(again)}."
     if manifest.partial and manifest.rejected:
         yield HELD_BACK
@@ -130,7 +130,7 @@ def _notices(
         yield NO_VECTORS
 
 
-def _rehearsed(
+def _rehearse(
     registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet], texts: TextForm | None
 ) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
@@ -162,8 +162,8 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         return
     if changes.operator:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
-    refuse_unseen(held, _touched(changes), principal)
-    refuse_unseen(held, _met(held, manifest), principal)
+    refuse_unseen(held, _touched_agents(changes), principal)
+    refuse_unseen(held, _placing_agents(held, manifest), principal)
     if changes.new_terms:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
 
@@ -172,7 +172,7 @@ def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> Cha
     """With those flags that the principal may read; what is written keeps all of them."""
     if principal is None or not changes.flagged:
         return changes
-    known, new = held.shown_to(principal), set(changes.created_agents)
+    known, new = held.view_for(principal), set(changes.created_agents)
 
     def shows(agent_id: str) -> bool:
         return agent_id in new or (known is not None and known(agent_id))
@@ -181,7 +181,7 @@ def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> Cha
     return replace(changes, flagged=tuple(Flagged(id=entity, flags=flags) for entity, flags in flagged if flags))
 
 
-def _touched(changes: ChangeSet) -> Iterator[str]:
+def _touched_agents(changes: ChangeSet) -> Iterator[str]:
     """The agents that change, or that the source comes to claim or leaves."""
     yield from (entry.agent.id for entry in changes.written)
     yield from (claim.agent_id for claim in changes.claims)
@@ -189,7 +189,7 @@ def _touched(changes: ChangeSet) -> Iterator[str]:
     yield from changes.released
 
 
-def _met(held: Held, manifest: Manifest) -> Iterator[str]:
+def _placing_agents(held: Held, manifest: Manifest) -> Iterator[str]:
     """The agents by which the entries are placed: of the same id, or claimed already, or of the same launch."""
     keys = {entry.key for entry in manifest.entries}
     launches = {entry.agent.transport for entry in manifest.entries if tells_apart(entry.agent.transport)}

@@ -33,14 +33,14 @@ def changes_of(source: str, held: Agent, tools: Tools, entry: AgentEntry) -> Ite
     now = {tool.name: tool for tool in entry.tools}
     for name in sorted({*tools, *now}):
         old, new = tools.get(name), now.get(name)
-        changed = differing(old, new, LOGGED_OF_TOOL) if old and new else _said(old or new, LOGGED_OF_TOOL)
+        changed = differing(old, new, LOGGED_OF_TOOL) if old and new else _filled_fields(old or new, LOGGED_OF_TOOL)
         if changed or not (old and new):
             yield _change(_Place(source, held.id, name), old, new, changed)
 
 
 def removal(source: str, held: Agent, tools: Iterable[str]) -> Change:
     """Of a whole agent, which takes its tools along."""
-    change = _change(_Place(source, held.id), held, None, _said(held, LOGGED_OF_AGENT))
+    change = _change(_Place(source, held.id), held, None, _filled_fields(held, LOGGED_OF_AGENT))
     named = sorted(tools)[:_LISTED_TOOLS]
     return replace(change, before=canonical_json(json.loads(change.before) | {"tools": named})) if named else change
 
@@ -68,7 +68,7 @@ def _change(place: _Place, old: Agent | Tool | None, new: Agent | Tool | None, f
     )
 
 
-def _said(entity: Agent | Tool | None, fields: Iterable[str]) -> tuple[str, ...]:
+def _filled_fields(entity: Agent | Tool | None, fields: Iterable[str]) -> tuple[str, ...]:
     """The fields that say anything."""
     return tuple(name for name in fields if entity and getattr(entity, name) not in ("", "{}", ()))
 
@@ -144,7 +144,7 @@ class Compared:
             removed += [tool.id for name, tool in self._old(entry).items() if name not in kept]
         return removed
 
-    def flagged(self) -> Iterator[Flagged]:
+    def flagged_texts(self) -> Iterator[Flagged]:
         """What is new or says something else, and looks suspicious."""
         for entry in self.written:
             old = self._agent(entry)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from waygraph.registry.graph.read import Held, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected
-from waygraph.registry.model.identity import namespaced_id, placed
-from waygraph.registry.model.nouns import JsonText, parsed
+from waygraph.registry.model.identity import namespaced_id, place_under
+from waygraph.registry.model.nouns import JsonText, parse_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placemen
     """`mine`: the source's own claims, by agent id."""
     entries, rejected = _distinct(manifest)
     ids = _Ids(held, manifest, {claim.key: claim.agent_id for claim in mine.values()})
-    chosen = ids.chosen(entries)
+    chosen = ids.choose_ids(entries)
     return Placement(
         entries=_unasked_as_held(held, [_under(i, e) for i, e in chosen if not ids.is_removed(i)]),
         rejected=rejected,
@@ -53,7 +53,7 @@ def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
 def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
     """With its tools in the graph's order: the agent's text names them, and must be the same when embedded anew."""
     in_order = tuple(sorted(entry.tools, key=lambda tool: tool.name))
-    agent, tools = placed(entry.agent, in_order, agent_id)
+    agent, tools = place_under(entry.agent, in_order, agent_id)
     return replace(entry, agent=agent, tools=tools)
 
 
@@ -90,7 +90,7 @@ class _Ids:
         for agent_id, stored in self.held.agents.items():
             self.launched.setdefault(stored.agent.transport, []).append(agent_id)
 
-    def chosen(self, entries: Sequence[AgentEntry]) -> list[tuple[str, AgentEntry]]:
+    def choose_ids(self, entries: Sequence[AgentEntry]) -> list[tuple[str, AgentEntry]]:
         """An id for each, all different."""
         taken = {self.claimed[entry.key] for entry in entries if entry.key in self.claimed}
         shared = Counter(entry.agent.transport for entry in entries)
@@ -122,10 +122,10 @@ class _Ids:
         wanted = entry.agent.id
         namespaced = namespaced_id(self.manifest.namespace, wanted)
         own = namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
-        if self._spoken_of(own):  # no other entry has it: what an operator removed does not come back beside it
+        if self._has_settings(own):  # no other entry has it: what an operator removed does not come back beside it
             return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
-        known = self._spoken_of(namespaced) and not self._spoken_of(wanted)
+        known = self._has_settings(namespaced) and not self._has_settings(wanted)
         candidates = (namespaced, wanted) if known else (wanted, namespaced)
         return next((candidate for candidate in candidates if self._is_free(candidate, entry, taken)), own)
 
@@ -134,7 +134,7 @@ class _Ids:
         stored = self.held.agents.get(candidate)
         return candidate not in taken and (stored is None or same_agent(stored, entry))
 
-    def _spoken_of(self, agent_id: str) -> bool:
+    def _has_settings(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""
         return self.settings.get(agent_id, OperatorSettings(agent_id=agent_id)) != OperatorSettings(agent_id=agent_id)
 
@@ -148,5 +148,5 @@ def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
 
 def tells_apart(transport: JsonText) -> bool:
     """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
-    said = parsed(transport) or {}
+    said = parse_field(transport) or {}
     return bool(said.get("url") or said.get("command")) and "${" not in transport

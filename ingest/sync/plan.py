@@ -64,8 +64,8 @@ class _Plan:
 
     def change_set(self) -> ChangeSet:
         entries, said = self.placement.entries, self.manifest
-        released = self._released()
-        compared = self._compared(released)
+        released = self._released_agents()
+        compared = self._compare(released)
         created_agents, created_tools = compared.created_agents(), compared.created_tools()
         stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         updated_agents, updated_tools = compared.updated_agents(), compared.updated_tools()
@@ -92,18 +92,18 @@ class _Plan:
             cut=said.cut,
             operator=tuple(each for each in said.operator if self.held.settings.get(each.agent_id) != each),
             waiting=tuple(each.id for entry in compared.written for each in entry.entities if each.pending),
-            flagged=tuple(compared.flagged()),
+            flagged=tuple(compared.flagged_texts()),
             log=tuple(compared.log()),
         )
 
     # -- what is written, and what goes ------------------------------------------------------------
 
-    def _compared(self, released: Iterable[str]) -> Compared:
+    def _compare(self, released: Iterable[str]) -> Compared:
         stated = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
         gone = sorted({agent_id for agent_id in released if agent_id not in self.claims.others} | banned)
         old_tools = self._old_tools(stated, gone)
-        written = self._judged(stated, old_tools)
+        written = self._judge_entries(stated, old_tools)
         return Compared(source=self.manifest.source, held=self.held, written=written, old_tools=old_tools, gone=gone)
 
     def _must_write(self, entry: AgentEntry) -> bool:
@@ -144,14 +144,14 @@ class _Plan:
             return True
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
-    def _judged(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
-        return [self._judged_one(each, stated, old_tools) for each in stated]
+    def _judge_entries(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
+        return [self._judge_entry(each, stated, old_tools) for each in stated]
 
-    def _judged_one(self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools) -> AgentEntry:
+    def _judge_entry(self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools) -> AgentEntry:
         agent_id = entry.agent.id
         stored = self.held.agents.get(agent_id)
         tools = old_tools.get(agent_id, {})
-        return self._judge(agent_id, stated).judged(entry, stored.agent if stored else None, tools)
+        return self._judge(agent_id, stated).judge(entry, stored.agent if stored else None, tools)
 
     def _judge(self, agent_id: str, stated: Sequence[AgentEntry]) -> Judge:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
@@ -191,7 +191,7 @@ class _Plan:
             if before.get(e.agent.id) != (e.key, e.bundle_hash)
         ]
 
-    def _released(self) -> list[str]:
+    def _released_agents(self) -> list[str]:
         """Agents this source claimed and lists no more. One whose record is now unreadable is not among them, nor any
         of a source that was read in part; but those are that it says are gone.
         """

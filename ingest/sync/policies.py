@@ -26,7 +26,7 @@ class Judge:
     restoring: bool = False
     owners_named: OwnersNamed = field(repr=False)
 
-    def judged(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
+    def judge(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
         """The entry with what is known of its approval; `tools` are the agent's as held, by name."""
         own = {tool.name for tool in entry.tools}
 
@@ -62,7 +62,7 @@ class Judge:
         changed = bool(fields) and self.policy == "strict"
         return replace(
             said,
-            **self._weighed(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
+            **self._weigh(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
             flags=agent_flags(said, elsewhere),
         )
 
@@ -75,14 +75,12 @@ class Judge:
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         return replace(
             said,
-            **self._weighed(said, held, changed=changed, telling=telling),
+            **self._weigh(said, held, changed=changed, telling=telling),
             flags=tool_flags(said, elsewhere),
             status=status,
         )
 
-    def _weighed(
-        self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool
-    ) -> dict[str, Any]:
+    def _weigh(self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool) -> dict[str, Any]:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
         is_new = held is None and not self.restoring
         added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))

@@ -48,7 +48,7 @@ class Questions:
             return False
         # Here, not in the task: it may be withdrawn before that has begun.
         scope = self._open[request.id] = anyio.CancelScope()
-        self._calls.tasks.start_soon(self._reply, request, self._calls.meant(context), scope)
+        self._calls.tasks.start_soon(self._reply, request, self._calls.call_for(context), scope)
         return True
 
     def withdraw(self, request_id: RequestId) -> None:

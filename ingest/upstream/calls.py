@@ -61,14 +61,16 @@ class ToolCalls:
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
-                await call.told()
+                await call.await_notices()
                 return sendable(result)
             call.has_begun = True
             answers = await _answers(call.host, result.get("inputRequests") or {})
             if not answers:
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            result = await self._request(call, {**asked, **_repeated(answers, result.get("requestState"))}, headers)
+            result = await self._request(
+                call, {**asked, **_repeat_params(answers, result.get("requestState"))}, headers
+            )
         raise UpstreamRefused(f"wants to know still more after {MOST_ROUNDS} rounds of questions")
 
     async def _request(self, call: Underway, params: Mapping[str, Any], headers: Mapping[str, str]) -> Result:
@@ -116,7 +118,7 @@ def _capabilities(host: Host) -> dict[str, Any]:
     return dict(named for question, named in _CAPABILITIES.items() if host.can(question))
 
 
-def _repeated(answers: Mapping[str, Any], state: object) -> dict[str, Any]:
+def _repeat_params(answers: Mapping[str, Any], state: object) -> dict[str, Any]:
     """What the request is repeated with: the state byte for byte."""
     return ({"inputResponses": answers} if answers else {}) | ({"requestState": state} if state is not None else {})
 
@@ -125,10 +127,10 @@ async def _answers(host: Host, questions: object) -> dict[str, Any]:
     """One after the other: a person reads one at a time. Raises UpstreamRefused."""
     if not isinstance(questions, Mapping):
         raise UpstreamRefused("its questions are not of the protocol")
-    return {key: await _answered(host, question) for key, question in questions.items()}
+    return {key: await _answer(host, question) for key, question in questions.items()}
 
 
-async def _answered(host: Host, question: object) -> Mapping[str, Any]:
+async def _answer(host: Host, question: object) -> Mapping[str, Any]:
     method = QUESTIONS.get(str(question.get("method"))) if isinstance(question, Mapping) else None
     if not isinstance(question, Mapping) or method is None:
         raise UpstreamRefused("asks what is no question of the protocol")

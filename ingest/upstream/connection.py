@@ -134,7 +134,7 @@ class Connection(Protocol):
         """All that the server offers now, all pages, asked anew. Bounded in time, pages, tools and bytes."""
         ...
 
-    async def changed(self) -> None:
+    async def await_change(self) -> None:
         """Returns when the server told of a change since the last `listing` began; raises when the connection ends.
 
         Many tellings are one. Of a server that does not notify it only ever raises.
@@ -151,11 +151,11 @@ class CallConnection(Connection, Protocol):
         ...
 
     @property
-    def heard(self) -> int:
+    def message_count(self) -> int:
         """How many messages have come, of whatever kind."""
         ...
 
-    async def ended(self) -> None:
+    async def await_end(self) -> None:
         """Returns when the connection is open no more."""
         ...
 

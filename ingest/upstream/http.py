@@ -18,7 +18,7 @@ from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.manifest.launch import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.oauth import OpenPage, logged_in
+from waygraph.ingest.upstream.oauth import OpenPage, log_in
 from waygraph.ingest.upstream.wire import (
     KINDS,
     Wire,
@@ -64,7 +64,7 @@ async def http_transport(
     """The streams of a server at an address. Raises UpstreamError."""
     if launch.oauth:
         async with (
-            logged_in(launch, settings, discretion, open_page) as auth,
+            log_in(launch, settings, discretion, open_page) as auth,
             _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
         ):
             yield streams
@@ -90,14 +90,14 @@ async def _streams(
 def _always(client: "OriginClient") -> McpHttpClientFactory:
     """The SDK asks for a client by what it would set itself."""
 
-    def made(
+    def make_client(
         headers: dict[str, str] | None = None,  # noqa: ARG001
         timeout: httpx2.Timeout | None = None,  # noqa: ARG001
         auth: httpx2.Auth | None = None,  # noqa: ARG001
     ) -> httpx2.AsyncClient:
         return client
 
-    return made
+    return make_client
 
 
 def _client(
@@ -158,21 +158,23 @@ class OriginClient(httpx2.AsyncClient):
             response = await super().send(request, **how)
         except Exception as exc:  # noqa: BLE001 - whatever a transport or a login raises is an answer not given
             if isinstance(exc, _NOT_SENT):
-                self._undelivered(request)
-            return self._no_answer(request, self._unreached(exc))
-        return await self._checked(request, response)
+                self._note_undelivered(request)
+            return self._no_answer(request, self._transport_error(exc))
+        return await self._check_response(request, response)
 
-    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
-        error = self._elsewhere(request, response) or _compressed(response) or self._no_protocol(request, response)
+        error = (
+            self._elsewhere(request, response) or _refuse_compressed(response) or self._no_protocol(request, response)
+        )
         if error is None and response.status_code < 400:
-            return self._accepted(request, response)
+            return self._accept(request, response)
         if error is None:
             body = await start_of(response)
             code = error_code(body)
             if code is not None and not (_session_ended(request, response) and code != METHOD_NOT_FOUND):
                 return answer_to(request, response.status_code, body)
-            error, self._wire.refused_with = self._refused(request, response), response.status_code
+            error, self._wire.refused_with = self._refusal(request, response), response.status_code
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
@@ -199,7 +201,7 @@ class OriginClient(httpx2.AsyncClient):
         said = self._line(kind) or "something"
         return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")
 
-    def _accepted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if request.method == "GET" and not response.has_redirect_location:
             self._settle(is_stream)
@@ -234,7 +236,7 @@ class OriginClient(httpx2.AsyncClient):
 
     # -- reasons -----------------------------------------------------------------------------------
 
-    def _unreached(self, exc: Exception) -> UpstreamError:
+    def _transport_error(self, exc: Exception) -> UpstreamError:
         for cause in causes(exc):
             if isinstance(cause, UpstreamError):
                 return cause
@@ -246,7 +248,7 @@ class OriginClient(httpx2.AsyncClient):
             return UpstreamRefused(f"the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
 
-    def _refused(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError:
+    def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError:
         status = response.status_code
         what = f"HTTP {status}"
         if status == 401:
@@ -258,7 +260,7 @@ class OriginClient(httpx2.AsyncClient):
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
         if _session_ended(request, response):
-            self._undelivered(request)  # what knows no session has run nothing in it
+            self._note_undelivered(request)  # what knows no session has run nothing in it
             return UpstreamUnreachable(f"its session has ended ({what})")
         if status == 404:
             return UpstreamRefused(f"there is no MCP server at this path of {self._place} ({what})")
@@ -266,7 +268,7 @@ class OriginClient(httpx2.AsyncClient):
             return UpstreamUnreachable(f"answered with {what}")
         return UpstreamRefused(f"answered with {what}")
 
-    def _undelivered(self, request: httpx2.Request) -> None:
+    def _note_undelivered(self, request: httpx2.Request) -> None:
         named = message_in(request).get("id")
         if isinstance(named, int | str):
             self._wire.on_undelivered(named)
@@ -323,7 +325,7 @@ def speaks_older_form(status: int) -> bool:
     return status in _OLDER
 
 
-def _compressed(response: httpx2.Response) -> UpstreamError | None:
+def _refuse_compressed(response: httpx2.Response) -> UpstreamError | None:
     """Its length could not be bounded by what is read of it."""
     if coding_of(response) == IDENTITY:
         return None

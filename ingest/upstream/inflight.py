@@ -65,7 +65,7 @@ class Underway:
     def note_log(self, params: Mapping[str, Any]) -> None:
         level, logger = str(params.get("level")), params.get("logger")
         kind = level if level in _LEVELS else "info"
-        data = self.discretion.struck(params.get("data"), MOST_NOTICE_CHARS)
+        data = self.discretion.redact_data(params.get("data"), MOST_NOTICE_CHARS)
         name = self.discretion.line(logger) if isinstance(logger, str) else None
         self._note(lambda: self.host.log(kind, data, name))
 
@@ -90,7 +90,7 @@ class Underway:
             self._quiet = None
             quiet.set()
 
-    async def told(self) -> None:
+    async def await_notices(self) -> None:
         """Returns when the host has heard what the server said before the result; does not wait for long."""
         if self._quiet is not None:
             with anyio.move_on_after(LAST_NOTICES_S):
@@ -136,7 +136,7 @@ class CallsUnderway:
         self._last_token = 0
 
     @contextmanager
-    def begun(self, host: Host, tasks: TaskGroup) -> Iterator[Underway]:
+    def begin(self, host: Host, tasks: TaskGroup) -> Iterator[Underway]:
         """A call, for as long as it runs: messages that are sent inside know it by their context."""
         self._last_token += 1
         call = Underway(host, self._last_token, tasks, self._discretion)
@@ -170,7 +170,7 @@ class CallsUnderway:
         if (call := _CALL.get()) is not None:
             call.request_id = request_id
 
-    def undelivered(self, request_id: RequestId) -> None:
+    def note_undelivered(self, request_id: RequestId) -> None:
         for call in self._calls.values():
             if call.request_id == request_id:
                 call.is_delivered = False
@@ -180,10 +180,10 @@ class CallsUnderway:
         if method == "notifications/progress":
             if (call := self._calls.get(_number(params.get("progressToken")))) is not None:
                 call.note_progress(params)
-        elif (call := self.meant(context)) is not None:
+        elif (call := self.call_for(context)) is not None:
             call.note_log(params)
 
-    def meant(self, context: Context | None) -> Underway | None:
+    def call_for(self, context: Context | None) -> Underway | None:
         """The call that a message without a call's name must belong to; None where it may be another's.
 
         Over HTTP it comes as an answer to its call, which its context tells. Elsewhere all calls that the server may

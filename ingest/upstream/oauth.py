@@ -59,7 +59,7 @@ class TokenFile:
     path: Path
     address: str = field(repr=False)
 
-    def held(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
         """For this server; empty if nothing is held. Raises StorageFailed for a file that is no such file."""
         held = self._read().get(_key(self.address), {})
         return dict(held) if isinstance(held, Mapping) else {}
@@ -151,7 +151,7 @@ _PAGE = "<!doctype html><meta charset=utf-8><title>Waygraph</title><p>{}</p>"
 
 
 @asynccontextmanager
-async def logged_in(
+async def log_in(
     launch: HttpLaunch, settings: Settings, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[httpx2.Auth]:
     """What puts the token on each request, renews it, and asks for it where there is none; `discretion` learns of it.
@@ -174,15 +174,15 @@ class Kept(TokenStorage):
         self._file, self._discretion = file, discretion
         self.provider: Provider | None = None
 
-    def held(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """As it is on disk."""
-        return self._file.held()
+        return self._file.read()
 
     def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
         return self._file.alone(timeout_s)
 
     async def get_tokens(self) -> OAuthToken | None:
-        tokens = _as(OAuthToken, self._file.held().get("tokens"))
+        tokens = _as(OAuthToken, self._file.read().get("tokens"))
         if tokens:
             self._discretion.learn(tokens.access_token, tokens.refresh_token)
         return tokens
@@ -200,7 +200,7 @@ class Kept(TokenStorage):
         await to_thread.run_sync(keep)  # another process may hold the file for long
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        client = _as(OAuthClientInformationFull, self._file.held().get("client"))
+        client = _as(OAuthClientInformationFull, self._file.read().get("client"))
         if client:
             self._discretion.learn(client.client_secret)
         return client
@@ -212,13 +212,13 @@ class Kept(TokenStorage):
 
     def last_port(self) -> int:
         """To which the last login came back: some issuers insist on the address that was registered. 0: none."""
-        client = _as(OAuthClientInformationFull, self._file.held().get("client"))
+        client = _as(OAuthClientInformationFull, self._file.read().get("client"))
         addresses = (client.redirect_uris if client else None) or []
         return next((uri.port for uri in addresses if uri.port), 0)
 
     def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
         """Who renews the token, and when it ends, in seconds since 1970."""
-        held = self._file.held()
+        held = self._file.read()
         ends = held.get("expires_at")
         return _as(OAuthMetadata, held.get("issuer")), ends if isinstance(ends, int | float) else None
 
@@ -285,7 +285,7 @@ class Provider(OAuthClientProvider):
 
     async def _take_up(self, *, anew: bool) -> None:
         """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
-        held = self._kept.held()
+        held = self._kept.content()
         if anew or held != self._taken_up:
             self._taken_up = held
             await self._initialize()

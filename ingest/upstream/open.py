@@ -42,7 +42,7 @@ async def connect(
     async with anyio.create_task_group() as tasks:
         opening = _Opening(launch, settings, follow=follow, open_page=open_page, tasks=tasks)
         try:
-            yield await opening.opened()
+            yield await opening.open()
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
             raised = exc
         finally:
@@ -72,7 +72,7 @@ class _Opening:
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
 
-    async def opened(self) -> CallConnection:
+    async def open(self) -> CallConnection:
         timeout_s = self._settings.upstream_connect_timeout_s
         if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
             timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
@@ -120,7 +120,7 @@ class _Opening:
             follow=self._follow,
         )
         self._tasks.start_soon(self._attempt.run)
-        await self._attempt.opened()
+        await self._attempt.await_open()
         return self._attempt
 
     def _transport(self, launch: Launch, wire: Wire) -> AbstractAsyncContextManager[object]:

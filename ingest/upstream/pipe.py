@@ -52,7 +52,7 @@ class Pipe:
             return chunk
         raise anyio.ClosedResourceError
 
-    def held(self) -> Iterator[bytes]:
+    def drain(self) -> Iterator[bytes]:
         """What it holds by now: no more than a system keeps for a pipe, as its writer may never end."""
         for _ in range(_MOST_HELD // CHUNK):
             try:
@@ -183,7 +183,7 @@ class LinesOut:
             self._is_over = self._is_gone = True
             self._is_taken.set()
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Returns when nothing is left to be written, or nothing can be."""
         await self._until(self._queued)
 

@@ -110,7 +110,7 @@ class OpenConnection:
         self._questions = Questions(wire, self._calls)
         wire.on_end = self._end
         wire.on_notice, wire.on_sending = self._calls.notice, self._calls.sending
-        wire.on_undelivered = self._calls.undelivered
+        wire.on_undelivered = self._calls.note_undelivered
         wire.on_question, wire.on_withdrawal = self._questions.take, self._questions.withdraw
 
     # -- its task ----------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ class OpenConnection:
 
     # -- its owner ---------------------------------------------------------------------------------
 
-    async def opened(self) -> None:
+    async def await_open(self) -> None:
         """Returns when both sides have agreed. Raises UpstreamError."""
         await self._opened.wait()
         if self._agreed is None:
             await self._ended.wait()
-            raise self._lost()
+            raise self._loss_error()
 
     async def close(self) -> None:
         """Shielded, and bounded by what the transport takes for its own end."""
@@ -215,8 +215,8 @@ class OpenConnection:
             return await self._listing()
         raise self.not_within(timeout_s, "upstream_list_timeout_s")
 
-    async def changed(self) -> None:
-        await self._following.changed()
+    async def await_change(self) -> None:
+        await self._following.await_change()
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -225,10 +225,10 @@ class OpenConnection:
         return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
 
     @property
-    def heard(self) -> int:
+    def message_count(self) -> int:
         return self.wire.heard
 
-    async def ended(self) -> None:
+    async def await_end(self) -> None:
         await self._over.wait()
 
     async def call(
@@ -236,27 +236,27 @@ class OpenConnection:
     ) -> Result:
         if self._agreed is None or self._calls.tasks is None or not self.is_open:
             await self._ended.wait()
-            raise NotDelivered(self._lost().reason)
+            raise NotDelivered(self._loss_error().reason)
         calls = ToolCalls(
             self._agreed.session, self._agreed.version, self._calls, sets_level=self._agreed.offered.logging is not None
         )
-        with self._calls.begun(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
+        with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
             try:
                 return await calls.call(call, name, arguments, input_schema)
             except MCPError as exc:
-                error = await self._failed(call, exc)
+                error = await self._call_error(call, exc)
             raise error
         raise CallTimedOut(name, timeout_s)
 
-    async def _failed(self, call: Underway, exc: MCPError) -> UpstreamError:
+    async def _call_error(self, call: Underway, exc: MCPError) -> UpstreamError:
         """Why a call has no result."""
         loss = self._of_ours(exc)
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
                 await self._ended.wait()
-            loss = self._lost()
+            loss = self._loss_error()
         if loss is None:
-            data = self._discretion.struck(exc.error.data, _MOST_DATA_CHARS)
+            data = self._discretion.redact_data(exc.error.data, _MOST_DATA_CHARS)
             return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
         if not call.may_have_run:
             return NotDelivered(loss.reason)
@@ -304,7 +304,7 @@ class OpenConnection:
         """Raises UpstreamError for one that has ended."""
         if self._agreed is None or self._over.is_set() or self._ended.is_set():
             await self._ended.wait()
-            raise self._lost()
+            raise self._loss_error()
         return self._agreed
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -315,10 +315,10 @@ class OpenConnection:
         except MCPError as exc:
             if self._over.is_set() or self._ended.is_set():
                 await self._ended.wait()
-                raise self._lost() from None
-            raise self._told(exc) from None
+                raise self._loss_error() from None
+            raise self._answer_error(exc) from None
 
-    def _lost(self) -> UpstreamError:
+    def _loss_error(self) -> UpstreamError:
         return (self._loss or UpstreamUnreachable("the connection is closed")).again()
 
     def _reason(self, exc: BaseException) -> UpstreamError:
@@ -328,7 +328,7 @@ class OpenConnection:
         if isinstance(exc, UpstreamError):
             return exc
         if isinstance(exc, MCPError):
-            return self._told(exc)
+            return self._answer_error(exc)
         if isinstance(exc, ValidationError):
             where = ".".join(str(part) for part in exc.errors(include_url=False, include_input=False)[0]["loc"])
             return UpstreamRefused(
@@ -340,7 +340,7 @@ class OpenConnection:
             return UpstreamRefused(self._discretion.line(str(exc)))
         return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
 
-    def _told(self, exc: MCPError) -> UpstreamError:
+    def _answer_error(self, exc: MCPError) -> UpstreamError:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
         if (loss := self._of_ours(exc)) is not None:
             return loss

@@ -71,7 +71,7 @@ def _kind(document: object) -> type[JSONRPCMessage] | None:
     return JSONRPCResponse if "result" in document else JSONRPCError
 
 
-def written(message: JSONRPCMessage) -> bytes:
+def encode_message(message: JSONRPCMessage) -> bytes:
     """One line. Raises ValueError for what JSON does not have."""
     text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
     return text.encode("utf-8", "replace") + b"\n"
@@ -126,7 +126,7 @@ class MessagesIn(ObjectReceiveStream[Item]):
 class MessagesOut(ObjectSendStream[SessionMessage]):
     """What goes to a pipe as `lines` has it: `written` makes a line of a message."""
 
-    def __init__(self, lines: LinesOut, written: Callable[[JSONRPCMessage], bytes] = written) -> None:
+    def __init__(self, lines: LinesOut, written: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
         self._lines, self._written = lines, written
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -198,7 +198,7 @@ class _Lines:
     most_bytes: int
     _rest: bytearray = field(default_factory=bytearray)
 
-    def fed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes. Raises TooLong."""
         head, newline, tail = chunk.rpartition(b"\n")
         if len(self._rest) + len(head if newline else chunk) > self.most_bytes:
@@ -215,7 +215,7 @@ async def stdio_transport(
     launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
-    server = _Server(_started(launch, discretion), settings, wire, discretion)
+    server = _Server(_start_child(launch, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
@@ -228,7 +228,7 @@ async def stdio_transport(
             tasks.cancel_scope.cancel()
 
 
-def _started(launch: StdioLaunch, discretion: Discretion) -> Child:
+def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
     environment = get_default_environment() | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
@@ -261,9 +261,9 @@ class _Server:
         self._most = settings.upstream_max_message_bytes + CHUNK
         self._lines, self._idle = _Lines(self._most), 0
         self._stopping = self._fell_silent = False
-        self.read_stream = MessagesIn(child.stdout, self._fed)
+        self.read_stream = MessagesIn(child.stdout, self._feed)
         # Whoever waits for an answer of one that takes no more questions learns that none comes.
-        self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.held()))
+        self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.drain()))
         self.write_stream = MessagesOut(self.lines_out)
         wire.last_words = self.last_words
         wire.settled.set()
@@ -274,11 +274,11 @@ class _Server:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def _fed(self, chunk: bytes) -> list[Item]:
+    def _feed(self, chunk: bytes) -> list[Item]:
         """The messages that this chunk of its standard output completes; so much without one is too much."""
         self._idle += len(chunk)
         try:
-            items = self._messages(self._lines.fed(chunk))
+            items = self._messages(self._lines.feed(chunk))
         except TooLong:
             items = None
         if items:
@@ -323,10 +323,10 @@ class _Server:
         await self.read_stream.aclose()
         await self.write_stream.aclose()
         with anyio.move_on_after(FLUSH_S):
-            await self.lines_out.flushed()
+            await self.lines_out.flush()
         self._child.stdin.close()
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
-            self._wire.trouble = ended(self._child.status or 0, self.last_words())
+            self._wire.trouble = end_error(self._child.status or 0, self.last_words())
         await self._child.end(TERM_S, KILL_S)
 
 
@@ -359,7 +359,7 @@ def _in_place_of(document: Mapping[str, Any]) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
-def ended(status: int, last_words: str) -> UpstreamError:
+def end_error(status: int, last_words: str) -> UpstreamError:
     """How a process ended, in words."""
     how = f"was ended by {_name_of(-status)}" if status < 0 else f"ended with exit status {status}"
     return UpstreamUnreachable(f"{how}: {last_words}" if last_words else f"{how}, and said nothing")

@@ -28,7 +28,7 @@ class Following:
         wire.on_change = self._note
         wire.on_silence = self._silent
 
-    async def changed(self) -> None:
+    async def await_change(self) -> None:
         """Raises UpstreamError when no more can be told."""
         while not self._told:
             if self._loss is not None:

@@ -159,7 +159,7 @@ class Watch:
         http = Starts(given.settings.upstream_asked_at_once, START_S, given.clock)
         return Supervision(
             connect=given.connect,
-            tell=self._seen,
+            tell=self._note_event,
             starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,
             pace=given.pace,
             clock=given.clock,
@@ -181,17 +181,17 @@ class Watch:
                 if seen is None or seen != stamp:
                     said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
                     if said != self._said.get(source.name):
-                        self._heard(source.name, said, fleet)
+                        self._take_source(source.name, said, fleet)
                 stamp, failed = seen, ""
             except Exception as error:  # noqa: BLE001 - told, see `_told`
                 looking_s = clock.now_s() - began_s
-                if (reason := _told(error, f"looking at {source.name}")) != failed:
+                if (reason := _error_text(error, f"looking at {source.name}")) != failed:
                     failed = reason
                     self._watching.tell(SourceFailed(source=source.name, reason=failed))
             self._unread.discard(source.name)
             await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
 
-    def _heard(self, source: str, said: Parts, fleet: Fleet) -> None:
+    def _take_source(self, source: str, said: Parts, fleet: Fleet) -> None:
         """What a source says now is written, and its servers are followed from now on, and only they."""
         before = set(self._keys(source))
         self._said[source] = said
@@ -220,7 +220,7 @@ class Watch:
 
     # -- servers -----------------------------------------------------------------------------------
 
-    def _seen(self, event: ServerEvent) -> None:
+    def _note_event(self, event: ServerEvent) -> None:
         news = not _says_the_same(self._latest.get(event.server), event)
         if not isinstance(event, (Starting, Stopped)):
             self._latest[event.server] = event
@@ -260,7 +260,7 @@ class Watch:
                     self._refused = error
                     return
                 pause_s = again.pause_s()
-                self._watching.tell(NotWritten(reason=_told(error, "writing"), again_in_s=pause_s))
+                self._watching.tell(NotWritten(reason=_error_text(error, "writing"), again_in_s=pause_s))
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
@@ -274,7 +274,7 @@ class Watch:
             self._writer.stopping = True
 
 
-def _told(error: Exception, doing: str) -> str:
+def _error_text(error: Exception, doing: str) -> str:
     """No error ends a watch: one that nobody foresaw, such as that no thread can be had, may be gone the next time."""
     if isinstance(error, WaygraphError):
         return str(error)

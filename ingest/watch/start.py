@@ -28,13 +28,13 @@ def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening)
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
     # A first look with the file's new times and the reading of its opening would miss an edit between them for good.
     how = replace(how, ask=_asked_by_the_watch, followed=True)
-    followed = [each for text in given for each in _followed(text, how)]
+    followed = [each for text in given for each in _follow_sources(text, how)]
     if command:
         followed.append(Followed(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
     return followed
 
 
-def _followed(text: str, how: Opening) -> list[Followed]:
+def _follow_sources(text: str, how: Opening) -> list[Followed]:
     """Raises SourceError."""
     try:
         opened = open_sources(text, how)

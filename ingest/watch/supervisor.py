@@ -67,7 +67,7 @@ class Rhythm:
         self._gap_s = 0.0
         self._listed_s = float("-inf")
 
-    def listed(self, now_s: float) -> None:
+    def note_listing(self, now_s: float) -> None:
         """A listing begins."""
         self._listed_s = now_s
 
@@ -106,11 +106,11 @@ class Supervised:
         self._given.tell(Starting(server=self._name))
         try:
             while True:
-                await self._clock.sleep(await self._lived())
+                await self._clock.sleep(await self._live_once())
         finally:
             self._given.tell(Stopped(server=self._name))
 
-    async def _lived(self) -> float:
+    async def _live_once(self) -> float:
         """One life of a connection, from its start to its end; then how long to rest."""
         self._connected_s = None
         try:
@@ -120,12 +120,12 @@ class Supervised:
                 self._connected_s = self._clock.now_s()
                 await self._follow(connection)
         except UpstreamError as error:
-            return self._ended(error)
+            return self._note_end(error)
         except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
-            return self._ended(UpstreamRefused(f"unexpected {type(error).__name__}"))
+            return self._note_end(UpstreamRefused(f"unexpected {type(error).__name__}"))
         raise AssertionError("unreachable")
 
-    def _ended(self, error: UpstreamError) -> float:
+    def _note_end(self, error: UpstreamError) -> float:
         """Tells why, and gives the pause."""
         if self._connected_s is not None and self._clock.now_s() - self._connected_s >= self._given.pace.steady_s:
             self._lost.begin_anew()
@@ -142,13 +142,13 @@ class Supervised:
         """Lists now, and whenever it may have changed. Ends by the error that ends the connection."""
         rhythm = Rhythm(self._given.pace)
         while True:
-            rhythm.listed(self._clock.now_s())
-            rest_s = await self._listed(connection)
-            told = await first_of(connection.changed, partial(self._clock.sleep, rest_s)) == 0
+            rhythm.note_listing(self._clock.now_s())
+            rest_s = await self._list_once(connection)
+            told = await first_of(connection.await_change, partial(self._clock.sleep, rest_s)) == 0
             if told:
                 await self._clock.sleep(rhythm.pause_s(self._clock.now_s()))
 
-    async def _listed(self, connection: Connection) -> float:
+    async def _list_once(self, connection: Connection) -> float:
         """One listing; then how long it is taken to hold. A refused one costs the connection nothing."""
         began_s = self._clock.now_s()
         try:

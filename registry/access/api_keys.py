@@ -94,18 +94,18 @@ class KeyFile:
         writes for too long, StorageFailed if the disk refuses.
         """
         fresh = replace(
-            _checked(name, scopes, groups, everything),
+            _check_key(name, scopes, groups, everything),
             created_at=self._time(),
             expires_at=self._time(_checked_life(expires_in)) if expires_in is not None else "",
         )
 
-        def added(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
+        def add_key(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
             key_id = next(new for new in iter(lambda: secrets.token_hex(6), None) if new not in held)
             text = f"wg_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
             key = replace(fresh, id=key_id, sha256=_digest(text))
             return {**held, key_id: key}, (key, text)
 
-        return self._change(added)
+        return self._change(add_key)
 
     def revoke(self, key_id: str) -> ApiKey:
         """Ends a key now, in every process that reads the file; one already revoked stays as it is.
@@ -115,14 +115,14 @@ class KeyFile:
         """
         wanted = _id_in(key_id)
 
-        def revoked(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
+        def drop_key(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
             if wanted not in held:
                 raise UnknownName("key", wanted, held, hint="`waygraph keys list` lists them.")
             key = held[wanted]
             ended = key if key.revoked_at else replace(key, revoked_at=self._time())
             return {**held, wanted: ended}, ended
 
-        return self._change(revoked)
+        return self._change(drop_key)
 
     def list(self) -> tuple[ApiKey, ...]:
         """Every key, revoked and expired ones too, oldest first."""
@@ -203,7 +203,7 @@ class KeyFile:
         return result
 
 
-def _checked(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool) -> ApiKey:
+def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool) -> ApiKey:
     """A key that has no id, hash and time yet. Raises InvalidSetting."""
     wanted, members = frozenset(scopes), tuple(dict.fromkeys(groups))
     if unknown := sorted(wanted.difference(SCOPES)):

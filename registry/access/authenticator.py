@@ -59,7 +59,7 @@ class RateLimit:
         """Counts one request. Raises TooManyRequests, and counts nothing, if there is none left."""
         if self._per_s:
             with self._lock:
-                bucket = self._filled(caller_id)
+                bucket = self._refill(caller_id)
                 self._require(bucket)
                 bucket.tokens -= 1.0
 
@@ -67,7 +67,7 @@ class RateLimit:
         """How many callers are remembered."""
         return len(self._buckets)
 
-    def _filled(self, caller_id: str) -> _Bucket:
+    def _refill(self, caller_id: str) -> _Bucket:
         """The caller's bucket as it is now, as the one that asked last."""
         now_s = self._clock()
         bucket = self._buckets.get(caller_id)
@@ -93,7 +93,7 @@ class FailureLimit:
     def __init__(self, limit: RateLimit) -> None:
         self._limit = limit
 
-    def failed(self, address: str) -> None:
+    def count_failure(self, address: str) -> None:
         """Counts one failure. Raises TooManyRequests for one too many."""
         self._limit.take(_client(address))
 
@@ -139,15 +139,15 @@ class Authenticator:
 
         May wait for the issuer of tokens (settings `oidc_timeout_s`), so an event loop asks `known` first.
         """
-        text, tokens = self._shown(authorization, api_key)
+        text, tokens = self._credential_of(authorization, api_key)
         return tokens.caller(text) if tokens else self._holder(text)
 
-    def known(self, authorization: str | None, api_key: str | None) -> Caller | None:
+    def known_caller(self, authorization: str | None, api_key: str | None) -> Caller | None:
         """The same without waiting; None if `caller` has to ask the issuer."""
-        text, tokens = self._shown(authorization, api_key)
-        return tokens.known(text) if tokens else self._holder(text)
+        text, tokens = self._credential_of(authorization, api_key)
+        return tokens.known_caller(text) if tokens else self._holder(text)
 
-    def _shown(self, authorization: str | None, api_key: str | None) -> tuple[str, "OidcTokens | None"]:
+    def _credential_of(self, authorization: str | None, api_key: str | None) -> tuple[str, "OidcTokens | None"]:
         """The text, and who reads it: None for a key. Raises NotAuthenticated if none is sent, or two are."""
         if authorization is not None and api_key is not None:
             raise NotAuthenticated(f"two headers say who calls; {HOW}")

@@ -57,11 +57,11 @@ class IssuerDocuments:
 
         Waits at most about `timeout_s` for each of two documents. Raises IssuerUnavailable.
         """
-        return self._fetched(self._jwks or self._discovered())
+        return self._fetch(self._jwks or self._discover())
 
-    def _discovered(self) -> httpx2.URL:
+    def _discover(self) -> httpx2.URL:
         """Where the keys are, by OpenID Connect Discovery 1.0, section 4."""
-        document = self._fetched(self._discovery)
+        document = self._fetch(self._discovery)
         if document.get("issuer") != self._issuer:
             # Section 4.3: a document of another issuer must not be taken.
             raise self._trouble("publishes a discovery document of another issuer; set oidc_issuer just as it has it")
@@ -70,7 +70,7 @@ class IssuerDocuments:
         except InvalidSetting as exc:
             raise self._trouble(f"publishes no usable address of keys: {exc}") from None
 
-    def _fetched(self, url: httpx2.URL) -> Document:
+    def _fetch(self, url: httpx2.URL) -> Document:
         cut_off = CutOff(self._timeout_s)
         try:
             with cut_off:
@@ -90,7 +90,7 @@ class IssuerDocuments:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         with (
             http_client(httpx2.Client, timeout=self._timeout_s, follow_redirects=False, headers=headers) as client,
-            client.stream("GET", url, extensions={"trace": cut_off.seen}) as response,
+            client.stream("GET", url, extensions={"trace": cut_off.note_event}) as response,
         ):
             if response.status_code != 200:
                 moved = "; redirects are not followed" if response.is_redirect else ""
@@ -210,9 +210,9 @@ class IssuerKeys:
                 self._renew(held)
             finally:
                 self._lock.release()
-        return self._found(kid, algorithm)
+        return self._find_key(kid, algorithm)
 
-    def _found(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
+    def _find_key(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
         held = self._held
         if held is None or self._too_old(held):
             raise IssuerUnavailable(self._host, self._trouble)
@@ -226,14 +226,14 @@ class IssuerKeys:
         if self._held is not seen or self._clock() < self._next_fetch_s:
             return
         try:
-            self._held, self._trouble = KeySet(self._fetched(), self._clock()), ""
+            self._held, self._trouble = KeySet(self._fetch_keys(), self._clock()), ""
         except IssuerUnavailable as exc:
             self._trouble = exc.reason
             logger.warning("keys of tokens were not renewed: %s", exc)
         finally:
             self._next_fetch_s = self._clock() + self._patience.refetch_s
 
-    def _fetched(self) -> tuple[VerifyingKey, ...]:
+    def _fetch_keys(self) -> tuple[VerifyingKey, ...]:
         keys = verifying_keys(self._fetch())
         if not keys:
             raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
@@ -381,12 +381,12 @@ class OidcTokens:
         Raises NotAuthenticated, which quotes nothing of the token; IssuerUnavailable if the issuer must be asked
         and does not answer.
         """
-        return self.known(token) or self._asked(token)
+        return self.known_caller(token) or self._ask_issuer(token)
 
-    def known(self, token: str) -> Caller | None:
+    def known_caller(self, token: str) -> Caller | None:
         """Whose token it is, without waiting; None if the issuer must be asked. Raises NotAuthenticated."""
         if len(token) > self._rules.max_chars:
-            raise _refused(f"it is longer than {self._rules.max_chars} characters")
+            raise _refusal(f"it is longer than {self._rules.max_chars} characters")
         keys = self._keys.at_hand()
         if keys is None:
             return None
@@ -397,10 +397,10 @@ class OidcTokens:
         key = keys.find(*_header(token))
         return self._check(token, digest, keys, key) if key else None
 
-    def _asked(self, token: str) -> Caller:
+    def _ask_issuer(self, token: str) -> Caller:
         found = self._keys.find(*_header(token))
         if found is None:
-            raise _refused("it is signed by a key that the issuer does not publish")
+            raise _refusal("it is signed by a key that the issuer does not publish")
         return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *found)
 
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
@@ -435,8 +435,8 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
     """
     subject = claims["sub"]
     if not subject.isprintable() or not 0 < len(subject) <= MAX_SUBJECT_CHARS:
-        raise _refused(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
-    groups = _texts(_nested(claims, rules.groups_claim), "the claim of groups", split=False)
+        raise _refusal(f"its sub is not 1 to {MAX_SUBJECT_CHARS} printable characters")
+    groups = _texts(_nested_claim(claims, rules.groups_claim), "the claim of groups", split=False)
     sees_everything = bool(rules.everything_group) and rules.everything_group in groups
     caller_id = f"oidc:{subject}"
     return Caller(
@@ -453,7 +453,7 @@ def _scopes(claims: Claims, prefix: str) -> frozenset[Scope]:
     return frozenset(scope for scope in SCOPES if scope in ours)
 
 
-def _nested(claims: Claims, name: str) -> object:
+def _nested_claim(claims: Claims, name: str) -> object:
     """The claim of this very name, or the one that the dots in it lead to; None if there is none."""
     if name in claims:
         return claims[name]
@@ -471,7 +471,7 @@ def _texts(claim: object, what: str, *, split: bool) -> tuple[str, ...]:
         return tuple(claim.split()) if split else (claim,)
     if isinstance(claim, list) and all(isinstance(each, str) for each in claim):
         return tuple(claim)
-    raise _refused(f"{what} is neither a text nor a list of texts")
+    raise _refusal(f"{what} is neither a text nor a list of texts")
 
 
 def _is_name(claim: object) -> bool:
@@ -486,16 +486,16 @@ def _header(token: str) -> tuple[str | None, str]:
         _refuse(exc)
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise _refused(f"it is not signed by one of {', '.join(sorted(ALGORITHMS))}")
+        raise _refusal(f"it is not signed by one of {', '.join(sorted(ALGORITHMS))}")
     return kid, algorithm
 
 
 def _refuse(exc: Exception) -> NoReturn:
     """In our own words: those of a library may quote the token. So no cause is kept either."""
     if isinstance(exc, jwt.MissingRequiredClaimError):
-        raise _refused(f"it has no {exc.claim}") from None
-    raise _refused(_REASONS.get(type(exc), "it is no JSON Web Token that can be read")) from None
+        raise _refusal(f"it has no {exc.claim}") from None
+    raise _refusal(_REASONS.get(type(exc), "it is no JSON Web Token that can be read")) from None
 
 
-def _refused(reason: str) -> NotAuthenticated:
+def _refusal(reason: str) -> NotAuthenticated:
     return NotAuthenticated(f"the token is not accepted: {reason}")

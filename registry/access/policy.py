@@ -15,8 +15,8 @@ from typing import Any, Literal, cast
 
 from waygraph.registry.model.errors import InvalidSetting, nearest
 from waygraph.registry.model.files import as_written
-from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parsed
-from waygraph.registry.model.process import remembered
+from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful, parse_field
+from waygraph.registry.model.process import remember
 
 Verdict = Literal["allow", "ask", "deny"]
 """May run; runs if a person says yes each time; never runs."""
@@ -120,7 +120,7 @@ def judge(
 
     `sources` are the names of those that claim the agent; a policy that `names_sources` needs them.
     """
-    if held := _held(agent, tool):
+    if held := _hold_reason(agent, tool):
         return Judgement(verdict="deny", reason=held)
     danger = danger_of(agent, tool)
     rule = policy.rule_for(agent, tool, principal, sources)
@@ -211,7 +211,7 @@ def _pattern(glob: str) -> re.Pattern[str] | None:
     return None if glob == "*" else re.compile(translate(glob))
 
 
-def _held(agent: Agent, tool: Tool) -> str:
+def _hold_reason(agent: Agent, tool: Tool) -> str:
     """Why nobody may call it yet; empty: nothing stands against it."""
     # By its id: its call name may be another agent's id. A name may hold what a shell would run.
     for entity, name in ((agent, quote(agent.id)), (tool, quote(tool.id))):
@@ -229,9 +229,9 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool
     return danger == "destructive"
 
 
-@remembered
+@remember
 def _danger_said(annotations: str) -> Danger:
-    said = parsed(annotations)
+    said = parse_field(annotations)
     if not isinstance(said, dict):
         return "unknown"
     if said.get("destructiveHint") is True:
@@ -268,7 +268,7 @@ def parse_policy(text: str) -> CallPolicy:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise InvalidSetting(f"no TOML: {exc}") from exc
-    _known(said, _KEYS, "")
+    _check_keys(said, _KEYS, "")
     rules = said.get("rules", [])
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidSetting("`rules` must be tables, each begun by [[rules]]")
@@ -285,7 +285,7 @@ def parse_policy(text: str) -> CallPolicy:
 
 
 def _rule(said: Mapping[str, Any], where: str) -> Rule:
-    _known(said, _RULE_KEYS, where)
+    _check_keys(said, _RULE_KEYS, where)
     if "match" not in said and "source" not in said:
         raise InvalidSetting(f'{where}needs `match`, such as "github/delete_*", or `source`')
     reason = _text(said, "reason", where) if "reason" in said else ""
@@ -323,7 +323,7 @@ def _choice(said: Mapping[str, Any], key: str, allowed: Collection[str], default
     return str(value)
 
 
-def _known(said: Mapping[str, Any], keys: Collection[str], where: str) -> None:
+def _check_keys(said: Mapping[str, Any], keys: Collection[str], where: str) -> None:
     for key in said:
         if key not in keys:
             near = nearest(key, keys)

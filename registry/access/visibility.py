@@ -147,10 +147,10 @@ def as_seen[E: (Agent, Tool)](entity: E, shows: Shows | None) -> E:
 
 def seen_flags(flags: Collection[str], shows: Shows | None) -> tuple[str, ...]:
     """The first `MAX_FLAGS`, without the owners that may not be seen, and without what tells of no others."""
-    return tuple(told for flag in flags if (told := _told(flag, shows)))[:MAX_FLAGS]
+    return tuple(told for flag in flags if (told := _visible_text(flag, shows)))[:MAX_FLAGS]
 
 
-def _told(flag: str, shows: Shows | None) -> str:
+def _visible_text(flag: str, shows: Shows | None) -> str:
     """Empty: nothing of it may be told."""
     found = _OF_ANOTHER.fullmatch(flag)
     if not found:

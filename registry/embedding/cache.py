@@ -163,7 +163,7 @@ class CachedEmbedder:
         missing = [text for text in keys if text not in vectors]
         for some in batched(missing, BATCH_TEXTS):
             done = len(vectors)
-            vectors.update(self._embed_and_keep(some, _shifted(progress, done, len(keys))))
+            vectors.update(self._embed_and_keep(some, _shift_progress(progress, done, len(keys))))
         if progress:
             progress(len(keys), len(keys))
         return in_order(texts, vectors, self.dimension)
@@ -180,7 +180,7 @@ def _key(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
+def _shift_progress(progress: Progress | None, done: int, total: int) -> Progress | None:
     """Tells of a part as part of the whole."""
     return (lambda part_done, _: progress(done + part_done, total)) if progress else None
 

@@ -8,7 +8,7 @@ from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.texts import Parts, agent_texts, tool_parts
 from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
-from waygraph.registry.model.identity import digest, mended
+from waygraph.registry.model.identity import digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _embed(
     chosen = [parts[entity] for entity in entities]
     distinct = list(dict.fromkeys(text for each in chosen for text in each.texts))
     rows = {text: row for row, text in enumerate(distinct)}
-    matrix = embedder.embed(list(map(mended, distinct)), "document", progress=progress)
+    matrix = embedder.embed(list(map(replace_surrogates, distinct)), "document", progress=progress)
     order = [rows[text] for each in chosen for text in each.texts]
     weights = [share for each in chosen for share in each.shares]
     means = unit_mean(matrix[order], [len(each.texts) for each in chosen], weights)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.embedding.embedder import GROUP, Connected, Embedder, EmbedderSpec, Progress, Role, parse_spec
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.identity import digest
-from waygraph.registry.model.plugins import blaming, brought
+from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OFF_LENGTH = 1e-3
 
 def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> Embedder:
     """Raises EmbedderRefused for one that cannot be had, and what of our errors the package raises itself."""
-    brings, called = brought(GROUP, spec.scheme, "embedder", EmbedderRefused)
+    brings, called = find_plugin(GROUP, spec.scheme, "embedder", EmbedderRefused)
     opens: Opens = brings
     with blaming(called, EmbedderRefused):
         inner = opens(spec, settings, environ)
@@ -167,7 +167,7 @@ class OpenedEmbedders:
         with self._lock:
             embedder = self.open(spec).embedder
             if embedder is not None and spec not in self._documents:
-                self._documents[spec] = self._cached(embedder)
+                self._documents[spec] = self._with_cache(embedder)
             return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
 
     def queries(self, embedder: Embedder) -> "QueryCache":
@@ -191,13 +191,13 @@ class OpenedEmbedders:
                 if isinstance(embedder, Connected):
                     closing.callback(embedder.close)
 
-    def _cached(self, embedder: Embedder) -> Embedder:
+    def _with_cache(self, embedder: Embedder) -> Embedder:
         from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
 
-        return CachedEmbedder(embedder, vector_file_path(self._settings, _made_by(embedder)))
+        return CachedEmbedder(embedder, vector_file_path(self._settings, _maker_name(embedder)))
 
 
-def _made_by(embedder: Embedder) -> str:
+def _maker_name(embedder: Embedder) -> str:
     """What the vectors on disk are of: OpenAI's own have its name, those of other endpoints one for each endpoint."""
     if not isinstance(embedder, Connected):
         return embedder.fingerprint

@@ -77,7 +77,7 @@ def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Pa
 
 def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tuple[str, ...]:
     """The texts of the forms that weigh none: one if plain or concat, two if contextual; each cut at the limit."""
-    plain = _titled(tool.name, tool.description)
+    plain = _title_text(tool.name, tool.description)
     if form == "plain":
         return (plain[:limit_chars],)
     parameters = parameter_text(tool.input_schema)
@@ -90,7 +90,7 @@ def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tu
 
 def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_chars: int) -> tuple[str, ...]:
     """The agent's one text; unless plain, with the names of its first tools."""
-    text = _titled(agent.name, agent.description)
+    text = _title_text(agent.name, agent.description)
     if form != "plain" and tool_names:
         text = f"{text.rstrip().removesuffix('.')}. Tools: {', '.join(tool_names[:TOOL_NAMES_SHOWN])}"
     return (text[:limit_chars],)
@@ -126,7 +126,7 @@ def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float]
     return np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
 
 
-def _titled(name: str, description: str) -> str:
+def _title_text(name: str, description: str) -> str:
     return f"{name}: {description}" if description.strip() else name
 
 

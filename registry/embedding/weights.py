@@ -192,12 +192,12 @@ def locate(spec: str, settings: Settings) -> Path:
     return found[0]
 
 
-def installed(settings: Settings) -> list[InstalledModel]:
+def list_models(settings: Settings) -> list[InstalledModel]:
     """Every model in the cache and in the package, by spec, those in the cache first."""
-    models = [_installed(name, path, "cache", settings) for name, path in _pulled(settings)]
+    models = [_describe_model(name, path, "cache", settings) for name, path in _cached_models(settings)]
     package = package_folder()
     if package:
-        models.append(_installed(DEFAULT_MODEL, package, "package", settings))
+        models.append(_describe_model(DEFAULT_MODEL, package, "package", settings))
     return models
 
 
@@ -288,13 +288,13 @@ def _cache_folder(name: str, settings: Settings) -> Path:
     return settings.cache_path / "models" / "weights" / name.replace("/", "--")
 
 
-def _pulled(settings: Settings) -> list[tuple[str, Path]]:
+def _cached_models(settings: Settings) -> list[tuple[str, Path]]:
     """(name on the hub, folder) of each model in the cache, sorted."""
     folders = sorted((settings.cache_path / "models" / "weights").glob("*"))
     return [(folder.name.replace("--", "/", 1), folder) for folder in folders if is_model_folder(folder)]
 
 
-def _installed(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
+def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
     sha256 = weights_sha256(path, settings)
     return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where)
 

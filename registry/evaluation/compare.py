@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any, Literal
 
-from waygraph.registry.evaluation.metrics import Gold, measured, paired_p
+from waygraph.registry.evaluation.metrics import Gold, measure_query, paired_p
 from waygraph.registry.evaluation.record import Record
 from waygraph.registry.model.errors import InvalidDataset, UnknownName
 
@@ -56,11 +56,11 @@ class Difference:
     changed: tuple[Changed, ...]
 
     @property
-    def won(self) -> int:
+    def wins(self) -> int:
         return sum(changed.gain > 0 for changed in self.changed)
 
     @property
-    def lost(self) -> int:
+    def losses(self) -> int:
         return sum(changed.gain < 0 for changed in self.changed)
 
 
@@ -72,18 +72,20 @@ def differences(one: Record, other: Record, metric: str) -> list[Difference]:
     """
     pairs = _pairs(one["outcomes"], other["outcomes"])
     if not pairs:
-        raise UnknownName("outcome of the first", _named(one["outcomes"][0]), map(_named, other["outcomes"]))
+        raise UnknownName(
+            "outcome of the first", _outcome_name(one["outcomes"][0]), map(_outcome_name, other["outcomes"])
+        )
     return [_difference(left, right, metric) for left, right in pairs]
 
 
-def _named(outcome: Record) -> str:
+def _outcome_name(outcome: Record) -> str:
     return f"{outcome['name']}, {outcome['by']}"
 
 
 def _pairs(ones: Sequence[Record], others: Sequence[Record]) -> list[tuple[Record, Record]]:
     if len(ones) == len(others) == 1:
         return [(ones[0], others[0])]
-    return _alike(ones, others, _named) or _alike(ones, others, itemgetter("by"))
+    return _alike(ones, others, _outcome_name) or _alike(ones, others, itemgetter("by"))
 
 
 def _alike(
@@ -104,10 +106,10 @@ def _difference(left: Record, right: Record, metric: str) -> Difference:
     others = {(query["id"], query["text"]): query for query in right["queries"]}
     both = [(query, others[key]) for query in left["queries"] if (key := (query["id"], query["text"])) in others]
     if not both:
-        raise InvalidDataset(f"{_named(left)} and {_named(right)}", "were asked no query in common")
-    pairs = [_changed(one, other, metric) for one, other in both]
+        raise InvalidDataset(f"{_outcome_name(left)} and {_outcome_name(right)}", "were asked no query in common")
+    pairs = [_change_of(one, other, metric) for one, other in both]
     ones, twos = [pair.one.value for pair in pairs], [pair.other.value for pair in pairs]
-    names = dict.fromkeys((_named(left), _named(right)))
+    names = dict.fromkeys((_outcome_name(left), _outcome_name(right)))
     return Difference(
         name=" against ".join(names),
         metric=metric,
@@ -119,7 +121,7 @@ def _difference(left: Record, right: Record, metric: str) -> Difference:
     )
 
 
-def _changed(one: Record, other: Record, metric: str) -> Changed:
+def _change_of(one: Record, other: Record, metric: str) -> Changed:
     gold = tuple(frozenset(item) for item in one["gold"])
     return Changed(
         id=one["id"], text=one["text"], gold=gold, one=_side(one, gold, metric), other=_side(other, gold, metric)
@@ -128,7 +130,7 @@ def _changed(one: Record, other: Record, metric: str) -> Changed:
 
 def _side(query: Record, gold: Gold, metric: str) -> Side:
     """Raises UnknownName for a metric that there is not."""
-    found = measured(query["agents"], gold)
+    found = measure_query(query["agents"], gold)
     if metric not in found:
         raise UnknownName("metric", metric, found)
     return Side(value=found[metric], agents=tuple(query["agents"]), votes=query["votes"])
@@ -188,7 +190,7 @@ class Table:
     rows: tuple[Row, ...]
 
     @property
-    def asked(self) -> str:
+    def queries_name(self) -> str:
         """Such as `LiveMCPBench, steps`."""
         return ", ".join(filter(None, (self.dataset, self.by, self.split)))
 
@@ -258,7 +260,7 @@ def tabulate(
 def _table(
     key: tuple[str, ...], entries: Sequence[_Entry], metrics: Sequence[str], against: str, level: Level
 ) -> Table:
-    names = _told_apart(entries)
+    names = _distinct_names(entries)
     first = against or names[0]
     tested = entries[names.index(first)] if first in names else None
     rows = [
@@ -276,7 +278,7 @@ def _table(
     )
 
 
-def _told_apart(entries: Sequence[_Entry]) -> list[str]:
+def _distinct_names(entries: Sequence[_Entry]) -> list[str]:
     """What each is called: its name, and as much more as tells all of them apart."""
     tellings: tuple[Callable[[_Entry], str], ...] = (
         lambda entry: entry.name,
@@ -291,7 +293,7 @@ def _told_apart(entries: Sequence[_Entry]) -> list[str]:
     return [f"{number}. {entry.name}" for number, entry in enumerate(entries, start=1)]
 
 
-def _judged(outcome: Record, level: Level) -> int:
+def _count_judged(outcome: Record, level: Level) -> int:
     """Of records that do not tell for tools: how many queries there were."""
     return int(outcome["judged"] if level == "agents" else outcome.get("judged_tools", outcome["judged"]))
 
@@ -301,7 +303,7 @@ def _row(name: str, entry: _Entry, metrics: Sequence[str], level: Level, tested:
     for metric in metrics:
         if metric not in means:
             raise UnknownName("metric", metric, means)
-    compared = _compared(tested.outcome, outcome) if tested else None
+    compared = _compare(tested.outcome, outcome) if tested else None
     return Row(
         method=name,
         recipe=outcome["recipe"]["name"],
@@ -309,7 +311,7 @@ def _row(name: str, entry: _Entry, metrics: Sequence[str], level: Level, tested:
         embedder=entry.embedder,
         agent_weight=outcome["recipe"]["agent_weight"],
         tool_weight=outcome["recipe"]["tool_weight"],
-        judged=_judged(outcome, level),
+        judged=_count_judged(outcome, level),
         withheld=outcome["withheld"],
         p50_ms=outcome["p50_ms"],
         estimates={metric: _estimate(means[metric], compared and compared(metric)) for metric in metrics},
@@ -321,7 +323,7 @@ def _estimate(mean: Sequence[float], p: float | None) -> Estimate:
     return Estimate(value=value, low=low, high=high, p=p)
 
 
-def _compared(one: Record, other: Record) -> Callable[[str], float] | None:
+def _compare(one: Record, other: Record) -> Callable[[str], float] | None:
     """p by metric over the queries that both were asked; None where a record holds none of them."""
     ones, others = ({query["id"]: query for query in each.get("queries", ())} for each in (one, other))
     both = [(_metrics_of(ones[name]), _metrics_of(others[name])) for name in ones if name in others]
@@ -336,7 +338,7 @@ def _metrics_of(query: Record) -> Mapping[str, float]:
     return _measured(tuple(query["agents"]), tuple(frozenset(item) for item in query["gold"]))
 
 
-_measured = lru_cache(maxsize=2**14)(measured)
+_measured = lru_cache(maxsize=2**14)(measure_query)
 """The method that all others are tested by is judged once."""
 
 
@@ -345,14 +347,23 @@ _measured = lru_cache(maxsize=2**14)(measured)
 
 def markdown(tables: Iterable[Table]) -> str:
     """Each table under what it is of, and what the brackets and stars mean."""
-    parts = [part for table in tables for part in (f"{_written(table.asked)}:", table_markdown(table), legend(table))]
+    parts = [
+        part
+        for table in tables
+        for part in (f"{_escape_markdown(table.queries_name)}:", table_markdown(table), legend(table))
+    ]
     return "\n\n".join(parts)
 
 
 def table_markdown(table: Table) -> str:
     """Method, queries and p50 beside `mean [low, high]` of each metric."""
     rows = [
-        [_written(row.method), *(_cell(row.estimates[name]) for name in table.metrics), row.judged, f"{row.p50_ms:.2f}"]
+        [
+            _escape_markdown(row.method),
+            *(_cell(row.estimates[name]) for name in table.metrics),
+            row.judged,
+            f"{row.p50_ms:.2f}",
+        ]
         for row in table.rows
     ]
     return markdown_table(("method", *table.metrics, "queries", "p50 ms"), rows)
@@ -363,9 +374,9 @@ def legend(table: Table) -> str:
     tested = [each for row in table.rows for each in row.estimates.values() if each.p is not None]
     if not tested:
         return brackets
-    stars = ", ".join(f"{_starred(stars)} p < {below:g}" for below, stars in reversed(STARS))
+    stars = ", ".join(f"{_star_text(stars)} p < {below:g}" for below, stars in reversed(STARS))
     return (
-        f"{brackets} Against {_written(table.against)}: {stars} by a paired randomisation test over queries, "
+        f"{brackets} Against {_escape_markdown(table.against)}: {stars} by a paired randomisation test over queries, "
         "not corrected for the number of comparisons."
     )
 
@@ -377,18 +388,18 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
 
 
 def mean_markdown(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f}{_starred(estimate.stars)}"
+    return f"{estimate.value:.3f}{_star_text(estimate.stars)}"
 
 
 def _cell(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} [{estimate.low:.2f}, {estimate.high:.2f}]{_starred(estimate.stars)}"
+    return f"{estimate.value:.3f} [{estimate.low:.2f}, {estimate.high:.2f}]{_star_text(estimate.stars)}"
 
 
-def _starred(stars: str) -> str:
+def _star_text(stars: str) -> str:
     return stars.replace("*", r"\*")
 
 
-def _written(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """A name from a record as Markdown shows it, on one line: whatever marks up is escaped."""
     shown = "".join(char if char.isprintable() else " " for char in text)
     return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", " ".join(shown.split()))

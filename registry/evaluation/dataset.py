@@ -55,7 +55,7 @@ class Dataset:
     checksum: str = ""
     unsatisfiable: int = 0
 
-    def asked(self, by: By, *, split: str = "") -> tuple[Asked, ...]:
+    def queries(self, by: By, *, split: str = "") -> tuple[Asked, ...]:
         """Every query that can be judged: those without gold are left out."""
         chosen = [question for question in self.questions if split in ("", question.split)]
         queries = [query for question in chosen for query in _ASKED[by](question)]
@@ -63,14 +63,14 @@ class Dataset:
 
     def usual_bys(self, *, split: str = "") -> "tuple[By, ...]":
         """Questions and steps, of which there are some to be judged."""
-        return tuple(by for by in BYS if by != "united" and self.asked(by, split=split))
+        return tuple(by for by in BYS if by != "united" and self.queries(by, split=split))
 
     def check_asked(self, by: By, *, split: str = "") -> None:
         """Raises InvalidDataset if no query of this kind, or of this split, can be judged."""
         splits = sorted({question.split for question in self.questions if question.split})
         if split and split not in splits:
             raise InvalidDataset(self.name, f"has no split {split!r}; it has: {', '.join(splits) or 'none'}")
-        if not self.asked(by, split=split):
+        if not self.queries(by, split=split):
             raise InvalidDataset(self.name, f"has no {by} with gold{f' in split {split!r}' if split else ''}")
 
     @property
@@ -84,22 +84,22 @@ class Dataset:
         }
 
 
-def _asked(name: str, texts: tuple[str, ...], need: Need) -> Asked:
+def _query_of(name: str, texts: tuple[str, ...], need: Need) -> Asked:
     return Asked(id=name, texts=texts, gold=need.gold, gold_tools=need.gold_tools)
 
 
 def _whole(question: Question) -> list[Asked]:
-    return [_asked(question.id, (question.need.text,), question.need)]
+    return [_query_of(question.id, (question.need.text,), question.need)]
 
 
 def _each_step(question: Question) -> list[Asked]:
-    return [_asked(f"{question.id}.{at}", (need.text,), need) for at, need in enumerate(question.steps, start=1)]
+    return [_query_of(f"{question.id}.{at}", (need.text,), need) for at, need in enumerate(question.steps, start=1)]
 
 
-def _united(question: Question) -> list[Asked]:
+def _unite_needs(question: Question) -> list[Asked]:
     texts = tuple(need.text for need in question.steps)
-    return [_asked(question.id, texts, question.need)] if texts else []
+    return [_query_of(question.id, texts, question.need)] if texts else []
 
 
-_ASKED = {"questions": _whole, "steps": _each_step, "united": _united}
+_ASKED = {"questions": _whole, "steps": _each_step, "united": _unite_needs}
 BYS: tuple[By, ...] = ("questions", "steps", "united")

@@ -34,7 +34,7 @@ def ndcg(ranked: Sequence[str], gold: Gold, depth: int) -> float:
     The ideal finds one item at each of the first min(items, depth) ranks.
     """
     ideal = range(1, min(len(gold), depth) + 1)
-    return sum(map(_discount, _found_at(ranked, gold, depth))) / sum(map(_discount, ideal))
+    return sum(map(_discount, _hit_ranks(ranked, gold, depth))) / sum(map(_discount, ideal))
 
 
 def average_precision(ranked: Sequence[str], gold: Gold, depth: int) -> float:
@@ -42,23 +42,23 @@ def average_precision(ranked: Sequence[str], gold: Gold, depth: int) -> float:
 
     As `map_cut` of trec_eval: with more items than `depth`, even the best ranking is below 1.
     """
-    ranks = _found_at(ranked, gold, depth)
+    ranks = _hit_ranks(ranked, gold, depth)
     return sum(found / rank for found, rank in enumerate(ranks, start=1)) / len(gold)
 
 
 def reciprocal_rank(ranked: Sequence[str], gold: Gold, depth: int) -> float:
     """1 / the rank of the first id that is right, in [0, 1]; 0 if there is none in the first `depth`."""
-    return next((1 / rank for rank in _found_at(ranked, gold, depth)), 0.0)
+    return next((1 / rank for rank in _hit_ranks(ranked, gold, depth)), 0.0)
 
 
 def hit(ranked: Sequence[str], gold: Gold, depth: int) -> float:
     """1 if any item is found in the first `depth`, else 0; others call this success."""
-    return float(len(_found_at(ranked, gold, depth)) > 0)
+    return float(len(_hit_ranks(ranked, gold, depth)) > 0)
 
 
 def success(ranked: Sequence[str], gold: Gold, depth: int) -> float:
     """1 if all items are found in the first `depth`, each by an id of its own, else 0."""
-    return float(len(_found_at(ranked, gold, depth)) == len(gold))
+    return float(len(_hit_ranks(ranked, gold, depth)) == len(gold))
 
 
 METRICS: Mapping[str, Metric] = {
@@ -73,12 +73,12 @@ METRICS: Mapping[str, Metric] = {
 DEPTHS = (1, 3, 5, 10, 20)
 
 
-def measured(ranked: Sequence[str], gold: Gold) -> dict[str, float]:
+def measure_query(ranked: Sequence[str], gold: Gold) -> dict[str, float]:
     """Every metric of one query at every depth, such as `Recall@5`; values in [0, 1]."""
     return {f"{name}@{depth}": metric(ranked, gold, depth) for name, metric in METRICS.items() for depth in DEPTHS}
 
 
-def _found_at(ranked: Sequence[str], gold: Gold, depth: int) -> list[int]:
+def _hit_ranks(ranked: Sequence[str], gold: Gold, depth: int) -> list[int]:
     """The ranks, rising and from 1, of the ids that find an item more. They do not depend on the order of `gold`."""
     _refuse_unjudged(gold)
     finders: dict[int, str] = {}

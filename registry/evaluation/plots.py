@@ -54,7 +54,7 @@ def draw(tables: Iterable[Table], folder: Path, form: Form = "svg", *, kinds: Se
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise StorageFailed(f"{folder} cannot be made: {exc.strerror}") from exc
-    with _styled():
+    with _use_style():
         for table in tables:
             for kind in _possible(table, kinds):
                 paths.append(_free(place_of(table, folder, kind, form), paths))
@@ -70,7 +70,7 @@ def _free(place: Path, taken: Sequence[Path]) -> Path:
 
 
 def place_of(table: Table, folder: Path, kind: Kind, form: Form = "svg") -> Path:
-    stem = re.sub(r"[\W_]+", "-", table.asked.lower()).strip("-")
+    stem = re.sub(r"[\W_]+", "-", table.queries_name.lower()).strip("-")
     return folder / f"{stem}-{kind}.{form}"
 
 
@@ -93,7 +93,7 @@ def _recalls(table: Table) -> list[str]:
     return [name for name in RECALLS if name in table.metrics]
 
 
-def _shown(table: Table) -> list[Row]:
+def _rows_to_plot(table: Table) -> list[Row]:
     """All rows, but of those that differ in weights alone the first."""
     again = {id(row) for rows in table.sweeps.values() for row in rows[1:]}
     return [row for row in table.rows if id(row) not in again]
@@ -101,7 +101,7 @@ def _shown(table: Table) -> list[Row]:
 
 def recall_by_depth(table: Table) -> "Figure":
     """A point for each method at each K, with its interval."""
-    rows, metrics = _shown(table), _recalls(table)
+    rows, metrics = _rows_to_plot(table), _recalls(table)
     figure, axes = _axes(table, "Recall@K by method")
     for number, row in enumerate(rows):
         shift = 0.7 * ((number + 0.5) / len(rows) - 0.5)
@@ -116,7 +116,7 @@ def recall_by_depth(table: Table) -> "Figure":
 
 def quality_by_latency(table: Table) -> "Figure":
     figure, axes = _axes(table, f"{SWEPT} against latency")
-    for number, row in enumerate(_shown(table)):
+    for number, row in enumerate(_rows_to_plot(table)):
         _points(axes, [row.p50_ms], [row.estimates[SWEPT]], number, row.method)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -191,12 +191,12 @@ def _axes(table: Table, what: str) -> "tuple[Figure, Axes]":
     figure = Figure(figsize=SIZE_IN, layout="constrained")
     axes = figure.add_subplot()
     queries = max((row.judged for row in table.rows), default=0)
-    axes.set_title(f"{what}: {table.asked}, {queries} queries", loc="left", fontsize=10)
+    axes.set_title(f"{what}: {table.queries_name}, {queries} queries", loc="left", fontsize=10)
     return figure, axes
 
 
 @contextmanager
-def _styled() -> Iterator[None]:
+def _use_style() -> Iterator[None]:
     try:
         from matplotlib import rc_context
     except ImportError as error:

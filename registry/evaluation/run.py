@@ -8,7 +8,7 @@ from statistics import fmean, quantiles
 from typing import TYPE_CHECKING
 
 from waygraph.registry.evaluation.dataset import Asked, By
-from waygraph.registry.evaluation.metrics import DEPTHS, Gold, interval, measured
+from waygraph.registry.evaluation.metrics import DEPTHS, Gold, interval, measure_query
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotReranked
 from waygraph.registry.model.nouns import Query, Route, TextForm, ToolRoute, Vote
 from waygraph.registry.routing.recipes import Recipe
@@ -127,7 +127,7 @@ def run(registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: 
     """
     if not asked:
         raise ValueError("there is no query to judge")
-    judgements = tuple(_judged(registry, trial, asked, progress))
+    judgements = tuple(_judge_all(registry, trial, asked, progress))
     state = registry.status().state
     times = _times(registry, trial, asked, judgements)
     return Outcome(
@@ -149,7 +149,7 @@ def _times(
     return [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
 
 
-def _judged(
+def _judge_all(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None
 ) -> Iterable[Judgement]:
     with ThreadPoolExecutor(1 if trial.recipe.rerank else THREADS) as threads:
@@ -172,15 +172,15 @@ def _judge(registry: "Searchable", trial: Trial, asked: Asked) -> Judgement:
         agents=agents,
         tools=tools or (),
         votes={match.agent.id: match.votes for match in route.matches},
-        agent_metrics=measured(agents, asked.gold),
-        tool_metrics={} if tools is None else measured(tools, asked.gold_tools),
+        agent_metrics=measure_query(agents, asked.gold),
+        tool_metrics={} if tools is None else measure_query(tools, asked.gold_tools),
         elapsed_ms=route.elapsed_ms,
     )
 
 
 def _route(registry: "Searchable", trial: Trial, asked: Asked) -> Route:
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
-    return _reranked(trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe), asked)
+    return _require_reranked(trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe), asked)
 
 
 def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
@@ -190,10 +190,10 @@ def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...
     if trial.by == "united":  # a query of several steps finds no tools, and the few of one step would stand for all
         return None
     found = registry.find_tools(Query(text=asked.texts[0], limit=DEPTH), recipe=trial.recipe)
-    return tuple(match.tool.id for match in _reranked(found, asked).matches)
+    return tuple(match.tool.id for match in _require_reranked(found, asked).matches)
 
 
-def _reranked[R: (Route, ToolRoute)](route: R, asked: Asked) -> R:
+def _require_reranked[R: (Route, ToolRoute)](route: R, asked: Asked) -> R:
     """Raises NotReranked: the fused order must not pass for the reranker's."""
     if route.not_reranked:
         raise NotReranked(asked.id, route.recipe, route.not_reranked)
@@ -204,7 +204,7 @@ def _quantile(times: Sequence[float], percent: int) -> float:
     return quantiles(times, n=100, method="inclusive")[percent - 1] if len(times) > 1 else times[0]
 
 
-def varied(
+def vary_recipe(
     recipe: Recipe,
     *,
     weights: tuple[float, float] | None = None,
@@ -271,15 +271,15 @@ class Grid:
             combined = product(self.bys, self.embedders, texts_taken, self.weights, ks, self.depths)
             for by, embedder, texts, weights, k, depth in combined:
                 yield Trial(
-                    recipe=varied(recipe, weights=weights, k=k, depth=depth),
+                    recipe=vary_recipe(recipe, weights=weights, k=k, depth=depth),
                     by=by,
                     texts=texts or recipe.texts or DEFAULT_TEXTS,
                     embedder=embedder,
                     split=self.split,
-                    label=_label(recipe.name, weights, k, depth, self._told(recipe, texts, embedder)),
+                    label=_label(recipe.name, weights, k, depth, self._trial_name(recipe, texts, embedder)),
                 )
 
-    def _told(self, recipe: Recipe, texts: TextForm | None, embedder: str) -> list[str]:
+    def _trial_name(self, recipe: Recipe, texts: TextForm | None, embedder: str) -> list[str]:
         """What tells a trial from others that share the rest."""
         told = [texts] if texts and len(self.texts) > 1 and recipe.needs_vectors else []
         return [*told, *([embedder] if len(self.embedders) > 1 and embedder else [])]

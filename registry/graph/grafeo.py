@@ -105,17 +105,17 @@ class GrafeoEngine:
         self.run(statement, **params)
 
     def checkpoint(self) -> None:
-        self._guarded(self._database.wal_checkpoint)
+        self._guard(self._database.wal_checkpoint)
 
     def save(self, path: Path) -> None:
-        self._guarded(lambda: self._database.save(str(path)))
+        self._guard(lambda: self._database.save(str(path)))
 
     def labels(self) -> set[str]:
         """The node labels in use, by which a foreign graph is known."""
         self._check_open()
         return {str(label["name"]) for label in self._database.schema()["labels"] if label["count"]}
 
-    def _guarded(self, action: Callable[[], object]) -> None:
+    def _guard(self, action: Callable[[], object]) -> None:
         self._check_open()
         try:
             action()

@@ -127,8 +127,8 @@ class Neo4jEngine:
         check_values(params)
         if not statement.writes:
             return self.run_at_once(statement, params)
-        work = self._managed(lambda session: session.run(statement, **params))
-        with self._gate, self._translated(statement), self._session(writes=True) as session:
+        work = self._manage(lambda session: session.run(statement, **params))
+        with self._gate, self._translate_errors(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
 
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
@@ -141,17 +141,17 @@ class Neo4jEngine:
         query = Query(load_for(DIALECT, statement).text, timeout=self._timeout_s(writes=statement.writes))
 
         def ask() -> Rows:
-            with self._translated(statement), self._session(writes=statement.writes) as session:
+            with self._translate_errors(statement), self._session(writes=statement.writes) as session:
                 return _rows(session.run(query, params))
 
-        return self._tried_again(ask)
+        return self._try_again(ask)
 
     def read_once(self, statement: Statement, params: Mapping[str, object]) -> dict[str, Any] | None:
         """The one row of a reading statement, None if there is none. For the hot path."""
         rows = self.run_at_once(statement, params)
         return rows[0] if rows else None
 
-    def _tried_again[T](self, ask: Callable[[], T]) -> T:
+    def _try_again[T](self, ask: Callable[[], T]) -> T:
         """Asked on another connection where one had died, unless to find that out took long."""
         give_up = time.monotonic() + self._settings.neo4j_connect_timeout_s
         for _ in range(CONNECTIONS_TRIED - 1):
@@ -179,26 +179,26 @@ class Neo4jEngine:
 
     @contextmanager
     def _in_transaction(self, *, writes: bool) -> Iterator[GraphSession]:
-        with self._gate, self._translated(kinds=DRIVERS), ExitStack() as stack:
-            transaction = self._tried_again(lambda: self._begun(stack, writes=writes))
+        with self._gate, self._translate_errors(kinds=DRIVERS), ExitStack() as stack:
+            transaction = self._try_again(lambda: self._begin(stack, writes=writes))
             yield _Transaction(transaction, self)
             transaction.commit()
 
-    def _begun(self, stack: ExitStack, *, writes: bool) -> Any:
+    def _begin(self, stack: ExitStack, *, writes: bool) -> Any:
         """A transaction of a session of its own, both closed with the stack."""
-        with self._translated():
+        with self._translate_errors():
             session = stack.enter_context(self._session(writes=writes))
             return stack.enter_context(session.begin_transaction(timeout=self._timeout_s(writes=writes)))
 
     @contextmanager
-    def typed(self, timeout_s: float, mark: Mapping[str, str]) -> Iterator["TypedTransaction"]:
+    def begin_typed(self, timeout_s: float, mark: Mapping[str, str]) -> Iterator["TypedTransaction"]:
         """For a statement that is no file of ours: a reading transaction, rolled back at the end of the block.
 
         `SHOW TRANSACTIONS` tells its `mark` as metadata.
         """
         with (
             self._gate,
-            self._translated(),
+            self._translate_errors(),
             self._driver.session(
                 database=self.database,
                 default_access_mode="READ",
@@ -216,15 +216,15 @@ class Neo4jEngine:
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
         commit = CommitMark(self._run_at_once)
 
-        def marked(session: GraphSession) -> T:
+        def run_marked(session: GraphSession) -> T:
             done = work(session)
             commit.begin()
             return done
 
-        with self._gate, self._translated(kinds=DRIVERS), self._session(writes=True) as session, commit:
-            return cast("T", session.execute_write(self._managed(marked)))
+        with self._gate, self._translate_errors(kinds=DRIVERS), self._session(writes=True) as session, commit:
+            return cast("T", session.execute_write(self._manage(run_marked)))
 
-    def _managed[T](self, work: Callable[[GraphSession], T]) -> Callable[[Any], T]:
+    def _manage[T](self, work: Callable[[GraphSession], T]) -> Callable[[Any], T]:
         """`work` for the driver, which waits and begins again where it is told of an error of its own that may pass."""
 
         @unit_of_work(timeout=self._timeout_s(writes=True))
@@ -249,7 +249,7 @@ class Neo4jEngine:
     def version(self) -> ServerVersion:
         """Asked for once. Raises ServerRefused for a server that is too old, ServerUnavailable."""
         if self._version is None:
-            with self._gate, self._translated():
+            with self._gate, self._translate_errors():
                 agent = self._driver.get_server_info().agent
             self._version = fitting(ServerVersion.of_agent(agent), agent, self.place)
         return self._version
@@ -272,7 +272,7 @@ class Neo4jEngine:
         return self._settings.neo4j_write_timeout_s if writes else self.read_timeout_s
 
     @contextmanager
-    def _translated(self, statement: Statement | None = None, *, kinds: Kinds = FOREIGN) -> Iterator[None]:
+    def _translate_errors(self, statement: Statement | None = None, *, kinds: Kinds = FOREIGN) -> Iterator[None]:
         try:
             yield
         except kinds as exc:
@@ -376,11 +376,11 @@ def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:
     """Raises InvalidSetting."""
     if not location.encrypted:
         return {}
-    trusted = _trusted(settings.neo4j_ca_file) if location.verified else TrustAll()
+    trusted = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
     return {"encrypted": True, "trusted_certificates": trusted}
 
 
-def _trusted(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
+def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
     """The driver would look into the file only when it connects."""
     if not ca_file:
         return TrustSystemCAs()

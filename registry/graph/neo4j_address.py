@@ -34,7 +34,7 @@ class ServerLocation:
 
         Raises InvalidSetting, whose message repeats nothing of what it refuses: that may be a password.
         """
-        parts = _checked(location)
+        parts = _check_address(location)
         kind, _, tls = parts.scheme.partition("+")
         encrypted, verified = _TLS[tls]
         database = _database(parts.path.strip("/") or default_database)
@@ -48,7 +48,7 @@ class ServerLocation:
         )
 
 
-def _checked(location: str) -> SplitResult:
+def _check_address(location: str) -> SplitResult:
     if names_user(location):
         raise InvalidSetting(_NO_SECRETS)
     parts = split_url(location)

@@ -62,7 +62,7 @@ def our_error(exc: BaseException, asked: Asked, statement: str = "", *, reads: b
     for fits, make in _KINDS:
         if fits(exc):
             return make(exc, asked)
-    return EngineError(f"{asked.place}{': ' + statement if statement else ''}: {seen(exc)}")
+    return EngineError(f"{asked.place}{': ' + statement if statement else ''}: {root_message(exc)}")
 
 
 def may_pass(exc: BaseException | None) -> bool:
@@ -73,7 +73,7 @@ def may_pass(exc: BaseException | None) -> bool:
     return not _has_no_room(exc) or _is_crowded(exc)
 
 
-def seen(exc: BaseException) -> str:
+def root_message(exc: BaseException) -> str:
     """The first line of what went wrong at the root: the driver's own words only wrap a refused connection."""
     root = list(_causes(exc))[-1] if isinstance(exc, LOST) else exc
     told = root.message if isinstance(root, Neo4jError) else str(root)
@@ -122,7 +122,7 @@ def _has_no_room(exc: BaseException) -> bool:
 
 def _is_crowded(exc: BaseException) -> bool:
     """No room in what all transactions share, `dbms.memory.transaction.total.max`."""
-    return _has_no_room(exc) and "total.max" in seen(exc)
+    return _has_no_room(exc) and "total.max" in root_message(exc)
 
 
 def _took_too_long(exc: BaseException) -> bool:
@@ -140,19 +140,21 @@ def _is_unavailable(exc: BaseException) -> bool:
 # -- ours for each of them --------------------------------------------------------------------------
 
 
-def _refused(exc: BaseException, asked: Asked) -> RegistryError:
+def _refusal(exc: BaseException, asked: Asked) -> RegistryError:
     if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
-        reason = f"{asked.who} lacks a right ({seen(exc)}). It must read, write, and make constraints and indexes."
+        reason = (
+            f"{asked.who} lacks a right ({root_message(exc)}). It must read, write, and make constraints and indexes."
+        )
     else:
         reason = (
-            f"the server did not let {asked.who} in ({seen(exc)}). "
+            f"the server did not let {asked.who} in ({root_message(exc)}). "
             "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD, or WAYGRAPH_NEO4J_TOKEN."
         )
     return ServerRefused(asked.place, reason)
 
 
 def _no_database(exc: BaseException, asked: Asked) -> RegistryError:
-    return ServerRefused(asked.place, f"there is no database {asked.database!r} ({seen(exc)})")
+    return ServerRefused(asked.place, f"there is no database {asked.database!r} ({root_message(exc)})")
 
 
 def _no_tls(exc: BaseException, asked: Asked) -> RegistryError:
@@ -161,34 +163,36 @@ def _no_tls(exc: BaseException, asked: Asked) -> RegistryError:
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
     else:
         advice = "A server without TLS is named neo4j:// or bolt://, without +s."
-    return ServerRefused(asked.place, f"no encrypted connection can be made ({seen(exc)}). {advice}")
+    return ServerRefused(asked.place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
 
 
 def _no_room(exc: BaseException, asked: Asked) -> RegistryError:
-    return StorageFailed(f"{asked.place} has no room for this, or takes no writes, and kept nothing of it: {seen(exc)}")
+    return StorageFailed(
+        f"{asked.place} has no room for this, or takes no writes, and kept nothing of it: {root_message(exc)}"
+    )
 
 
 def _too_slow(exc: BaseException, asked: Asked) -> RegistryError:
     settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
-    return EngineError(f"{asked.place}: it took longer than {settings} allows ({seen(exc)})")
+    return EngineError(f"{asked.place}: it took longer than {settings} allows ({root_message(exc)})")
 
 
 def _lost_while_committing(exc: BaseException, asked: Asked) -> RegistryError:
-    return ServerUnavailable(asked.place, f"whether the change was kept is not known; repeat it ({seen(exc)})")
+    return ServerUnavailable(asked.place, f"whether the change was kept is not known; repeat it ({root_message(exc)})")
 
 
 def _unavailable(exc: BaseException, asked: Asked) -> RegistryError:
-    told = seen(exc)
+    told = root_message(exc)
     hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in told else ""
     return ServerUnavailable(asked.place, told + hint)
 
 
 def _conflict(exc: BaseException, asked: Asked) -> RegistryError:
-    return WriteConflict(f"{asked.place}: another writer was in the way; try again ({seen(exc)})")
+    return WriteConflict(f"{asked.place}: another writer was in the way; try again ({root_message(exc)})")
 
 
 _KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, Asked], RegistryError]], ...] = (
-    (_is_refused, _refused),
+    (_is_refused, _refusal),
     (_has_no_database, _no_database),
     (_is_of_tls, _no_tls),
     (_has_no_room, _no_room),

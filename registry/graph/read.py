@@ -29,7 +29,7 @@ class Stamp:
     revision: int
 
 
-def stamped(log: Sequence[Change], stamp: Stamp) -> list[Change]:
+def stamp_changes(log: Sequence[Change], stamp: Stamp) -> list[Change]:
     """Each with its id, time and revision."""
     return [
         replace(change, id=f"{stamp.revision:012d}-{number:06d}", at=stamp.now, revision=stamp.revision)
@@ -236,7 +236,7 @@ class Held:
         """Of a source that is not known: accept."""
         return self.sources[source].policy if source in self.sources else "accept"
 
-    def said_of(self, agent_id: str) -> OperatorSettings:
+    def settings_of(self, agent_id: str) -> OperatorSettings:
         """What operators said of an agent, which may be nothing."""
         return self.settings.get(agent_id) or OperatorSettings(agent_id=agent_id)
 
@@ -244,7 +244,7 @@ class Held:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
         return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
 
-    def shown_to(self, principal: Principal | None) -> Shows | None:
+    def view_for(self, principal: Principal | None) -> Shows | None:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""
         return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
 
@@ -339,11 +339,11 @@ def speaks(claim: Claim, others: Iterable[Claim]) -> bool:
     return all(_turn(claim) <= _turn(other) for other in others)
 
 
-def unheard(held: "Held", source: str, released: Collection[str]) -> tuple[str, ...]:
+def outranked_sources(held: "Held", source: str, released: Collection[str]) -> tuple[str, ...]:
     """The other sources, in order, that speak for one of these agents once `source` claims them no more, and say
     something else than is held. Of what each says the graph keeps only a hash: they must be read again.
     """
-    left = _left(held, source, released)
+    left = _remaining_claims(held, source, released)
     speaking = {agent_id: [each for each in claims if speaks(each, claims)] for agent_id, claims in left.items()}
     return tuple(sorted({each.source for claims in speaking.values() if not _is_held(held, claims) for each in claims}))
 
@@ -352,7 +352,7 @@ def _turn(claim: Claim) -> tuple[int, str, str]:
     return -claim.rank, claim.since, claim.source
 
 
-def _left(held: "Held", source: str, released: Collection[str]) -> Mapping[str, Sequence[Claim]]:
+def _remaining_claims(held: "Held", source: str, released: Collection[str]) -> Mapping[str, Sequence[Claim]]:
     """The claims of other sources on these agents, by agent id."""
     agents = set(released)
     if not agents:

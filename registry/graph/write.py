@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession, Rows, batches
-from waygraph.registry.graph.read import Stamp, keep_changes, stamped
+from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
 from waygraph.registry.model.nouns import Agent, Tool
@@ -49,7 +49,7 @@ def write_changes(
     _write_claims(session, changes, now)
     for said in changes.operator:
         put_setting(session, said)
-    keep_changes(session, stamped(changes.log, stamp), max_changes_kept)
+    keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
 
 
 def touched_agents(changes: ChangeSet) -> set[str]:

@@ -49,10 +49,10 @@ def is_public(address: str) -> bool:
         return False
     if any(parsed in site for site in _WITHIN_A_SITE):
         return False
-    return all(each.is_global and not each.is_multicast for each in _reached(parsed))
+    return all(each.is_global and not each.is_multicast for each in _reached_addresses(parsed))
 
 
-def _reached(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+def _reached_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
     """The address, or that of IPv4 for which it stands; and the one through which it is reached."""
     if isinstance(address, IPv4Address):
         yield address

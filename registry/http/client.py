@@ -127,7 +127,7 @@ class CutOff:
     ) -> None:
         self._timer.cancel()
 
-    def seen(self, event: str, info: Mapping[str, Any]) -> None:
+    def note_event(self, event: str, info: Mapping[str, Any]) -> None:
         """What the client tells of a connection: https://www.encode.io/httpcore/extensions/#trace."""
         if event.endswith(_CONNECTED):
             with self._lock:
@@ -235,14 +235,14 @@ class PublicOnly(httpx2.AsyncHTTPTransport):
         url = request.url
         asked = httpx2.Request(
             request.method,
-            url.copy_with(host=await self._resolved(url)),
+            url.copy_with(host=await self._resolve(url)),
             headers=request.headers,  # with the name as its Host
             stream=request.stream,
             extensions={**request.extensions, "sni_hostname": url.host},
         )
         return await super().handle_async_request(asked)
 
-    async def _resolved(self, url: httpx2.URL) -> str:
+    async def _resolve(self, url: httpx2.URL) -> str:
         try:
             found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except UnicodeError:

@@ -13,7 +13,7 @@ import httpx2
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, whole_body
 from waygraph.registry.http.retry import wait_s
 from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
-from waygraph.registry.model.identity import mended
+from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -79,13 +79,13 @@ class OpenAIEndpoint:
         if response.status_code == 400 and optional in sent and optional in response.text:
             self._left_out = optional
             return self.post(body, hurried=hurried)
-        return self._accepted(response)
+        return self._accept(response)
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
         """An answer that is no overload. Raises the purpose's `unavailable`."""
         patience = self._patience
         for attempt in range(patience.retries + 1):
-            response = self._posted(body, min(ends_at, self._ends_at()))
+            response = self._post_once(body, min(ends_at, self._ends_at()))
             if response is not None and not _is_overload(response):
                 return response
             asked = response.headers.get("retry-after") if response is not None else None
@@ -101,9 +101,9 @@ class OpenAIEndpoint:
 
     def refusal(self, what: str) -> WaygraphError:
         """The error for an answer that is not what was asked for."""
-        return self._purpose.refused(f"{self.host} {self._redacted(what)}")
+        return self._purpose.refused(f"{self.host} {self._redact(what)}")
 
-    def _posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response | None:
+    def _post_once(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response | None:
         """None if the connection broke."""
         unavailable = self._purpose.unavailable
         try:
@@ -114,7 +114,7 @@ class OpenAIEndpoint:
         except (httpx2.TimeoutException, TooSlow) as exc:
             raise unavailable(f"{self.host} did not answer within {self._patience.timeout_s:g} s") from exc
         except (httpx2.TransportError, httpx2.InvalidURL) as exc:
-            raise unavailable(f"{self.host} cannot be reached: {self._redacted(str(exc))}") from exc
+            raise unavailable(f"{self.host} cannot be reached: {self._redact(str(exc))}") from exc
         except httpx2.HTTPError as exc:
             raise self.refusal(f"answered something that cannot be read: {exc}") from exc
         except RuntimeError as exc:
@@ -132,17 +132,17 @@ class OpenAIEndpoint:
         told = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
         return httpx2.Response(response.status_code, headers=told, content=content)
 
-    def _accepted(self, response: httpx2.Response) -> httpx2.Response:
+    def _accept(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:
             raise self.refusal(
                 f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
             )
         if not response.is_success:
-            told = self._redacted(response.text)[:300]
+            told = self._redact(response.text)[:300]
             raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {told}")
         return response
 
-    def _redacted(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return text.replace(self._api_key, "…") if self._api_key else text
 
     def _authorization(self) -> dict[str, str]:
@@ -229,7 +229,7 @@ class ChatModel:
         response = self._endpoint.post(body, optional="temperature", hurried=hurried)
         try:
             document = response.json()
-            message = json.loads(mended(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))
+            message = json.loads(replace_surrogates(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))
         except (ValueError, TypeError, LookupError, RecursionError) as exc:
             raise self._endpoint.refusal("answered something that is no chat completion") from exc
         if not isinstance(message, Mapping):

@@ -49,7 +49,7 @@ def is_own_fault(error: WaygraphError) -> bool:
     return isinstance(error, _OWN_FAULTS) and not isinstance(error, errors.NotPublished)
 
 
-def told_outside(error: WaygraphError, status: int, instance: str) -> Problem:
+def public_problem(error: WaygraphError, status: int, instance: str) -> Problem:
     """The problem without where our files lie: of a path the name is told."""
     found = problem_of(error, status, instance)
     path = found["facts"].get("path")

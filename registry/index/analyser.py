@@ -65,7 +65,7 @@ def fold_path(agent: str, tool: str) -> str:
 
 
 @lru_cache(maxsize=_QUERIES_KEPT)
-def named_in(text: str) -> tuple[str, ...]:
+def names_in(text: str) -> tuple[str, ...]:
     """The folded names that a query may mean: itself, and what it holds in quotes or written like an identifier.
 
     A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
@@ -138,7 +138,7 @@ def rarity(having: int, total: int) -> float:
     return log(1 + (total - having + 0.5) / (having + 0.5))
 
 
-def saturated(counts: "NDArray[np.int64]", lengths: "NDArray[np.int64]", mean_length: float) -> "NDArray[np.float64]":
+def saturate(counts: "NDArray[np.int64]", lengths: "NDArray[np.int64]", mean_length: float) -> "NDArray[np.float64]":
     """What a term adds to each text's score, as a share of its rarity: float64 of shape (texts,), in (0, SATURATION).
 
     `counts`: how often a text holds the term, `lengths`: how many terms the text has. Both int64 of shape (texts,).

@@ -48,7 +48,7 @@ class Records(Protocol):
         """By id, in order of id."""
         ...
 
-    def pinned(self) -> Sequence[Agent]:
+    def pinned_agents(self) -> Sequence[Agent]:
         """The agents that an operator pinned, in order of id."""
         ...
 

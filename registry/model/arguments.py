@@ -67,7 +67,7 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     if not names:
         return "is not taken: this object is empty"
     near = nearest(name, names)
-    return f"is not known; known: {_listed(names)}" + (f"; did you mean {_short(near[0])}?" if near else "")
+    return f"is not known; known: {_list_values(names)}" + (f"; did you mean {_short(near[0])}?" if near else "")
 
 
 def json_kind(value: object) -> str:
@@ -202,7 +202,7 @@ def _is_affordable(schema: Any, arguments: Mapping[str, Any]) -> bool:
         if isinstance(name := part.get("$ref"), str) and name not in references:
             if name[:1] != "#" and ("$id" in schema or "id" in schema):
                 return False
-            pending.append((_referred(schema, name), value, references | {name}, depth + 1))
+            pending.append((_follow_reference(schema, name), value, references | {name}, depth + 1))
         pending += [(each, value, references, depth + 1) for key in _SAME_VALUE for each in _parts(part, key)]
         pending += [(each, inner, frozenset(), depth + 1) for each, inner in _inner_pairs(part, value)]
     return True
@@ -239,7 +239,7 @@ def _parts(part: dict[str, Any], key: str) -> Iterable[Any]:
     return applied if isinstance(applied, list) else ()
 
 
-def _referred(schema: Any, reference: str) -> Any:
+def _follow_reference(schema: Any, reference: str) -> Any:
     """What a JSON pointer leads to in the document; None: nothing, or elsewhere."""
     if reference[:1] != "#":
         return None
@@ -305,7 +305,7 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
             names = list(_at(check.arguments, error.instance_path) or ())
             yield from ((f"{place}/{_escape(name)}", unknown_name(name, properties)) for name in names)
         case keyword:
-            yield place, _expected(keyword, next(iter(facts.values()), None), error.instance)
+            yield place, _expectation(keyword, next(iter(facts.values()), None), error.instance)
 
 
 def _describe_alternatives(
@@ -321,11 +321,11 @@ def _describe_alternatives(
     yield from _describe(nearest_one, check, depth + 1)
 
 
-def _expected(keyword: str, wanted: Any, instance: Any) -> str:
+def _expectation(keyword: str, wanted: Any, instance: Any) -> str:
     if keyword == "type":
         return f"expected {_kinds(wanted)}, not {json_kind(instance)}"
     if keyword == "enum":
-        return f"must be one of {_listed(wanted)}"
+        return f"must be one of {_list_values(wanted)}"
     if limit := _LIMITS.get(keyword):
         return f"{limit} {_short(wanted)}"
     return _OTHERS.get(keyword) or f"does not fit `{keyword}` of the schema"
@@ -342,7 +342,7 @@ def _escape(step: object) -> str:
     return str(step)[:_MAX_CHARS].replace("~", "~0").replace("/", "~1")
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _list_values(values: Iterable[Any]) -> str:
     texts = [_short(value) for value in islice(values, _MAX_LISTED + 1)]
     return ", ".join([*texts[:_MAX_LISTED], "…"] if len(texts) > _MAX_LISTED else texts)
 

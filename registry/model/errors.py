@@ -99,10 +99,10 @@ class WaygraphError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross from one process to another, as pools of them send what a task raised."""
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[WaygraphError], args: tuple[object, ...], facts: dict[str, object]) -> WaygraphError:
+def _restore(kind: type[WaygraphError], args: tuple[object, ...], facts: dict[str, object]) -> WaygraphError:
     """Without its `__init__`, which takes the facts, not the message that it made of them."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(facts)

@@ -30,7 +30,7 @@ def is_broken(text: str) -> bool:
     return _LONE_SURROGATE.search(text) is not None
 
 
-def mended(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with `?` for each half of a surrogate pair."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -115,7 +115,7 @@ def sealed_tool(tool: Tool) -> Tool:
     )
 
 
-def placed(agent: Agent, tools: tuple[Tool, ...], new_id: str) -> tuple[Agent, tuple[Tool, ...]]:
+def place_under(agent: Agent, tools: tuple[Tool, ...], new_id: str) -> tuple[Agent, tuple[Tool, ...]]:
     """The same agent and tools under another agent id."""
     moved = tuple(
         replace(t, id=tool_id(new_id, t.name), agent_id=new_id, call_name=call_name(new_id, t.name)) for t in tools

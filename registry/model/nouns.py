@@ -19,7 +19,7 @@ def canonical_json(value: object) -> "JsonText":
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def parsed(text: "JsonText") -> Any:
+def parse_field(text: "JsonText") -> Any:
     """The value of a field that holds JSON; None for an empty text, which says that there is none."""
     return json.loads(text) if text else None
 
@@ -37,7 +37,7 @@ class JsonForm:
         return handler.generate_schema(Annotated[source, BeforeValidator(self.read), PlainSerializer(self.write)])
 
 
-JsonText = Annotated[str, JsonForm(parsed, lambda value: "" if value is None else canonical_json(value))]
+JsonText = Annotated[str, JsonForm(parse_field, lambda value: "" if value is None else canonical_json(value))]
 """Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value. Empty: there is none."""
 
 
@@ -283,7 +283,7 @@ def unreachable_since(status: str) -> str:
     return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
 
 
-def continued(held: str, now: str) -> str:
+def continue_outage(held: str, now: str) -> str:
     """`now`, dated from the beginning of the outage where the server was gone before."""
     since = unreachable_since(held)
     if not since or word_of(now) != "unreachable":

@@ -33,7 +33,7 @@ def package_of(point: "EntryPoint") -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else point.value
 
 
-def loaded(point: "EntryPoint") -> Any:
+def load_plugin(point: "EntryPoint") -> Any:
     """Raises Unfit."""
     try:
         return point.load()
@@ -41,14 +41,14 @@ def loaded(point: "EntryPoint") -> Any:
         raise Unfit(f"{type(exc).__name__}: {exc}") from exc
 
 
-def brought(group: str, name: str, noun: str, error: type[WaygraphError]) -> tuple[Any, str]:
+def find_plugin(group: str, name: str, noun: str, error: type[WaygraphError]) -> tuple[Any, str]:
     """What the first package brings under that name, and what it is called where it fails. Raises `error`."""
     point = next((point for point in points(group) if point.name == name), None)
     if point is None:
         raise error(f"no package that is installed brings the {noun} {name!r}")
     called = f"the {noun} {name} of the package {package_of(point)}"
     try:
-        return loaded(point), called
+        return load_plugin(point), called
     except Unfit as fault:
         raise error(f"{called} cannot be loaded: {in_a_line(fault)}") from fault
 

@@ -90,15 +90,15 @@ LONGEST_KEPT = 8_192
 """In characters."""
 
 
-def remembered[T](make: Callable[[str], T]) -> Callable[[str], T]:
+def remember[T](make: Callable[[str], T]) -> Callable[[str], T]:
     """The same function of one text, which must depend on nothing else. Threads may share it."""
     known = lru_cache(maxsize=TEXTS_KEPT)(make)
 
     @wraps(make)
-    def made(text: str) -> T:
+    def recall(text: str) -> T:
         return known(text) if len(text) <= LONGEST_KEPT else make(text)
 
-    return made
+    return recall
 
 
 def run_whole[T](work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -114,7 +114,7 @@ def run_whole[T](work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def without_collection() -> Iterator[None]:
     """Around what mostly imports: what it makes stays, and looking through that again and again takes a tenth
     of a start.
     """

@@ -25,7 +25,7 @@ from waygraph.registry.model.nouns import (
     ToolMatch,
     ToolRoute,
     canonical_json,
-    parsed,
+    parse_field,
 )
 from waygraph.registry.model.views import About, IndexState, Listed, Page, Status
 
@@ -179,12 +179,12 @@ def _shown_change(kept: Change, transport: TransportFilter) -> Change:
 
 def _shown_fields(kept: JsonText, transport: Callable[[JsonText], JsonText]) -> JsonText:
     """An excerpt of a transport that is too long to be kept whole is for those who read all of it."""
-    fields = parsed(kept)
+    fields = parse_field(kept)
     if not isinstance(fields, dict) or "transport" not in fields:
         return kept
     stated = fields["transport"]
     shown = transport(canonical_json(stated) if isinstance(stated, Mapping) else "")
-    return canonical_json(fields | {"transport": parsed(shown)})
+    return canonical_json(fields | {"transport": parse_field(shown)})
 
 
 def read_changes(told: Mapping[str, Any]) -> Page[Change]:
@@ -196,8 +196,8 @@ def report(done: SyncReport) -> Shape:
     return {
         "source": changes.source,
         **shape(done, exclude={"changes"}),
-        "agents": _changed(changes, "agents"),
-        "tools": _changed(changes, "tools"),
+        "agents": _changes_json(changes, "agents"),
+        "tools": _changes_json(changes, "tools"),
         "changed_behaviour": list(map(shape, changes.changed_behaviour)),
         "waiting": list(changes.waiting),
         "flagged": list(map(shape, changes.flagged)),
@@ -211,7 +211,7 @@ def report(done: SyncReport) -> Shape:
 _PARTS = {"created": tuple[str, ...], "updated": tuple[Updated, ...], "removed": tuple[str, ...], "unchanged": int}
 
 
-def _changed(changes: ChangeSet, kind: str) -> Shape:
+def _changes_json(changes: ChangeSet, kind: str) -> Shape:
     return {
         part: _adapter(of).dump_python(getattr(changes, f"{part}_{kind}"), mode="json") for part, of in _PARTS.items()
     }

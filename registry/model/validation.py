@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
-from waygraph.registry.model.identity import holds_control, is_broken, mended
+from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
 from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Query, TextForm, is_status
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
@@ -51,12 +51,12 @@ def reason_of(fault: Mapping[str, Any]) -> str:
     """Of one of the errors that a ValidationError or a RequestValidationError tells."""
     kind, facts = fault["type"], fault.get("ctx") or {}
     if kind in _OTHERS:
-        return _filled(_OTHERS[kind], facts) or fault["msg"]
-    said = _filled(_EXPECTED.get(kind, ""), facts)
+        return _fill_text(_OTHERS[kind], facts) or fault["msg"]
+    said = _fill_text(_EXPECTED.get(kind, ""), facts)
     return f"expected {said}" if said else fault["msg"]
 
 
-def _filled(words: str, facts: Mapping[str, Any]) -> str:
+def _fill_text(words: str, facts: Mapping[str, Any]) -> str:
     """Empty where the facts are left out."""
     try:
         return words.format_map(
@@ -70,7 +70,7 @@ _LISTS = ("tags", "kinds", "agent_ids")
 """The fields of Filters that hold several texts."""
 
 
-def checked(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
+def check_query(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
     """A query that can be asked; `limit` overrules its own. `max_chars` None: another one says how long it may be.
 
     Half of a surrogate pair becomes `?`: no UTF-8 can hold it, so no model and no server can be sent it.
@@ -87,7 +87,7 @@ def checked(query: str | Query, max_chars: int | None, limit: int | None = None)
     if max_chars is not None and max(map(len, texts)) > max_chars:
         raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
     check_limit(asked.limit)
-    text, steps = mended(asked.text or ""), tuple(map(mended, steps))
+    text, steps = replace_surrogates(asked.text or ""), tuple(map(replace_surrogates, steps))
     same = text == asked.text and steps == asked.steps and filters is asked.filters
     return asked if same else replace(asked, text=text, steps=steps, filters=filters)
 
@@ -109,7 +109,7 @@ def checked_for_tools(
 
     Filters without an id allow all agents; a list of none can only be a mistake.
     """
-    asked = checked(query, max_chars, limit)
+    asked = check_query(query, max_chars, limit)
     if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
     if asked.steps:
@@ -193,13 +193,13 @@ def checked_filters(filters: Filters) -> Filters:
         raise InvalidQuery(f"reachable is True or False, not {filters.reachable!r}")
     if filters.tags == filters.kinds == filters.agent_ids == ():
         return filters
-    lists: dict[str, Any] = {name: _listed(name, getattr(filters, name)) for name in _LISTS}
+    lists: dict[str, Any] = {name: _tuple_of(name, getattr(filters, name)) for name in _LISTS}
     for unknown in (kind for kind in lists["kinds"] if kind not in AGENT_KINDS):
         raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
     return replace(filters, **lists)
 
 
-def _listed(name: str, values: object) -> tuple[str, ...]:
+def _tuple_of(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         told = "one text" if isinstance(values, str) else repr(values)
         raise InvalidQuery(f"{name} of filters take a list, not {told}")

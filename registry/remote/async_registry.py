@@ -98,7 +98,7 @@ class AsyncRemoteRegistry:
     agent = ask(calls.agent)
     tools = follow(calls.tools)
     tool = ask(calls.tool)
-    named = follow(calls.named)
+    lookup = follow(calls.lookup)
     about = ask(calls.about)
     agents_page = follow(calls.agents_page)
     tools_page = follow(calls.tools_page)

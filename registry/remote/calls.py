@@ -38,7 +38,7 @@ from waygraph.registry.model.validation import (
     MAX_NAME_CHARS,
     MAX_PART,
     check_limit,
-    checked,
+    check_query,
     checked_filters,
     checked_for_tools,
     cursor,
@@ -136,7 +136,7 @@ def route(
     _refuse_principal(principal)
     name = _recipe_name(recipe)
     Ask.of(RECIPES.get(name, HYBRID), agent_weight, tool_weight, None)
-    asked = checked(query, None, limit)
+    asked = check_query(query, None, limit)
     given = {"agent_weight": agent_weight, "tool_weight": tool_weight}
     weights = {kind: weight for kind, weight in given.items() if weight is not None}
     subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
@@ -144,7 +144,7 @@ def route(
     def read(reply: Reply) -> Route:
         return replace(shapes.read(Route, reply.json()), query=asked)
 
-    return _asking("/v1/route", {**subject, **_asked(asked, name), **weights}, read)
+    return _asking("/v1/route", {**subject, **_query_json(asked, name), **weights}, read)
 
 
 def find_tools(
@@ -161,7 +161,7 @@ def find_tools(
     def read(reply: Reply) -> ToolRoute:
         return replace(shapes.read(ToolRoute, reply.json()), query=asked)
 
-    return _asking("/v1/tools/search", {"text": asked.text, **_asked(asked, _recipe_name(recipe))}, read)
+    return _asking("/v1/tools/search", {"text": asked.text, **_query_json(asked, _recipe_name(recipe))}, read)
 
 
 def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
@@ -230,7 +230,7 @@ def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
     return _looking(path, lambda reply: shapes.read(Tool, reply.json()), (("schema", "true"),))
 
 
-def named(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
+def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
     found: Agent | Tool
     try:
         found = yield agent(name, principal=principal) if "/" not in name else tool(name, principal=principal)
@@ -324,7 +324,7 @@ def take(
         "dry_run": dry_run,
         "allow_mass_removal": allow_mass_removal,
     }
-    sent = _writing("POST", "/v1/manifests", _taken, body, lambda reason: SourceError(source, reason))
+    sent = _writing("POST", "/v1/manifests", _read_taken, body, lambda reason: SourceError(source, reason))
     return replace(sent, safe=dry_run)
 
 
@@ -412,7 +412,7 @@ def _writing[T](
     return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=refused)
 
 
-def _asked(query: Query, recipe: str) -> dict[str, object]:
+def _query_json(query: Query, recipe: str) -> dict[str, object]:
     filters = query.filters
     return {
         "limit": query.limit,
@@ -465,7 +465,7 @@ def _parts[T](
         after = page.following
 
 
-def _taken(reply: Reply) -> Taken:
+def _read_taken(reply: Reply) -> Taken:
     told = reply.json()
     problem = told["problem"]
     return Taken(tuple(map(shapes.read_report, told["reports"])), error_of(problem, "the service") if problem else None)

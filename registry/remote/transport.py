@@ -71,13 +71,13 @@ class Limits:
     def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
         """Raises Unread for one that cannot be read."""
         if coding_of(response) != IDENTITY:
-            raise Unread(_failed(self.place, "it answers with a compressed body, which was not asked for"))
+            raise Unread(_failure(self.place, "it answers with a compressed body, which was not asked for"))
         return Body(self, response, self.timeout_s(call))
 
     def timeout_s(self, call: Call[Any]) -> float:
         return self.settings.remote_write_timeout_s if call.slow else self.settings.remote_timeout_s
 
-    def broken(self, call: Call[Any], error: httpx2.HTTPError) -> Broken:
+    def break_call(self, call: Call[Any], error: httpx2.HTTPError) -> Broken:
         """What an error of httpx2 says of the call."""
         match error:
             case httpx2.ConnectTimeout() | httpx2.ConnectError() | httpx2.ProxyError() | httpx2.PoolTimeout():
@@ -85,12 +85,12 @@ class Limits:
             case httpx2.TimeoutException():
                 return too_slow(self.place, self.timeout_s(call))
             case httpx2.RemoteProtocolError() if not _is_cut(error):
-                return _failed(self.place, "it does not speak HTTP")
+                return _failure(self.place, "it does not speak HTTP")
             case httpx2.NetworkError() | httpx2.RemoteProtocolError():
-                reason = f"the connection broke ({_told(error)})"
+                reason = f"the connection broke ({_error_text(error)})"
                 return Broken(ServiceUnavailable(self.place, reason), sent=True, passing=True)
         # The message of such an error may quote what was sent.
-        return _failed(self.place, f"it cannot be asked ({type(error).__name__})")
+        return _failure(self.place, f"it cannot be asked ({type(error).__name__})")
 
     def _unsent(self, error: httpx2.HTTPError) -> Broken:
         """No connection came about."""
@@ -102,7 +102,7 @@ class Limits:
                 reason = f"all {settings.remote_pool_size} connections are in use (WAYGRAPH_REMOTE_POOL_SIZE)"
                 passing = False
             case _:
-                reason = _told(error)
+                reason = _error_text(error)
                 passing = not isinstance(_root(error), ssl.SSLError)  # no certificate is trusted the next time
         return Broken(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
 
@@ -122,7 +122,7 @@ class Body:
             self._body.take(part)
         except TooMuch:
             reason = f"its answer has more than {most:,} bytes (WAYGRAPH_REMOTE_MAX_ANSWER_BYTES)"
-            raise Unread(_failed(place, reason)) from None
+            raise Unread(_failure(place, reason)) from None
         except TooSlow:
             raise Unread(too_slow(place, self._timeout_s)) from None
 
@@ -135,7 +135,7 @@ def too_slow(place: str, limit_s: float) -> Broken:
     return Broken(ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False)
 
 
-def _failed(place: str, reason: str) -> Broken:
+def _failure(place: str, reason: str) -> Broken:
     return Broken(ServiceFailed(place, reason), sent=True, passing=False)
 
 
@@ -150,7 +150,7 @@ def _root(error: BaseException) -> BaseException:
     return error
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
@@ -250,7 +250,7 @@ class Connection:
         """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
         attempts = self._patience.attempts(call)
         while True:
-            seen = self._sent(call)
+            seen = self._send(call)
             pause_s = attempts.wait_s(seen)
             if pause_s is None:
                 return answer_of(call, seen, self.place)
@@ -259,7 +259,7 @@ class Connection:
     def close(self) -> None:
         self._client.close()
 
-    def _sent(self, call: Call[Any]) -> Reply | Broken:
+    def _send(self, call: Call[Any]) -> Reply | Broken:
         if self._client.is_closed:
             raise RegistryClosed
         try:
@@ -271,7 +271,7 @@ class Connection:
         except Unread as unread:
             return unread.broken
         except httpx2.HTTPError as exc:
-            return self._limits.broken(call, exc)
+            return self._limits.break_call(call, exc)
         except httpx2.InvalidURL as exc:
             raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
 
@@ -298,7 +298,7 @@ class AsyncConnection:
         """As `Connection.ask`."""
         attempts = self._patience.attempts(call)
         while True:
-            seen = await self._sent(call)
+            seen = await self._send(call)
             pause_s = attempts.wait_s(seen)
             if pause_s is None:
                 return answer_of(call, seen, self.place)
@@ -307,7 +307,7 @@ class AsyncConnection:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _sent(self, call: Call[Any]) -> Reply | Broken:
+    async def _send(self, call: Call[Any]) -> Reply | Broken:
         if self._client.is_closed:
             raise RegistryClosed
         try:
@@ -319,7 +319,7 @@ class AsyncConnection:
         except Unread as unread:
             return unread.broken
         except httpx2.HTTPError as exc:
-            return self._limits.broken(call, exc)
+            return self._limits.break_call(call, exc)
         except httpx2.InvalidURL as exc:
             raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
 

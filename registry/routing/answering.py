@@ -10,7 +10,7 @@ from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, Mode
 from waygraph.registry.model.nouns import Query, Route, ToolRoute
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.recipes import Rerank
-from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widened
+from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widen_query
 from waygraph.registry.routing.router import Ask, Router
 
 ATTEMPTS = 5
@@ -52,11 +52,11 @@ class Answering:
 
     def route(self, asked: Query, ask: Ask) -> Route:
         """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
-        return self._answered(asked, ask, Router.route, reranked_route)
+        return self._answer(asked, ask, Router.route, reranked_route)
 
     def find_tools(self, asked: Query, ask: Ask) -> ToolRoute:
         """Raises as `route`."""
-        return self._answered(asked, ask, Router.find_tools, reranked_tools)
+        return self._answer(asked, ask, Router.find_tools, reranked_tools)
 
     def router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""
@@ -73,7 +73,7 @@ class Answering:
         if self.spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
 
-    def _answered[T](
+    def _answer[T](
         self,
         asked: Query,
         ask: Ask,
@@ -82,13 +82,13 @@ class Answering:
     ) -> T:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""
         if not (stage := ask.recipe.rerank):
-            return self._asked(lambda router: search(router, asked, ask))
+            return self._ask(lambda router: search(router, asked, ask))
         reranker = self._rerankers.open(stage.spec)
-        found = self._asked(lambda router: search(router, widened(asked, stage), ask))
+        found = self._ask(lambda router: search(router, widen_query(asked, stage), ask))
         with span("rerank", by=stage.spec):
             return rerank(found, asked, stage, reranker)
 
-    def _asked[T](self, ask: Callable[[Router], T]) -> T:
+    def _ask[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
         for attempt in range(ATTEMPTS):
             try:

@@ -82,7 +82,7 @@ def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> To
     raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
 
 
-def named(index: SearchIndex, name: str, principal: Principal | None) -> Agent | Tool:
+def find_named(index: SearchIndex, name: str, principal: Principal | None) -> Agent | Tool:
     """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
     found = index.agents().get(name)
     if found is not None and visible(found, principal):
@@ -105,10 +105,10 @@ def _tool_called(name: str, owner: str, ids: Iterable[str]) -> str | None:
     if call_name(owner, plain) == name:  # no other tool has it
         wanted = tool_id(owner, plain)
         return wanted if wanted in ids else None
-    return next((given for given, made in _made(owner, ids) if made == name), None)
+    return next((given for given, made in _call_names(owner, ids) if made == name), None)
 
 
-def _made(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _call_names(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Of each tool its id and its call name."""
     return ((given, call_name(owner, given.partition("/")[2])) for given in ids)
 
@@ -121,7 +121,7 @@ def _call_names_near(index: SearchIndex, name: str, principal: Principal | None)
         near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
         owners = [by_prefix[prefix] for prefix in near]
     tools = index.tool_ids_of([owner.id for owner in owners])
-    return [made for owner in owners for _, made in _made(owner.id, tools[owner.id])]
+    return [made for owner in owners for _, made in _call_names(owner.id, tools[owner.id])]
 
 
 def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:
@@ -282,10 +282,10 @@ class _Seen:
             since[claim.agent_id] = min(claim.since, since.get(claim.agent_id, claim.since))
         return _Seen(since, {claim.source for claim in claims})
 
-    def shown(self, change: "Change") -> bool:
+    def may_show(self, change: "Change") -> bool:
         return change.at >= self.since[change.agent_id]
 
-    def told(self, change: "Change") -> "Change":
+    def show_change(self, change: "Change") -> "Change":
         """Without the name of a source that has nothing any more which the principal may see."""
         source = change.source if change.source in self.sources else ""
         return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
@@ -298,7 +298,7 @@ def _read(session: "GraphSession", asked: ChangesAsked, some: _Seen | None) -> "
     before = asked.after
     while True:
         part = read_changes_of(session, agents, since=asked.since, before=before, limit=_READ_AT_ONCE)
-        yield from part if some is None else (some.told(change) for change in part if some.shown(change))
+        yield from part if some is None else (some.show_change(change) for change in part if some.may_show(change))
         if len(part) < _READ_AT_ONCE:
             return
         before = part[-1].id

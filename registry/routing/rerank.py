@@ -22,7 +22,7 @@ from waygraph.registry.model.errors import (
     RegistryClosed,
 )
 from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, ToolRoute
-from waygraph.registry.model.plugins import blaming, brought
+from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import Rerank
 from waygraph.registry.routing.router import union_of_steps
@@ -56,7 +56,7 @@ type Opens = Callable[[str, Settings, Mapping[str, str]], Reranker]
 
 def open_contributed(scheme: str, model: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
     """Raises InvalidSetting for one that cannot be had."""
-    brings, called = brought(GROUP, scheme, "reranker", InvalidSetting)
+    brings, called = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
     opens: Opens = brings
     with blaming(called, InvalidSetting):
         return _AtArmsLength(opens(model, settings, environ), called)
@@ -139,7 +139,7 @@ class ListwiseReranker:
         """
         candidates = [{"number": number, "text": text} for number, text in enumerate(documents, start=1)]
         prompt = json.dumps({"request": query_text(query, literals=True), "candidates": candidates}, ensure_ascii=False)
-        chosen = parsed(self._model.answer(SYSTEM, prompt, hurried=True), len(documents))
+        chosen = parse_order(self._model.answer(SYSTEM, prompt, hurried=True), len(documents))
         if not chosen:
             raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")
         return tuple(dict.fromkeys([*chosen, *range(len(documents))]))
@@ -148,7 +148,7 @@ class ListwiseReranker:
         self._model.close()
 
 
-def parsed(answer: str, count: int) -> tuple[int, ...]:
+def parse_order(answer: str, count: int) -> tuple[int, ...]:
     """Indices from 0, each once; empty for anything but `{"order": [numbers from 1 to count]}`."""
     from waygraph.registry.http.openai_endpoint import list_in
 
@@ -207,7 +207,7 @@ class OpenedRerankers:
                 closing.callback(self._opened.popitem()[1].close)
 
 
-def widened(query: Query, rerank: Rerank) -> Query:
+def widen_query(query: Query, rerank: Rerank) -> Query:
     """The same query for as many candidates as are put in order."""
     return replace(query, limit=max(query.limit, rerank.depth))
 
@@ -227,8 +227,8 @@ def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranke
         query=asked,
         steps=steps,
         matches=matches,
-        notice=_joined(*(each.notice for each in done)),
-        not_reranked=_joined(*(each.not_reranked for each in done)),
+        notice=_join_texts(*(each.notice for each in done)),
+        not_reranked=_join_texts(*(each.not_reranked for each in done)),
         elapsed_ms=route.elapsed_ms + took_ms,
     )
 
@@ -242,7 +242,7 @@ def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Rer
         route,
         query=asked,
         matches=matches[: asked.limit],
-        notice=_joined(route.notice, _told(failure)),
+        notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
     )
@@ -254,7 +254,7 @@ def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker
         step,
         query=replace(step.query, limit=asked.limit),
         matches=matches[: asked.limit],
-        notice=_joined(step.notice, _told(failure)),
+        notice=_join_texts(step.notice, _failure_text(failure)),
         not_reranked=failure,
     )
 
@@ -281,10 +281,10 @@ def _tool_text(match: ToolMatch) -> str:
     return tool_texts("concat", match.agent, replace(match.tool, questions=()), SHOWN_CHARS)[0]
 
 
-def _told(failure: str) -> str:
+def _failure_text(failure: str) -> str:
     return f"Not reranked: {failure}" if failure else ""
 
 
-def _joined(*notices: str) -> str:
+def _join_texts(*notices: str) -> str:
     """Each once."""
     return "; ".join(dict.fromkeys(filter(None, notices)))

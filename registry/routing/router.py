@@ -132,7 +132,7 @@ class Router:
 
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
-        apart = {a.id: a for a in hits.records.pinned() if routable(a, ask.principal, query.filters)}
+        apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.populations["agent"])
@@ -141,7 +141,7 @@ class Router:
             withheld = _is_withheld(query, confidence, ask.recipe)
             found = () if withheld else _agent_matches(hits, best, seen)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
-        pinned = _pinned(apart, found, seen) if apart else ()
+        pinned = _pinned_matches(apart, found, seen) if apart else ()
         return Route(
             query=query,
             matches=matches,
@@ -179,11 +179,11 @@ class Router:
         recipe, written = ask.recipe, query_text(text, literals=True)
         told = written if recipe.literals else query_text(text)
 
-        vector = self._embedded(self.queries, told) if self.queries is not None and recipe.needs_vectors else None
+        vector = self._embed(self.queries, told) if self.queries is not None and recipe.needs_vectors else None
         with span("legs"):
             return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
 
-    def _embedded(self, queries: "QueryCache", text: str) -> "Vector":
+    def _embed(self, queries: "QueryCache", text: str) -> "Vector":
         """Raises EmbedderMismatch if it cannot be compared with the registry's vectors."""
         with span("embed"):
             vector = queries.vector(text)
@@ -260,7 +260,9 @@ def _is_withheld(query: Query, confidence: float | None, recipe: Recipe) -> bool
     )
 
 
-def _pinned(agents: Mapping[str, Agent], found: Iterable[AgentMatch], seen: Shows | None) -> tuple[AgentMatch, ...]:
+def _pinned_matches(
+    agents: Mapping[str, Agent], found: Iterable[AgentMatch], seen: Shows | None
+) -> tuple[AgentMatch, ...]:
     """Each as it was found; without score, votes and tools if it was not."""
     matches = {match.agent.id: match for match in found}
     return tuple(

@@ -72,7 +72,7 @@ class Searchable(Protocol):
         """By id (`agent/tool`) or by call name (`agent__tool`). Raises UnknownName, as `agent`."""
         ...
 
-    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+    def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         """The agent of that id, else the tool of that id or call name. Raises UnknownName, as `agent`."""
         ...
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import describes_object
-from waygraph.registry.model.nouns import JsonText, Tool, parsed
+from waygraph.registry.model.nouns import JsonText, Tool, parse_field
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
 TOOL_FORMATS: tuple[ToolFormat, ...] = get_args(ToolFormat)
@@ -53,7 +53,7 @@ def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
 
 def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     """What MCP has beside name, description and input; annotations hold the title."""
-    output, annotations = parsed(tool.output_schema), parsed(tool.annotations)
+    output, annotations = parse_field(tool.output_schema), parse_field(tool.annotations)
     told: dict[str, Any] = {}
     # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
     if describes_object(output):
@@ -65,7 +65,7 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
 
 def _object_schema(text: JsonText) -> dict[str, Any]:
     """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
-    schema = parsed(text)
+    schema = parse_field(text)
     if not isinstance(schema, dict) or not describes_object({"type": "object"} | schema):
         schema = {}
     readable = _readable(schema)

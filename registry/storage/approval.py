@@ -34,9 +34,9 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
-    seen = held.shown_to(principal)
+    seen = held.view_for(principal)
     if name.startswith(OF_SOURCE):
-        agents, tools = _of_agents(held, spoken_for(held, name.removeprefix(OF_SOURCE)), seen)
+        agents, tools = _of_agents(held, spoken_agents(held, name.removeprefix(OF_SOURCE)), seen)
         # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
         return [agent for agent in agents if agent.pending], [tool for tool in tools if tool.pending]
     if held.shows(name, principal):
@@ -66,7 +66,7 @@ def all_waiting(held: Held, names: Sequence[str], principal: Principal | None) -
     return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
 
 
-def spoken_for(held: Held, source: str) -> list[str]:
+def spoken_agents(held: Held, source: str) -> list[str]:
     """The agents whose texts are the source's: a live source speaks before a catalogue, then who said what is held,
 
     then the earliest.

@@ -55,7 +55,7 @@ class InParts:
         """
         self._engine, self._keep, self._origin, self._place = writing.engine, writing.keep, origin, place
         self._token = secrets.token_hex(8)
-        left = unfinished(self._engine)
+        left = find_unfinished(self._engine)
         if left is None:
             self._refuse_foreign()
         elif (left.revision, left.commit) != (origin.revision, origin.commit):
@@ -114,7 +114,7 @@ class InParts:
             pass
 
 
-def unfinished(engine: GraphEngine) -> Origin | None:
+def find_unfinished(engine: GraphEngine) -> Origin | None:
     """What the copy is of that lies in this graph and is not whole."""
     rows = engine.run(load("neo4j/copy/read"))
     return Origin(**rows[0]) if rows else None

@@ -18,8 +18,8 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Rout
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import (
+    check_query,
     check_texts,
-    checked,
     checked_filters,
     checked_for_tools,
     checked_statuses,
@@ -31,7 +31,7 @@ from waygraph.registry.routing.queries import (
     about,
     agent_named,
     agents_page,
-    named,
+    find_named,
     seen_sources,
     seen_state,
     standing_sources,
@@ -114,7 +114,7 @@ class LocalRegistry:
         principal: Principal | None = None,
     ) -> Route:
         ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
-        asked = checked(query, self._settings.max_query_chars, limit)
+        asked = check_query(query, self._settings.max_query_chars, limit)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
             return self._answering.route(asked, ask)
 
@@ -146,8 +146,8 @@ class LocalRegistry:
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         return self._store.look(lambda index: tool_named(index, name, principal))
 
-    def named(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
-        return self._store.look(lambda index: named(index, name, principal))
+    def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        return self._store.look(lambda index: find_named(index, name, principal))
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
         return self._store.look(partial(about, agent_id=agent_id, principal=principal))
@@ -197,11 +197,11 @@ class LocalRegistry:
 
     def status(self, *, principal: Principal | None = None) -> Status:
 
-        def seen(index: SearchIndex) -> Status:
+        def read_status(index: SearchIndex) -> Status:
             sources = len(seen_sources(index, principal))
             return Status(location=self._store.place, state=seen_state(index, principal), sources=sources)
 
-        return self._store.look(seen)
+        return self._store.look(read_status)
 
     @property
     def stamp(self) -> str:
@@ -256,7 +256,7 @@ class LocalRegistry:
                 time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable")
 
-    def _changed[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
+    def _change[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
         """What only changes what is there makes no registry. Raises RegistryNotFound."""
         if not self.exists:
             raise RegistryNotFound(self._store.place)
@@ -281,13 +281,13 @@ class LocalRegistry:
         )
 
         def work(session: "WriteSession") -> "OperatorSettings":
-            held = session.held()
+            held = session.read_held()
             said = changed_setting(held, agent_id, changes, principal)
-            if said != held.said_of(agent_id):
+            if said != held.settings_of(agent_id):
                 session.put_setting(said)
             return said
 
-        return self._changed(work)
+        return self._change(work)
 
     def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
         return self.set(agent_id, removed=True, principal=principal)
@@ -296,14 +296,14 @@ class LocalRegistry:
         from waygraph.registry.storage.approval import checked_names
 
         wanted = checked_names(names)
-        return self._changed(lambda session: session.approve(*wanted, principal=principal))
+        return self._change(lambda session: session.approve(*wanted, principal=principal))
 
     def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
         checked_statuses(statuses)
-        return self._changed(lambda session: session.put_statuses(statuses))
+        return self._change(lambda session: session.put_statuses(statuses))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        return self._changed(lambda session: session.forget_source(source, principal))
+        return self._change(lambda session: session.forget_source(source, principal))
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
@@ -316,7 +316,7 @@ class LocalRegistry:
             chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or DEFAULT_EMBEDDER)
             return chosen, session.reindex(texts, chosen, progress)
 
-        chosen, written = self._changed(work, trust_index=False)
+        chosen, written = self._change(work, trust_index=False)
         self._answering.spec = chosen.spec
         return written
 

@@ -340,7 +340,7 @@ def migrate(source: Store, target: Store, progress: Progress | None = None) -> M
         refuse_differences(wanted, target.read(read_holdings), target.place)
     else:
         refuse_registry(target.place, held)
-    return _told(wanted, source, target, copied, time.perf_counter() - started)
+    return _summary(wanted, source, target, copied, time.perf_counter() - started)
 
 
 def refuse_differences(wanted: Holdings, found: Holdings, place: str) -> None:
@@ -409,7 +409,7 @@ def _address(place: str) -> object:
     return parts.hostname, parts.port or BOLT_PORT, parts.path
 
 
-def _told(whole: Holdings, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
+def _summary(whole: Holdings, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
     return Migrated(
         source=source.place,
         target=target.place,

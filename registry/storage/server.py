@@ -67,12 +67,12 @@ class ServerStore:
 
     @property
     def exists(self) -> bool:
-        from waygraph.registry.storage.fill import refuse_unfinished, unfinished
+        from waygraph.registry.storage.fill import find_unfinished, refuse_unfinished
 
         self._check_server()
         if read_state(self.engine) is not None:
             return True
-        refuse_unfinished(self.place, unfinished(self.engine))
+        refuse_unfinished(self.place, find_unfinished(self.engine))
         return False
 
     def index(self, *, fresh: bool = False) -> Neo4jIndex:
@@ -82,10 +82,10 @@ class ServerStore:
         with self._lock:
             if self._closed:
                 raise RegistryClosed
-            self._index = self._refreshed(self._index)
+            self._index = self._refresh_index(self._index)
             return self._index
 
-    def _refreshed(self, index: Neo4jIndex | None) -> Neo4jIndex:
+    def _refresh_index(self, index: Neo4jIndex | None) -> Neo4jIndex:
         """The same index at its present revision; another one if the registry was embedded anew."""
         if index is not None and index.refresh():
             return index
@@ -139,7 +139,7 @@ class ServerStore:
             except RegistryError:
                 raise
             except Exception as exc:
-                if self._moved_on(writing.state):
+                if self._is_behind(writing.state):
                     raise WriteConflict("another writer committed while this one planned") from exc
                 raise
 
@@ -165,7 +165,7 @@ class ServerStore:
         except RegistryNotFound:
             return None
 
-    def _moved_on(self, state: RegistryState | None) -> bool:
+    def _is_behind(self, state: RegistryState | None) -> bool:
         now = Moment.read(self.engine)
         return now is not None and (state is None or not now.whole or now.revision != state.revision)
 

@@ -12,11 +12,11 @@ from waygraph.registry.graph.read import (
     Held,
     RegistryState,
     Stamp,
+    outranked_sources,
     read_agents,
     read_held,
     read_state,
     read_tools,
-    unheard,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.write import (
@@ -68,7 +68,7 @@ class WriteSession:
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
         self._held: Held | None = None
 
-    def held(self) -> Held:
+    def read_held(self) -> Held:
         """As it is before this session writes."""
         if self._held is None:
             self._held = read_held(self._engine)
@@ -87,7 +87,7 @@ class WriteSession:
         if changes.is_empty:
             self._confirm(changes, state.revision)
             return Written(revision=state.revision)
-        chosen = self._chosen(state) if changes.written else None
+        chosen = self._choose_embedder(state) if changes.written else None
         embedder = chosen.embedder if chosen else None
         before = texts_embedded(embedder)
         vectors = self._vectors(changes.written, state.texts, embedder, progress)
@@ -103,7 +103,7 @@ class WriteSession:
     def put_setting(self, said: OperatorSettings) -> Written:
         """Stores what an operator says; an agent it removes goes with its tools."""
         state = self._begin()
-        held = self.held()
+        held = self.read_held()
         gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
 
@@ -120,16 +120,16 @@ class WriteSession:
         that claims an agent which the principal may not see; and as `commit`.
         """
         state = self._begin()
-        held = self.held()
+        held = self.read_held()
         for name in names:
             if name.startswith(OF_SOURCE):
-                self._claimed_by(name.removeprefix(OF_SOURCE), held, principal)
+                self._claims_of(name.removeprefix(OF_SOURCE), held, principal)
         agents, tools = all_waiting(held, names, principal)
         if not (agents or tools):
             return Approved(revision=state.revision)
         entries = approved_entries(held, agents, tools)
         # Without a tool that joins them, the agents' texts stay as they are.
-        chosen = self._chosen(state) if any(tool.pending for tool in tools) else None
+        chosen = self._choose_embedder(state) if any(tool.pending for tool in tools) else None
         vectors = self._vectors(entries, state.texts, chosen.embedder if chosen else None, None)
         embedded = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
 
@@ -147,7 +147,7 @@ class WriteSession:
     def put_statuses(self, statuses: Mapping[str, str]) -> Written:
         """Agents' statuses; unknown ids are left out. Without a difference the revision stays."""
         state = self._begin()
-        agents = self.held().agents
+        agents = self.read_held().agents
         differing = {
             agent_id: {"status": status}
             for agent_id, status in statuses.items()
@@ -164,8 +164,8 @@ class WriteSession:
         Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
         """
         state = self._begin()
-        held = self.held()
-        mine = self._claimed_by(name, held, principal)
+        held = self.read_held()
+        mine = self._claims_of(name, held, principal)
         shared = {claim.agent_id for claim in held.claims if claim.source != name}
         gone = [agent_id for agent_id in mine if agent_id not in shared]
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
@@ -179,10 +179,10 @@ class WriteSession:
             revision=revision,
             agents=tuple(sorted(gone)),
             tools=tuple(sorted(tools)),
-            ingest_again=unheard(held, name, mine),
+            ingest_again=outranked_sources(held, name, mine),
         )
 
-    def _claimed_by(self, name: str, held: Held, principal: Principal | None) -> list[str]:
+    def _claims_of(self, name: str, held: Held, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
         known = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
         if principal is not None:
@@ -258,7 +258,7 @@ class WriteSession:
         refuse_other_texts(self._texts, created.texts)
         return created
 
-    def _chosen(self, state: RegistryState) -> ChosenEmbedder:
+    def _choose_embedder(self, state: RegistryState) -> ChosenEmbedder:
         """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""
         chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
         if chosen.fingerprint != state.embedder:
@@ -270,7 +270,7 @@ class WriteSession:
     ) -> NewVectors:
         if embedder is None:
             return NewVectors(vectors={}, keys={})
-        held = self.held()
+        held = self.read_held()
         if not held.agents:  # a registry that was copied while it was empty: nothing told the dimension
             self._prepare(embedder.dimension)
         ids = [entry.agent.id for entry in written]
@@ -308,7 +308,7 @@ def changed_setting(
     """
     if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
         raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
-    return replace(held.said_of(agent_id), **changes)  # type: ignore[arg-type]
+    return replace(held.settings_of(agent_id), **changes)  # type: ignore[arg-type]
 
 
 def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:

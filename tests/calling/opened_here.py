@@ -104,6 +104,6 @@ class Here:
     def _synced(self, sources: Sequence[OpenedSource]) -> list[Agent]:
         for source in sources:
             parts = source.parts()
-            sync(self.registry, source.answered(parts), allow_mass_removal=True)
+            sync(self.registry, source.with_answers(parts), allow_mass_removal=True)
             source.vouch(parts)
         return self.registry.agents()

@@ -376,7 +376,7 @@ def shown(registry: Registry, tools: list[str]) -> dict[str, object]:
         "agents": agents,
         "tools": index.tools(tools),
         "tools of the last": [(agent.id, registry.tools(agent.id)) for agent in agents[-1:]],
-        "pinned": list(index.pinned()),
+        "pinned": list(index.pinned_agents()),
         "sources": registry.sources(),
         "state": replace(status.state, commit=""),
         "number of sources": status.sources,

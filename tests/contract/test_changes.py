@@ -256,7 +256,7 @@ def test_hold_keeps_out_what_comes_after_the_first_sync(registry: Registry) -> N
     assert findable(registry) == {"a", "a/same"}
     assert {tool.id for tool in registry.tools() if tool.pending} == {"a/new", "a/turn", "late/x"}
     assert [agent.id for agent in registry.agents() if agent.pending] == ["late"]
-    assert registry.tool("a__new").id == registry.named("a/new").id == "a/new"
+    assert registry.tool("a__new").id == registry.lookup("a/new").id == "a/new"
     assert registry.about("late").agent.pending
     sync(registry, second)
     assert findable(registry) == {"a", "a/same"}

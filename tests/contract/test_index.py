@@ -389,7 +389,7 @@ def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
     asked = [t.id for t in reversed(fleet.tools)]
     assert index.tools(asked) == list(reversed(fleet.tools))
     assert index.tools([]) == []
-    assert list(index.pinned()) == [agent for agent in index.agents().values() if agent.pinned]
+    assert list(index.pinned_agents()) == [agent for agent in index.agents().values() if agent.pinned]
     assert [in_order(source) for source in index.sources()] == [in_order(source) for source in fleet.sources]
     for agent in fleet.agents:
         assert list(index.tool_ids(agent.id)) == [t.id for t in fleet.tools if t.agent_id == agent.id]

@@ -72,14 +72,14 @@ def test_every_tool_is_known_by_its_call_name(registry: Registry) -> None:
 
 def test_an_agent_goes_before_a_tool_of_that_name(registry: Registry) -> None:
     """`named` knows agents by id and tools by both names; `a__b` is an agent, and the call name of a tool."""
-    assert registry.named("a__b") == registry.agent("a__b")
+    assert registry.lookup("a__b") == registry.agent("a__b")
     assert registry.tool("a__b") == registry.tool("a/b")
     for tool in registry.tools():
-        assert registry.named(tool.id) == tool
+        assert registry.lookup(tool.id) == tool
         if tool.call_name != "a__b":
-            assert registry.named(tool.call_name) == tool
+            assert registry.lookup(tool.call_name) == tool
     for agent in registry.agents():
-        assert registry.named(agent.id) == agent
+        assert registry.lookup(agent.id) == agent
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_no_two_names_mean_one_tool(registry: Registry, name: str) -> None:
 def test_no_name_is_not_all(registry: Registry) -> None:
     """An empty text, such as a variable of a shell that is not set, is the name of nothing."""
     assert registry.tools(None)
-    for ask in (registry.tools, registry.agent, registry.tool, registry.named, registry.about):
+    for ask in (registry.tools, registry.agent, registry.tool, registry.lookup, registry.about):
         with pytest.raises(UnknownName):
             ask("")
 
@@ -134,9 +134,9 @@ def test_an_unknown_name_suggests_what_was_meant(registry: Registry) -> None:
     assert "hidden-ledger__audit" in unknown(registry, "hiden-ledger__audit").nearest
     assert "known:" not in str(unknown(registry, "hiden-ledger__audit")), "these tools are not all"
     with pytest.raises(UnknownName, match=r"agent 'hiden-ledger' is not known.*'hidden-ledger'"):
-        registry.named("hiden-ledger")
+        registry.lookup("hiden-ledger")
     with pytest.raises(UnknownName, match=r"tool 'hidden-ledger__audt' is not known.*'hidden-ledger__audit'"):
-        registry.named("hidden-ledger__audt")
+        registry.lookup("hidden-ledger__audt")
 
 
 @pytest.mark.parametrize("name", [f"{HIDDEN}/audit", f"{HIDDEN}__audit", call_name(HIDDEN, "audit.all"), HIDDEN])
@@ -144,7 +144,7 @@ def test_a_tool_that_may_not_be_seen_is_as_one_that_is_not_there(registry: Regis
     """The error is the same as of a tool that nobody has, but for its name, and suggests nothing that is hidden."""
     for principal in (PUBLIC, Principal(id="p", groups=("staff",))):
         for near in (name, name.replace("audit", "audt"), name.replace("hidden", "hiden")):
-            for ask in (registry.tool, registry.named):
+            for ask in (registry.tool, registry.lookup):
                 with pytest.raises(UnknownName) as caught:
                     ask(near, principal=principal)
                 assert HIDDEN not in beside_its_name(caught.value)

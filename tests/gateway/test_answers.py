@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.hosts import ERAS, Era, Place, error_of, over_http
 from tests.gateway.programs.toolbox import PICTURE
 from tests.service import Served
-from waygraph.api.mcp.results import failed, protocol_error
+from waygraph.api.mcp.results import failure_result, protocol_error
 from waygraph.registry.model.errors import (
     EmbedderRefused,
     KeysUnusable,
@@ -193,7 +193,7 @@ def test_an_empty_query_is_answered_with_numbers_and_never_with_the_list(service
 )
 def test_a_fault_of_our_own_is_told_without_its_words(fault: WaygraphError, code: str) -> None:
     """A host learns of no place on our side, by a tool's answer as by an error of the protocol."""
-    error = error_of_dict(failed(fault))
+    error = error_of_dict(failure_result(fault))
     assert error["code"] == code
     assert "secret" not in json.dumps([error, protocol_error(fault)])
 

@@ -60,7 +60,7 @@ def test_who_asks_the_gateway_early_waits_alone(ready: threading.Event) -> None:
 def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both import the SDK, and no two threads may at once; one that fails keeps nothing from being followed."""
     began: list[str] = []
-    make = OfferedGateway._made
+    make = OfferedGateway._make_gateway
 
     def made(self: OfferedGateway) -> object:
         time.sleep(0.2)  # so that whoever does not wait is first
@@ -69,7 +69,7 @@ def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypat
             raise ModuleNotFoundError("mcp")
         return make(self)
 
-    monkeypatch.setattr(OfferedGateway, "_made", made)
+    monkeypatch.setattr(OfferedGateway, "_make_gateway", made)
     monkeypatch.setattr(Follower, "start", lambda _: began.append("follower"))
     with served() as service:
         until(lambda: "follower" in began, "that it follows")
@@ -79,14 +79,14 @@ def test_sources_are_followed_once_the_gateway_is_settled(fails: bool, monkeypat
 
 
 def test_a_gateway_that_could_not_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    make, has_room = OfferedGateway._made, threading.Event()
+    make, has_room = OfferedGateway._make_gateway, threading.Event()
 
     def made(self: OfferedGateway) -> object:
         if not has_room.is_set():
             raise OSError("too many open files")
         return make(self)
 
-    monkeypatch.setattr(OfferedGateway, "_made", made)
+    monkeypatch.setattr(OfferedGateway, "_make_gateway", made)
     monkeypatch.setattr(mcp_mount, "OPEN_AGAIN_S", 0.1)
     with served() as service:
         assert_problem(service.client().post("/mcp", json=HELLO, headers=ACCEPT), 500, "internal-error")

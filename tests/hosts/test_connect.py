@@ -11,7 +11,7 @@ import pytest
 
 from tests.hosts.configs import CONFIGS, CURSOR
 from tests.hosts.conftest import Home
-from waygraph.ingest.hosts.backup import replaced
+from waygraph.ingest.hosts.backup import replace_file
 from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
 from waygraph.registry.model.errors import SourceError
@@ -196,6 +196,6 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(home: Home) -> None:
     after = config.with_servers({"waygraph": {"command": "x"}})
     file.write_text('{"mcpServers": {"new": {"command": "y"}}}')
     with pytest.raises(SourceError, match="was changed by somebody else meanwhile"):
-        replaced(config, after)
+        replace_file(config, after)
     assert json.loads(file.read_text()) == {"mcpServers": {"new": {"command": "y"}}}
     assert {path.name for path in file.parent.iterdir()} == {"mcp.json", "mcp.json.before-waygraph"}

@@ -155,16 +155,16 @@ def _commented(text: str) -> str:
 
 @given(written())
 def test_any_document_takes_an_entry_and_gives_it_back(text: str) -> None:
-    before = edit_json.parsed(text)
+    before = edit_json.parse_json(text)
     found = edit_json.with_member(text, ["mcpServers"], "way graph", ENTRY)
-    assert edit_json.parsed(found) == {**before, "mcpServers": {**before["mcpServers"], "way graph": ENTRY}}
-    assert edit_json.parsed(edit_json.without_members(found, ["mcpServers"], ["way graph"])) == before
+    assert edit_json.parse_json(found) == {**before, "mcpServers": {**before["mcpServers"], "way graph": ENTRY}}
+    assert edit_json.parse_json(edit_json.without_members(found, ["mcpServers"], ["way graph"])) == before
 
 
 @given(written(), st.data())
 def test_any_servers_can_be_taken_out_of_any_document(text: str, data: st.DataObject) -> None:
-    before = edit_json.parsed(text)
+    before = edit_json.parse_json(text)
     names = data.draw(st.lists(st.sampled_from([*before["mcpServers"], "none"]), unique=True))
-    after = edit_json.parsed(edit_json.without_members(text, ["mcpServers"], names))
+    after = edit_json.parse_json(edit_json.without_members(text, ["mcpServers"], names))
     kept = {name: entry for name, entry in before["mcpServers"].items() if name not in names}
     assert after == {**before, "mcpServers": kept}

@@ -252,7 +252,7 @@ def test_the_second_line_refuses_by_the_plan(
 def test_the_third_line_is_the_servers(attack: str, server: Neo4jServer, registry: Registry) -> None:
     """With both checks gone, the transaction still has no right to write."""
     engine = Neo4jEngine.open(ServerLocation.parse(server.uri, DATABASE), SETTINGS)
-    with pytest.raises(RegistryError, match="read access mode"), engine.typed(5.0, {}) as transaction:
+    with pytest.raises(RegistryError, match="read access mode"), engine.begin_typed(5.0, {}) as transaction:
         list(transaction.run(attack, {})[1])
     engine.close()
 
@@ -298,7 +298,7 @@ def test_nothing_that_passes_has_a_plan_that_does_more(server: Neo4jServer, regi
     engine = Neo4jEngine.open(ServerLocation.parse(server.uri, DATABASE), SETTINGS)
     planned = 0
     for statement in mutations(seed=11, count=2_500):
-        with contextlib.suppress(RegistryError), engine.typed(20.0, {}) as transaction:
+        with contextlib.suppress(RegistryError), engine.begin_typed(20.0, {}) as transaction:
             check_plan(transaction.plan(statement, {"x": 1, "rows": []}))
             planned += 1
     engine.close()

@@ -164,7 +164,7 @@ def test_a_change_is_heard_of(name: str, form: Form | None, tmp_path: Path) -> N
         async with connect(launch, SETTINGS) as connection:
             before = await connection.listing()
             with anyio.fail_after(60):
-                await connection.changed()
+                await connection.await_change()
             return before, await connection.listing()
 
     if form:

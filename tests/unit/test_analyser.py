@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.registry.index.analyser import fold, fold_path, named_in, query_terms, terms
+from waygraph.registry.index.analyser import fold, fold_path, names_in, query_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_any_text_can_be_analysed(text: str) -> None:
         assert term
         assert term.split() == [term]
         assert len(term) <= 64 * 3
-    assert all(named_in(text))
+    assert all(names_in(text))
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_a_path_keeps_its_slash() -> None:
 )
 def test_what_a_text_may_name(text: str, expected: list[str]) -> None:
     """The whole of it, quotations, and words written like identifiers; no plain word of a sentence."""
-    found = named_in(text)
+    found = names_in(text)
     assert found[-1] == expected[-1] or set(expected) <= set(found)
     assert ("search" in found) is False

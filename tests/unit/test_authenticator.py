@@ -101,7 +101,7 @@ def test_a_key_names_its_caller(settings: Settings, keys: KeyFile) -> None:
         (None, f" {text}"),
     ):
         assert authenticator.caller(authorization, api_key) == expected
-        assert authenticator.known(authorization, api_key) == expected
+        assert authenticator.known_caller(authorization, api_key) == expected
 
 
 def test_a_key_may_see_everything(settings: Settings, keys: KeyFile) -> None:
@@ -133,10 +133,10 @@ def test_keys_and_tokens_work_side_by_side(settings: Settings, keys: KeyFile, is
     _, text = keys.create("a", ["read"])
     authenticator = Authenticator.of(with_issuer(settings, issuer))
     token = signer().token(issuer.claims())
-    assert authenticator.known(f"Bearer {text}", None) is not None
-    assert authenticator.known(f"Bearer {token}", None) is None
+    assert authenticator.known_caller(f"Bearer {text}", None) is not None
+    assert authenticator.known_caller(f"Bearer {token}", None) is None
     assert authenticator.caller(f"Bearer {token}", None).id == "oidc:user-1"
-    assert authenticator.known(f"Bearer {token}", None) is not None
+    assert authenticator.known_caller(f"Bearer {token}", None) is not None
     with pytest.raises(NotAuthenticated, match="the API key is not known"):
         authenticator.caller(None, token)
     with pytest.raises(NotAuthenticated, match="the API key is not known"):
@@ -164,7 +164,7 @@ def test_what_names_nobody_is_refused(
 ) -> None:
     keys.create("a", ["read"])
     authenticator = Authenticator.of(settings)
-    for ask in (authenticator.caller, authenticator.known):
+    for ask in (authenticator.caller, authenticator.known_caller):
         with pytest.raises(NotAuthenticated, match=told) as refused:
             ask(authorization, api_key)
         assert "hush" not in str(refused.value)

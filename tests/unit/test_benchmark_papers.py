@@ -29,7 +29,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.evaluation.compare import Table
-from waygraph.registry.evaluation.run import by_recipe, varied
+from waygraph.registry.evaluation.run import by_recipe, vary_recipe
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import load_settings
 
@@ -54,9 +54,9 @@ def ids(route: Route) -> list[str]:
 def cosines(registry: Registry, text: str) -> tuple[dict[str, float], dict[str, float]]:
     """Of each agent with the text, and of its best tool."""
     query = Query(text=text, limit=EVERY)
-    agents = registry.route(query, recipe=varied(Q_RETRIEVAL, depth=EVERY))
+    agents = registry.route(query, recipe=vary_recipe(Q_RETRIEVAL, depth=EVERY))
     tools: dict[str, float] = {}
-    for match in registry.find_tools(query, recipe=varied(SCALEMCP, depth=EVERY)).matches:
+    for match in registry.find_tools(query, recipe=vary_recipe(SCALEMCP, depth=EVERY)).matches:
         tools[match.agent.id] = max(match.votes[0].score, tools.get(match.agent.id, -1.0))
     return {match.agent.id: match.votes[0].score for match in agents.matches}, tools
 
@@ -80,8 +80,8 @@ def test_reading_n_nodes_together_is_algorithm_1_but_for_the_last_ones(
     registry: Registry, text: str, weights: tuple[float, float]
 ) -> None:
     query = Query(text=text, limit=5)
-    together = unified(registry, query, varied(UNIFIED, weights=weights))
-    apart = by_recipe(registry, query, varied(ALGORITHM_1, weights=weights))
+    together = unified(registry, query, vary_recipe(UNIFIED, weights=weights))
+    apart = by_recipe(registry, query, vary_recipe(ALGORITHM_1, weights=weights))
     assert ids(together) == ids(apart)
     assert [match.score for match in together.matches] == pytest.approx([match.score for match in apart.matches])
 
@@ -90,7 +90,7 @@ def test_standard_wrrf_sums_over_two_lists_of_agents(registry: Registry) -> None
     """Equation 2: α_A / (60 + rank by its own vector) + α_T / (60 + rank by its best tool's)."""
     query = Query(text=REQUESTS[0], limit=3)
     server, tool = cosines(registry, query.text)
-    route = registry.route(query, recipe=varied(WRRF, weights=(2.0, 1.0), depth=EVERY))
+    route = registry.route(query, recipe=vary_recipe(WRRF, weights=(2.0, 1.0), depth=EVERY))
     places = [
         {name: place for place, name in enumerate(sorted(found, key=lambda n: -found[n]), start=1)}
         for found in (server, tool)

@@ -19,7 +19,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.nouns import Filters, Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.validation import checked
+from waygraph.registry.model.validation import check_query
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.find import overview
 from waygraph.registry.routing.recipes import LEXICAL
@@ -155,5 +155,5 @@ def test_a_fault_is_told_again_as_an_error_of_its_own() -> None:
 
 def test_half_of_a_surrogate_pair_in_a_query_becomes_a_question_mark() -> None:
     """No UTF-8 can hold it, so it is replaced before any model or server is asked."""
-    assert checked("a \ud800 ship", None).text == "a ? ship"
-    assert checked(Query(steps=("a", "\udfff")), None).steps == ("a", "?")
+    assert check_query("a \ud800 ship", None).text == "a ? ship"
+    assert check_query(Query(steps=("a", "\udfff")), None).steps == ("a", "?")

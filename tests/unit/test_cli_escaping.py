@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from waygraph.api.cli.render.blocks import many_lines, one_line
-from waygraph.api.telemetry.escaping import escaped
+from waygraph.api.telemetry.escaping import escape_unsafe
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_ordinary_text_of_any_script_stays() -> None:
 
 def test_every_control_and_format_character_is_spelled_or_a_joiner() -> None:
     """No character of the categories Cc and Cf that moves text gets through; only joiners and script signs do."""
-    through = {chr(code) for code in range(0x110000) if escaped(chr(code)) == chr(code)}
+    through = {chr(code) for code in range(0x110000) if escape_unsafe(chr(code)) == chr(code)}
     controls = {char for char in through if unicodedata.category(char) in {"Cc", "Zl", "Zp", "Cs"}}
     assert controls == {"\n"}
     assert {char for char in through if unicodedata.bidirectional(char) in {"LRE", "RLE", "LRO", "RLO", "PDF"}} == set()
@@ -45,4 +45,4 @@ def test_every_control_and_format_character_is_spelled_or_a_joiner() -> None:
 def test_escaped_json_is_the_same_json() -> None:
     """A program that parses the escaped document gets the characters back."""
     document = {"text": "\x9b \u202e \U000e0041 \x7f ☕"}
-    assert json.loads(escaped(json.dumps(document, ensure_ascii=False))) == document
+    assert json.loads(escape_unsafe(json.dumps(document, ensure_ascii=False))) == document

@@ -45,12 +45,12 @@ def test_a_folder_is_read_as_it_stands(tmp_path: Path) -> None:
     ids = {entry.key: entry.agent.id for entry in dataset.catalogue.entries}
     assert (dataset.name, dataset.origin, dataset.license) == ("Two", "here", "CC0")
     assert dataset.size == {"agents": 2, "tools": 2, "questions": 2, "steps": 2}
-    (first,) = dataset.asked("questions")  # the other one has no gold
+    (first,) = dataset.queries("questions")  # the other one has no gold
     assert first.gold == (frozenset(ids.values()),)
     assert first.gold_tools == (frozenset({"mail/send", "mail/a/b"}),)
-    (only,) = dataset.asked("steps", split="dev")
+    (only,) = dataset.queries("steps", split="dev")
     assert (only.id, only.texts, only.gold) == ("b.1", ("find Ada",), (frozenset({ids["Über maps"]}),))
-    assert dataset.asked("steps", split="test") == ()
+    assert dataset.queries("steps", split="test") == ()
 
 
 def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
@@ -113,4 +113,4 @@ def test_known_datasets_are_read_whole(folder: str) -> None:
     dataset = read_dataset(SHARED / folder, Settings())
     sizes, judged = KNOWN[folder]
     assert dataset.size == sizes
-    assert (len(dataset.asked("questions")), len(dataset.asked("steps"))) == judged
+    assert (len(dataset.queries("questions")), len(dataset.queries("steps"))) == judged

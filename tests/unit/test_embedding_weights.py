@@ -10,7 +10,7 @@ from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import (
     DEFAULT_MODEL,
     OFFICIAL_SHA256,
-    installed,
+    list_models,
     locate,
     package_folder,
 )
@@ -41,15 +41,15 @@ def pulled_folder(settings: Settings) -> Path:
 def test_the_package_holds_the_default_model(settings: Settings) -> None:
     """Without anything else, the installed package is found, with the official weights."""
     assert locate(DEFAULT_EMBEDDER, settings) == package_folder()
-    (only,) = installed(settings)
+    (only,) = list_models(settings)
     assert (only.spec, only.where, only.sha256) == (DEFAULT_EMBEDDER, "package", OFFICIAL_SHA256[DEFAULT_MODEL])
 
 
 def test_the_cache_goes_before_the_package(settings: Settings) -> None:
     cached = model_folder(pulled_folder(settings))
     assert locate(DEFAULT_EMBEDDER, settings) == cached
-    assert [model.where for model in installed(settings)] == ["cache", "package"]
-    assert installed(settings)[0].spec == DEFAULT_EMBEDDER
+    assert [model.where for model in list_models(settings)] == ["cache", "package"]
+    assert list_models(settings)[0].spec == DEFAULT_EMBEDDER
 
 
 def test_a_named_folder_goes_before_all(settings: Settings, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
 from waygraph.registry.evaluation.compare import differences
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
-from waygraph.registry.evaluation.metrics import measured
+from waygraph.registry.evaluation.metrics import measure_query
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
 from waygraph.registry.evaluation.run import Grid, Outcome, Trial
 from waygraph.registry.model.settings import Settings
@@ -41,10 +41,10 @@ def record(dataset: Dataset, lexical: Outcome) -> Record:
 
 def test_every_query_is_judged_by_what_the_registry_answers(dataset: Dataset, lexical: Outcome) -> None:
     """Rankings, votes and metrics of each query, in the dataset's order; means over all of them, withheld ones too."""
-    asked = dataset.asked("questions")
+    asked = dataset.queries("questions")
     assert [judgement.id for judgement in lexical.judgements] == [query.id for query in asked]
     for judgement, query in zip(lexical.judgements, asked, strict=True):
-        assert judgement.agent_metrics == measured(judgement.agents, query.gold)
+        assert judgement.agent_metrics == measure_query(judgement.agents, query.gold)
         assert judgement.votes.keys() == set(judgement.agents)
     mean = lexical.agents["Recall@5"]
     assert mean.value == pytest.approx(sum(j.agent_metrics["Recall@5"] for j in lexical.judgements) / len(asked))
@@ -98,11 +98,11 @@ def test_differences_tell_what_was_won_and_lost(record: Record) -> None:
     answered = next(q for q in record["outcomes"][0]["queries"] if q["agents"] and q["agents"][0] in q["gold"][0])
     (lost,) = differences(record, worse(record, answered["id"]), "Recall@5")
     (changed,) = lost.changed
-    assert (lost.won, lost.lost, changed.id, changed.other.agents) == (0, 1, answered["id"], ())
+    assert (lost.wins, lost.losses, changed.id, changed.other.agents) == (0, 1, answered["id"], ())
     assert changed.one.votes[answered["agents"][0]]
     assert lost.one - lost.other == pytest.approx(changed.one.value / lost.queries)
     (won,) = differences(worse(record, answered["id"]), record, "Recall@5")
-    assert (won.won, won.lost, won.p) == (1, 0, 1.0)
+    assert (won.wins, won.losses, won.p) == (1, 0, 1.0)
     (none,) = differences(record, record, "Recall@5")
     assert (none.changed, none.p) == ((), 1.0)
 

@@ -15,10 +15,10 @@ from waygraph.api.cli.app import main
 from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.datasets.trials import Bench
 from waygraph.registry.evaluation.compare import Table, markdown, tabulate
-from waygraph.registry.evaluation.metrics import measured, paired_p
+from waygraph.registry.evaluation.metrics import measure_query, paired_p
 from waygraph.registry.evaluation.plots import RECALLS, draw
 from waygraph.registry.evaluation.record import Record, record_of, write_record
-from waygraph.registry.evaluation.run import Trial, varied
+from waygraph.registry.evaluation.run import Trial, vary_recipe
 from waygraph.registry.model.errors import MissingExtra
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL
@@ -32,7 +32,7 @@ METRICS = ("Recall@1", "Recall@5")
 def record() -> Record:
     """The lexical recipe as it is, and with three pairs of weights: no model is needed."""
     dataset = read_dataset(REQUESTS, Settings())
-    varied_ones = [(varied(LEXICAL, weights=pair), f"lexical ({pair[0]:g}, {pair[1]:g})") for pair in WEIGHTS]
+    varied_ones = [(vary_recipe(LEXICAL, weights=pair), f"lexical ({pair[0]:g}, {pair[1]:g})") for pair in WEIGHTS]
     trials = [
         Trial(recipe=recipe, texts="contextual", embedder="none", label=label)
         for recipe, label in [(LEXICAL, ""), *varied_ones]
@@ -49,7 +49,7 @@ def table(record: Record) -> Table:
 
 
 def values_of(outcome: Mapping[str, Any], metric: str) -> list[float]:
-    return [measured(q["agents"], [frozenset(item) for item in q["gold"]])[metric] for q in outcome["queries"]]
+    return [measure_query(q["agents"], [frozenset(item) for item in q["gold"]])[metric] for q in outcome["queries"]]
 
 
 def test_a_table_holds_the_means_of_its_record_and_a_paired_test_against_the_first(

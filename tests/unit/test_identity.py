@@ -14,7 +14,7 @@ from waygraph.registry.model.identity import (
     call_name,
     digest,
     name_fault,
-    placed,
+    place_under,
     sealed_agent,
     sealed_tool,
     tool_id,
@@ -132,7 +132,7 @@ def test_a_content_hash_sees_every_stated_field() -> None:
 def test_an_agent_that_moves_takes_its_tools_along() -> None:
     """Under another id every tool has the id, owner and call name that belong to it; contents stay."""
     tool = sealed_tool(Tool(id="a/t", agent_id="a", name="t", description="d"))
-    agent, tools = placed(Agent(id="a", name="a"), (tool,), "ns.a")
+    agent, tools = place_under(Agent(id="a", name="a"), (tool,), "ns.a")
     assert agent.id == "ns.a"
     assert (tools[0].id, tools[0].agent_id) == (tool_id("ns.a", "t"), "ns.a")
     assert tools[0].call_name == call_name("ns.a", "t")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waygraph.ingest.sources.resolve import key_of_command, key_of_url, name_of_command, shown
+from waygraph.ingest.sources.resolve import key_of_command, key_of_url, name_of_command, printable_source
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_no_secret_is_in_a_source_s_name() -> None:
 )
 def test_what_was_given_is_shown_without_its_secrets(given: str, told: str) -> None:
     """Paths as they are, addresses with references; one that cannot be read not at all."""
-    assert shown(given) == told
+    assert printable_source(given) == told

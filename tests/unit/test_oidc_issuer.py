@@ -71,7 +71,7 @@ def test_keys_are_renewed_after_their_lifetime(world: World) -> None:
     world.now_s += PATIENCE.lifetime_s
     assert world.tokens.caller(token)
     world.now_s += 1.0
-    assert world.tokens.known(token) is None
+    assert world.tokens.known_caller(token) is None
     assert "does not publish" in world.reason(token)
     assert world.issuer.fetches == 2
 
@@ -121,7 +121,7 @@ def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
     while len(world.issuer.requests) < 3:
         time.sleep(0.005)
     for token in tokens[1:]:
-        assert world.tokens.known(token)
+        assert world.tokens.known_caller(token)
     assert renewing.is_alive()
     world.issuer.gate.set()
     renewing.join()
@@ -131,15 +131,15 @@ def test_one_thread_renews_while_the_others_go_on(world: World) -> None:
 def test_known_never_asks_the_issuer(world: World) -> None:
     """It says None where `caller` would: at first, for an unknown key; after that it knows."""
     token = world.token()
-    assert world.tokens.known(token) is None
+    assert world.tokens.known_caller(token) is None
     assert world.issuer.requests == []
     caller = world.tokens.caller(token)
-    assert world.tokens.known(token) == caller
-    assert world.tokens.known(world.token(sub="user-2")) is not None
-    assert world.tokens.known(signer("second").token(world.issuer.claims())) is None
+    assert world.tokens.known_caller(token) == caller
+    assert world.tokens.known_caller(world.token(sub="user-2")) is not None
+    assert world.tokens.known_caller(signer("second").token(world.issuer.claims())) is None
     assert world.issuer.fetches == 1
     with pytest.raises(NotAuthenticated):
-        world.tokens.known(world.token(exp=1))
+        world.tokens.known_caller(world.token(exp=1))
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def judged(policy: Policy, new: Tool, old: Tool | None = None, *, first: bool = 
     judge = Judge(policy=policy, first=first, owners_named=lambda names: {})  # noqa: ARG005
     held = {} if old is None else {old.name: old}
     whole = AgentEntry(key="a", agent=agent_of("a"), tools=(new,))
-    return judge.judged(whole, agent_of("a") if old else None, held).tools[0]
+    return judge.judge(whole, agent_of("a") if old else None, held).tools[0]
 
 
 def test_only_what_a_model_goes_by_is_held() -> None:

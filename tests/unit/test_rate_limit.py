@@ -115,12 +115,12 @@ def test_failures_of_an_address_are_limited() -> None:
     clock = Clock()
     failures = FailureLimit(RateLimit(60, 3, clock))
     for _ in range(3):
-        failures.failed("192.0.2.1")
+        failures.count_failure("192.0.2.1")
     with pytest.raises(TooManyRequests):
-        failures.failed("192.0.2.1")
-    failures.failed("192.0.2.2")
+        failures.count_failure("192.0.2.1")
+    failures.count_failure("192.0.2.2")
     clock.now_s += 1.01
-    failures.failed("192.0.2.1")
+    failures.count_failure("192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_failures_of_an_address_are_limited() -> None:
 )
 def test_one_client_is_one_address_or_one_network(one: str, other: str, same: bool) -> None:
     failures = FailureLimit(RateLimit(1, 1, Clock()))
-    failures.failed(one)
+    failures.count_failure(one)
     if same:
         with pytest.raises(TooManyRequests):
-            failures.failed(other)
+            failures.count_failure(other)
     else:
-        failures.failed(other)
+        failures.count_failure(other)
         with pytest.raises(TooManyRequests):
-            failures.failed(one)
+            failures.count_failure(one)

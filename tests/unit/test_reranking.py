@@ -15,7 +15,7 @@ from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import LEXICAL, Rerank, recipe_named
-from waygraph.registry.routing.rerank import parsed
+from waygraph.registry.routing.rerank import parse_order
 from waygraph.registry.routing.router import Router
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -109,5 +109,5 @@ def test_a_reranker_is_opened_before_anything_is_searched(registry: Registry, mo
 
 
 def test_an_order_is_parsed_strictly() -> None:
-    assert parsed(order(3, 1), 3) == (2, 0)
-    assert parsed("[" * 100_000, 3) == ()
+    assert parse_order(order(3, 1), 3) == (2, 0)
+    assert parse_order("[" * 100_000, 3) == ()

@@ -89,7 +89,7 @@ def test_the_folder_is_read_as_a_dataset(tmp_path: Path, companies: tuple[Compan
     dataset = read_dataset(tmp_path / "d", Settings())
     assert dataset.checksum == made.checksum
     assert dataset.size == {"agents": 150 if layout == "tools" else 30, "tools": 150, "questions": 2_500, "steps": 0}
-    daily = dataset.asked("questions", split="daily")
+    daily = dataset.queries("questions", split="daily")
     assert len(daily) == made.daily == 2_000
     assert made.daily_mean_gold_tools == pytest.approx(fmean(len(query.gold_tools) for query in daily))
     tools = [tool for entry in dataset.catalogue.entries for tool in entry.tools]

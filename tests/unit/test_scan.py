@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from waygraph.registry.index.local.scoring import best, cosines, laid_out
+from waygraph.registry.index.local.scoring import align_rows, best, cosines
 
 RNG = np.random.default_rng(7)
 
@@ -47,7 +47,7 @@ def test_the_best_in_one_place(period: int) -> None:
 def test_rows_laid_out_are_the_same_rows() -> None:
     rows = RNG.normal(size=(57, 384)).astype(np.float32)
     rows[3] = 0
-    copy = laid_out(rows)
+    copy = align_rows(rows)
     assert copy.__array_interface__["data"][0] % 64 == 0
     assert not np.shares_memory(rows, copy)
     assert np.array_equal(copy, rows)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.any_value import any_value
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import skill
-from waygraph.ingest.sources.formats.skill import MAX_CHARS, described
+from waygraph.ingest.sources.formats.skill import MAX_CHARS, describe_script
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
@@ -203,7 +203,7 @@ def test_a_script_is_never_run_and_need_not_be_text(tmp_path: Path) -> None:
 
 @given(st.text(st.sampled_from("\"'#/*-<>=;%![] \nabc`"), max_size=200))
 def test_no_head_of_a_script_raises(head: str) -> None:
-    assert len(described(head * 20)) <= MAX_CHARS
+    assert len(describe_script(head * 20)) <= MAX_CHARS
 
 
 JSON = any_value()

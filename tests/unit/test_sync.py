@@ -37,14 +37,14 @@ def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
     """Again the same: an empty change set, the same revision, nothing embedded, the claims confirmed."""
     stated = manifest("a", entry("x"), entry("y"))
     graph.sync(stated)
-    before = graph.session.held().claims
+    before = graph.session.read_held().claims
     embedded = graph.embedder.embedded
     changes, written = graph.sync(stated)
     assert changes.is_empty
     assert written == Written(revision=1)
     assert (changes.unchanged_agents, changes.unchanged_tools) == (2, 2)
     assert graph.embedder.embedded == embedded
-    after = graph.session.held().claims
+    after = graph.session.read_held().claims
     assert [claim.since for claim in after] == [claim.since for claim in before]
     assert all(new.seen_at > old.seen_at for new, old in zip(after, before, strict=True))
 
@@ -132,7 +132,7 @@ def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, re
     entries = [entry(f"x{n}") for n in range(4)]
     graph.sync(manifest("a", *entries))
     graph.sync(manifest("b", *(entry(f"other{n}") for n in range(10))))
-    held = graph.session.held()
+    held = graph.session.read_held()
     changes = plan(held, manifest("a", *entries[:kept]))
     if not refused:
         refuse_mass_removal(held, changes)
@@ -368,7 +368,7 @@ def test_a_removed_agent_does_not_come_back_under_an_id_that_became_free(graph: 
     [unwanted] = [agent_id for source, key, agent_id in claims(graph) if (source, key) == ("b", "k.2")]
     graph.say(unwanted, removed=True)
     for _ in range(2):
-        changes = plan(graph.session.held(), manifest("b", entry("k.2", "second")))
+        changes = plan(graph.session.read_held(), manifest("b", entry("k.2", "second")))
         assert changes.withheld == (unwanted,)
         graph.session.commit(changes)
     assert set(graph.agents()) == {"k.2"}

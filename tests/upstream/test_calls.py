@@ -271,7 +271,7 @@ def test_a_call_to_a_server_that_is_gone_was_not_delivered() -> None:
                 await anyio.sleep(0.01)
         with pytest.raises(NotDelivered):
             await calls.raw("echo")
-        await calls.connection.ended()
+        await calls.connection.await_end()
 
     over(tools_by_hand(), act)
 

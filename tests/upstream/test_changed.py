@@ -34,7 +34,7 @@ def following(launch: Launch, act: Callable[[Connection], object]) -> None:
 
 async def is_told(connection: Connection, within_s: float) -> bool:
     with anyio.move_on_after(within_s):
-        await connection.changed()
+        await connection.await_change()
         return True
     return False
 
@@ -45,8 +45,8 @@ def test_a_change_is_told_over_stdio(launch: Launch) -> None:
 
     async def act(connection: Connection) -> None:
         await connection.listing()
-        await connection.changed()
-        await connection.changed()
+        await connection.await_change()
+        await connection.await_change()
 
     following(launch, act)
 
@@ -56,7 +56,7 @@ def test_many_notifications_are_one() -> None:
 
     async def act(connection: Connection) -> None:
         await connection.listing()
-        await connection.changed()
+        await connection.await_change()
         began = time.process_time()
         await connection.listing()
         assert await is_told(connection, PATIENCE_S)
@@ -75,7 +75,7 @@ def test_a_change_is_told_over_http(era: str) -> None:
             assert first.notifies
             server.tools.append("beta")
             await anyio.to_thread.run_sync(server.tell, 50)
-            await connection.changed()
+            await connection.await_change()
             second = await connection.listing()
             assert [tool["name"] for tool in second.tools] == ["alpha", "beta"]
             assert first.protocol == ("2026-07-28" if era == "modern" else "2025-11-25")
@@ -90,7 +90,7 @@ def test_a_server_that_goes_is_told_to_whoever_waits() -> None:
         await connection.listing()
         for _ in range(2):
             with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
-                await connection.changed()
+                await connection.await_change()
         with pytest.raises(UpstreamUnreachable, match="was ended by SIGKILL"):
             await connection.listing()
 

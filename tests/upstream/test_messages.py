@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
 from waygraph.ingest.upstream.pipe import LinesOut, Pipe
-from waygraph.ingest.upstream.stdio import Item, MessagesIn, read_message, written
+from waygraph.ingest.upstream.stdio import Item, MessagesIn, encode_message, read_message
 
 LONG = 300_000
 """More than a pipe holds."""
@@ -73,7 +73,7 @@ def note(text: str) -> SessionMessage:
 
 
 def line(text: str) -> bytes:
-    return written(note(text).message)
+    return encode_message(note(text).message)
 
 
 def text_of(line: bytes) -> str:
@@ -154,7 +154,7 @@ def test_what_came_before_an_end_is_heard(ends: Ends, *, is_waiting: bool) -> No
                 await anyio.wait_all_tasks_blocked()
             ends[1].write(b"the answer\n")
             ends[1].flush()
-            reading.end_with(pipe.held())
+            reading.end_with(pipe.drain())
             ends[1].write(b"too late\n")
             ends[1].flush()
             if not is_waiting:

@@ -67,7 +67,7 @@ def test_it_is_struck_out_of_the_data_of_an_error() -> None:
     """In any depth, name and number, and as a writer of JSON that escapes more than it must spells it."""
     told = discretion(StdioLaunch(command="x", env={"KEY": "k+ey/4711", "PIN": "90210"}))
     data = {"k+ey/4711": ["sent k\\u002Bey\\/4711", {"pin": 90210, "of": 3}], "why": "k&#43;ey/4711"}
-    assert told.struck(data, 1000) == {"***": ["sent ***", {"pin": "***", "of": 3}], "why": "***"}
+    assert told.redact_data(data, 1000) == {"***": ["sent ***", {"pin": "***", "of": 3}], "why": "***"}
 
 
 def test_a_program_that_fails_to_log_in_tells_no_token() -> None:

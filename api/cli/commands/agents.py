@@ -46,7 +46,7 @@ def show_one(
     from waygraph.registry.model.nouns import Agent, Tool
 
     with invocation(context).open() as registry:
-        match registry.named(name):
+        match registry.lookup(name):
             case Tool() as found:
                 show(found, shapes.tool, catalog_views.tool, as_json)
             case Agent(id=agent_id):

@@ -65,7 +65,7 @@ def approve(
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
         done = registry.approve(*(names or ()), *sources)
-    show(done, shapes.shape, operation_views.approved, as_json)
+    show(done, shapes.shape, operation_views.view_approval, as_json)
     if not (done.agents or done.tools or as_json):
         note("nothing of it waited")
 

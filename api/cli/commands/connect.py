@@ -125,7 +125,7 @@ def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
 
 def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
-    from waygraph.ingest.hosts.entry import program_of, reached_at, started_here
+    from waygraph.ingest.hosts.entry import program_of, service_entry, start_entry
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.storage.location import is_service
 
@@ -133,10 +133,10 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
     if asked.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
     if asked.url:
-        return reached_at(str(place), os.environ, namespace=asked.namespace)
+        return service_entry(str(place), os.environ, namespace=asked.namespace)
     location = place if "://" in str(place) else as_written(place).absolute()
     program = program_of(sys.executable)
-    return started_here(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
+    return start_entry(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
 
 
 # -- what can be done ------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def _entry(target: "Target") -> Connected:
     config = target.config
     alone = HostConfig(config.host, config.path, None)
     written = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
-    return replace(_done(target, config, dry_run=False), entry=(written.text or "").rstrip("\n"))
+    return replace(_apply(target, config, dry_run=False), entry=(written.text or "").rstrip("\n"))
 
 
 def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
@@ -159,7 +159,7 @@ def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # n
 
     config = target.config
     gateway = gateway_for(target.gateway, target.shelf.servers())
-    return _changed(target, config.with_servers({target.name: entry_of(config.host, gateway)}), dry_run=dry_run)
+    return _preview(target, config.with_servers({target.name: entry_of(config.host, gateway)}), dry_run=dry_run)
 
 
 def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
@@ -167,36 +167,36 @@ def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # 
 
     if target.name in target.config.servers and target.shelf.takes():
         raise SourceError(str(target.config.path), "its servers are behind the gateway: --restore puts them back")
-    return _changed(target, target.config.without_servers([target.name]), dry_run=dry_run)
+    return _preview(target, target.config.without_servers([target.name]), dry_run=dry_run)
 
 
-def _changed(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
-    from waygraph.ingest.hosts.backup import replaced
+def _preview(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.backup import replace_file
     from waygraph.ingest.hosts.config import difference
 
-    done = _done(target, after, dry_run=dry_run)
+    done = _apply(target, after, dry_run=dry_run)
     lines = tuple(difference(target.config, after, target.name)) if dry_run else ()
     if dry_run or not done.changed:
         return replace(done, difference=lines)
-    return replace(done, backup=_text(replaced(target.config, after)))
+    return replace(done, backup=_text(replace_file(target.config, after)))
 
 
 def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:
     from waygraph.ingest.hosts.config import difference
-    from waygraph.ingest.hosts.takeover import offer_of, planned, take_over
+    from waygraph.ingest.hosts.takeover import offer_of, plan_takeover, take_over
 
     told.own_place(told.settings())  # a service would not find how to start them
     offer = offer_of(target)
     if not offer.servers:  # only the gateway itself is left to put there
         return replace(_write(told, target, dry_run), stays=offer.stays)
     if dry_run:
-        after = planned(target, offer)
-        done = _done(target, after, dry_run=True)
+        after = plan_takeover(target, offer)
+        done = _apply(target, after, dry_run=True)
         lines = tuple(difference(target.config, after, target.name))
         return replace(done, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
     with told.open() as registry:
         made = take_over(target, offer, partial(_ask, registry, told.settings()))
-    done = _done(target, made.after, dry_run=False)
+    done = _apply(target, made.after, dry_run=False)
     return replace(
         done, taken=made.taken, stays=made.stays, backup=_text(made.backup), kept_in=str(target.shelf.config)
     )
@@ -208,14 +208,14 @@ def _restore(told: Invocation, target: "Target", dry_run: bool) -> Connected:
 
     told.own_place(told.settings())
     back = put_back(target.config, target.name, target.shelf)
-    done = replace(_done(target, back.after, dry_run=dry_run), restored=back.names, kept=back.kept, whole=back.whole)
+    done = replace(_apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.kept, whole=back.whole)
     if dry_run:
         return replace(done, difference=tuple(difference(target.config, back.after, "")))
     with told.open() as registry:
         return replace(done, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
 
 
-def _done(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
+def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
     from waygraph.ingest.hosts.entry import hands_on
 
     host = target.config.host
@@ -241,14 +241,14 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     from waygraph.api.cli.commands.source_options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
-    from waygraph.ingest.sources.read import answered
+    from waygraph.ingest.sources.read import with_answers
     from waygraph.ingest.sources.resolve import open_sources
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
         how = opening(settings, os.environ, headers=None, env=None, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()
-        manifest = answered(parts, ask)
+        manifest = with_answers(parts, ask)
         if manifest.entries:
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
     return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}

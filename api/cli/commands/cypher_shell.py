@@ -125,10 +125,10 @@ class Shell:
         """Talks with a person until they leave. Errors were told as they came: never a failure."""
         self._talking = True
         with _history(history_folder / HISTORY):
-            self.run(self._typed())
+            self.run(self._read_lines())
         return False
 
-    def _typed(self) -> Iterator[str]:
+    def _read_lines(self) -> Iterator[str]:
         while True:
             try:
                 yield input(MORE if self._lines else PROMPT)

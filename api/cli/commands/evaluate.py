@@ -67,7 +67,7 @@ def scalemcp(
 
     choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
     listed = read_companies(companies)
-    show(write(folder, listed, choices), cli_json.generated, operation_views.generated, as_json)
+    show(write(folder, listed, choices), cli_json.generation_json, operation_views.view_generation, as_json)
     if serve:
         _serve(folder, listed, layout, port)
 
@@ -153,13 +153,13 @@ def run(
     record = _record(told, dataset, trials)
     _remark_on_words(record)
     _remark(grid)
-    unwritten = _unwritten(record, output) if output else None
-    show(summary_of(record), cli_json.evaluated, operation_views.evaluated, as_json)
+    unwritten = _write_error(record, output) if output else None
+    show(summary_of(record), cli_json.evaluation_json, operation_views.view_evaluation, as_json)
     if unwritten:
         raise unwritten
 
 
-def _unwritten(record: "Record", output: Path) -> "StorageFailed | None":
+def _write_error(record: "Record", output: Path) -> "StorageFailed | None":
     """Why it could not be written: what was measured is shown all the same."""
     from waygraph.registry.evaluation.record import write_record
     from waygraph.registry.model.errors import StorageFailed
@@ -232,7 +232,7 @@ def agents(
         watching=partial(progress_bar, after_s=settings.progress_after_s),
     )
     record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), _about())
-    unwritten = _unwritten(record, output) if output else None
+    unwritten = _write_error(record, output) if output else None
     show(without_tasks(record), cli_json.evaluated, operation_views.agents_evaluated, as_json)
     if unwritten:
         raise unwritten
@@ -309,7 +309,7 @@ def plot(
 
     (chosen,) = _choices("--format", [form], get_args(Form))
     drawn = draw(tabulate(_named_records(files), metrics=RECALLS), to, chosen)
-    show(drawn, cli_json.drawn, operation_views.drawn, as_json)
+    show(drawn, cli_json.plots_json, operation_views.view_plots, as_json)
 
 
 def _named_records(files: Sequence[Path]) -> "list[tuple[str, Record]]":

@@ -24,8 +24,8 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
-from waygraph.ingest.pipeline import Asking, Ingestion, opened
-from waygraph.ingest.sources.resolve import name_of_command, shown
+from waygraph.ingest.pipeline import Asking, Ingestion, open_given
+from waygraph.ingest.sources.resolve import name_of_command, printable_source
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import validation
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
@@ -97,7 +97,7 @@ def ingest(
     from waygraph.ingest.pipeline import Ingestion
 
     told, command = invocation(context), after_dashes(context)
-    found = _found(told, all_of_them=yes) if discover else []
+    found = _find_sources(told, all_of_them=yes) if discover else []
     wanted = [*(given or ()), *found]
     if discover and not wanted and not command:
         return
@@ -119,7 +119,7 @@ def ingest(
     done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
     show(done, cli_json.ingest, operation_views.ingest, as_json)
     remark(done)
-    if any(outcome.failed for outcome in done):
+    if any(outcome.is_failure for outcome in done):
         raise typer.Exit(1)
 
 
@@ -134,7 +134,7 @@ class _Asked:
     dry_run: bool
 
 
-def _found(told: Invocation, *, all_of_them: bool) -> list[str]:
+def _find_sources(told: Invocation, *, all_of_them: bool) -> list[str]:
     import os
 
     from waygraph.api.cli.commands.source_options import chosen_configs
@@ -198,12 +198,12 @@ def outcomes(
     ingestion: Ingestion, registry: Registry, given: Sequence[str], command: Sequence[str], progress: Progress
 ) -> Iterator[Outcome]:
     """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
-    wanted: list[tuple[str, str | Sequence[str]]] = [(shown(text), text) for text in given]
+    wanted: list[tuple[str, str | Sequence[str]]] = [(printable_source(text), text) for text in given]
     if command:
         wanted.append((name_of_command(command), command))
     for named, text in wanted:
         try:
-            for done in ingestion.ingest(registry, opened(text, ingestion.opening), progress):
+            for done in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
                 yield Outcome(named, report=done.report, without_questions=done.without_questions)
         except WaygraphError as error:
             yield Outcome(named, error=str(error))
@@ -231,4 +231,4 @@ def remark(outcomes: Sequence[Outcome]) -> None:
             note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
         if rejected := len(outcome.report.changes.rejected):
             said = f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}"
-            (complain if outcome.failed else note)(f"{said}, and none was taken" if outcome.failed else said)
+            (complain if outcome.is_failure else note)(f"{said}, and none was taken" if outcome.is_failure else said)

@@ -44,9 +44,9 @@ def export(
     size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        show(Exported(form, size_bytes, path=str(output)), cli_json.exported, operation_views.exported, as_json)
+        show(Exported(form, size_bytes, path=str(output)), cli_json.export_json, operation_views.view_export, as_json)
     elif as_json:
-        show(Exported(form, size_bytes, content=content), cli_json.exported, operation_views.exported, as_json)
+        show(Exported(form, size_bytes, content=content), cli_json.export_json, operation_views.view_export, as_json)
     else:
         print_raw(content)
 
@@ -112,7 +112,7 @@ def migrate(
     told.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         done = migrate_at(source, target, settings, progress)
-    show(done, cli_json.migrated, operation_views.migrated, as_json)
+    show(done, cli_json.migration_json, operation_views.view_migration, as_json)
     if not done.copied:
         note("the copy was there already; it was compared and left as it is")
 
@@ -134,7 +134,7 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     from waygraph.registry.embedding.weights import pull as fetch
 
     told = invocation(context)
-    wanted = _wanted(spec, told)
+    wanted = _choose_model(spec, told)
     _show_place(wanted, fetch(wanted, told.settings()), as_json)
 
 
@@ -142,9 +142,9 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
     from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.registry.embedding.weights import installed
+    from waygraph.registry.embedding.weights import list_models
 
-    show(installed(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
+    show(list_models(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
 
 
 @model.command()
@@ -153,11 +153,11 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     from waygraph.registry.embedding.weights import locate
 
     told = invocation(context)
-    wanted = _wanted(spec, told)
+    wanted = _choose_model(spec, told)
     _show_place(wanted, locate(wanted, told.settings()), as_json)
 
 
-def _wanted(spec: str, told: Invocation) -> str:
+def _choose_model(spec: str, told: Invocation) -> str:
     from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
     return spec or told.wanted_embedder or DEFAULT_EMBEDDER

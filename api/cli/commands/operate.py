@@ -112,7 +112,7 @@ def forget(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), shapes.shape, operation_views.forgotten, as_json)
+        show(registry.forget(held_source(registry, name)), shapes.shape, operation_views.view_forget, as_json)
 
 
 def reindex(
@@ -136,7 +136,7 @@ def reindex(
         progress_bar("Embedding", told.settings().progress_after_s) as progress,
     ):
         written = registry.reindex(texts=texts, embedder=told.wanted_embedder or None, progress=progress)
-    show(written, shapes.shape, operation_views.written, as_json)
+    show(written, shapes.shape, operation_views.view_write, as_json)
 
 
 def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:

@@ -19,7 +19,7 @@ from waygraph.api.cli.options import (
     principal,
 )
 from waygraph.api.cli.render.output import note, show
-from waygraph.registry.model.process import uncollected
+from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Route, ToolRoute
@@ -34,7 +34,7 @@ Strict = Annotated[
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
 
 
-@uncollected()
+@without_collection()
 def route(
     context: typer.Context,
     text: Text = "",
@@ -83,7 +83,7 @@ def route(
     _remark(found, as_json)
 
 
-@uncollected()
+@without_collection()
 def find(
     context: typer.Context,
     text: Text,

@@ -11,7 +11,7 @@ import typer
 from waygraph.api.cli.options import Invocation, invocation
 from waygraph.api.mcp import Surface
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.process import uncollected
+from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
@@ -62,7 +62,7 @@ def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace
     with told.open(settings) as registry, _loading(registry):
         if namespace and registry.exists:
             agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
-        with uncollected():
+        with without_collection():
             from waygraph.api.mcp.stdio import Served, run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 

@@ -74,7 +74,7 @@ def run_until_stopped(watched: Watched, *, once: bool) -> int:
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with anyio.create_task_group() as group:
-                group.start_soon(_stopped_by, signals, group.cancel_scope, ended_by)
+                group.start_soon(_stop_by, signals, group.cancel_scope, ended_by)
                 heard.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
                 try:
                     await watch.run(once=once)
@@ -134,7 +134,7 @@ class _Balance:
         self._tell(event)
 
 
-async def _stopped_by(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope, ended_by: list[int]) -> None:
+async def _stop_by(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope, ended_by: list[int]) -> None:
     async for number in signals:
         ended_by.append(number)
         scope.cancel()

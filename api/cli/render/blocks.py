@@ -7,18 +7,18 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from waygraph.api.telemetry.escaping import escaped
+from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.registry.model.nouns import JsonText
 
 
 def one_line(text: str) -> str:
     """The text as one line: white space becomes single spaces, unsafe characters become `\\u202e` and the like."""
-    return escaped(" ".join(text.split()))
+    return escape_unsafe(" ".join(text.split()))
 
 
 def many_lines(text: str) -> str:
     """The same with its line breaks kept and tabs widened."""
-    return escaped("\n".join(text.expandtabs(4).splitlines()))
+    return escape_unsafe("\n".join(text.expandtabs(4).splitlines()))
 
 
 class Bar(NamedTuple):
@@ -51,7 +51,7 @@ class Fields(NamedTuple):
     pairs: Sequence[tuple[str, Cell]]
 
     @property
-    def said(self) -> list[tuple[str, Cell]]:
+    def filled_pairs(self) -> list[tuple[str, Cell]]:
         """The pairs that have a value."""
         return [(name, value) for name, value in self.pairs if value not in (None, "", (), [])]
 

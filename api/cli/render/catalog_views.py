@@ -164,7 +164,7 @@ def about(known: "About") -> Iterator[Block]:
     if agent.transport:
         yield Lines.of_json(agent.transport, title="transport")
     if known.settings:
-        yield Lines(_said(known.settings), title="set by an operator")
+        yield Lines(_setting_lines(known.settings), title="set by an operator")
     yield from tools(known.tools)
 
 
@@ -230,7 +230,7 @@ def _flags(entity: "Agent | Tool") -> Iterator[Block]:
         yield Lines("\n".join(entity.flags), title="suspicious")
 
 
-def _said(said: "OperatorSettings") -> str:
+def _setting_lines(said: "OperatorSettings") -> str:
     """The settings that differ from those of an untouched agent, a line each."""
     lines = [f"tags: {', '.join(said.tags)}"] if said.tags else []
     if said.visible_to is not None:

@@ -37,7 +37,7 @@ class Outcome:
     without_questions: int = 0
 
     @property
-    def failed(self) -> bool:
+    def is_failure(self) -> bool:
         """Also where there is a report of it, and each of its records was rejected."""
         return self.report is None or self.report.changes.took_nothing
 
@@ -126,11 +126,11 @@ def model_place(place: tuple[str, Path]) -> Shape:
     return {"spec": spec, "path": str(folder)}
 
 
-def exported(done: "Exported") -> Shape:
+def export_json(done: "Exported") -> Shape:
     return {"format": done.form, "path": done.path, "size_bytes": done.size_bytes, "content": done.content}
 
 
-def migrated(done: "Migrated") -> Shape:
+def migration_json(done: "Migrated") -> Shape:
     return {
         "from": done.source,
         "to": done.target,
@@ -147,7 +147,7 @@ def migrated(done: "Migrated") -> Shape:
     }
 
 
-def generated(made: "Generated") -> Shape:
+def generation_json(made: "Generated") -> Shape:
     return {
         "folder": str(made.folder),
         "companies": made.companies,
@@ -170,7 +170,7 @@ def findings(found: "Sequence[Finding]") -> Shape:
     }
 
 
-def evaluated(record: "Record") -> Shape:
+def evaluation_json(record: "Record") -> Shape:
     """As the record has it, without its queries."""
     return dict(record)
 
@@ -179,7 +179,7 @@ def tables(found: "Iterable[evaluation.Table]") -> Shape:
     return {"tables": [asdict(each) for each in found]}
 
 
-def drawn(paths: "Iterable[Path]") -> Shape:
+def plots_json(paths: "Iterable[Path]") -> Shape:
     return {"drawn": [str(path) for path in paths]}
 
 
@@ -195,8 +195,8 @@ def _difference(found: "Difference") -> Shape:
         "a": found.one,
         "b": found.other,
         "p": found.p,
-        "won": found.won,
-        "lost": found.lost,
+        "won": found.wins,
+        "lost": found.losses,
         "changed": [_changed_query(each) for each in found.changed],
     }
 

@@ -52,7 +52,7 @@ def _text(value: object) -> Cell:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def approved(done: "Approved") -> Iterator[Block]:
+def view_approval(done: "Approved") -> Iterator[Block]:
     yield Fields((("agents", done.agents), ("tools", done.tools), ("revision", done.revision)))
 
 
@@ -71,11 +71,11 @@ def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
     )
 
 
-def written(done: "Written") -> Iterator[Block]:
+def view_write(done: "Written") -> Iterator[Block]:
     yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
 
 
-def forgotten(done: "Forgotten") -> Iterator[Block]:
+def view_forget(done: "Forgotten") -> Iterator[Block]:
     """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
     yield Fields((("agents", len(done.agents)), ("tools", len(done.tools)), ("revision", done.revision)))
     if done.agents:
@@ -208,11 +208,11 @@ def _sees(key: "ApiKey") -> Cell:
     return "everything" if key.everything else key.groups or "what is public"
 
 
-def exported(done: "Exported") -> Iterator[Block]:
+def view_export(done: "Exported") -> Iterator[Block]:
     yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
 
 
-def migrated(done: "Migrated") -> Iterator[Block]:
+def view_migration(done: "Migrated") -> Iterator[Block]:
     yield Fields(
         (
             ("from", done.source),
@@ -231,7 +231,7 @@ def migrated(done: "Migrated") -> Iterator[Block]:
     )
 
 
-def generated(made: "Generated") -> Iterator[Block]:
+def view_generation(made: "Generated") -> Iterator[Block]:
     yield Fields(
         (
             ("folder", str(made.folder)),
@@ -260,7 +260,7 @@ def findings(found: "Iterable[Finding]") -> Iterator[Block]:
 SHOWN_METRICS = ("Recall@1", "Recall@5", "Recall@10", "nDCG@5", "mAP@5", "MRR@5", "Hit@5")
 
 
-def evaluated(record: "Record") -> Iterator[Block]:
+def view_evaluation(record: "Record") -> Iterator[Block]:
     held = record["dataset"]
     yield Fields(
         (
@@ -320,7 +320,7 @@ def tables(found: "Iterable[evaluation.Table]") -> Iterator[Block]:
     yield Lines(markdown(found))
 
 
-def drawn(paths: "Iterable[Path]") -> Iterator[Block]:
+def view_plots(paths: "Iterable[Path]") -> Iterator[Block]:
     yield Lines("\n".join(map(str, paths)))
 
 
@@ -334,17 +334,17 @@ def differences(found: "Iterable[Difference]", limit: int) -> Iterator[Block]:
                 (f"{each.metric} of A", each.one),
                 (f"{each.metric} of B", each.other),
                 ("p", each.p),
-                ("won", each.won),
-                ("lost", each.lost),
+                ("won", each.wins),
+                ("lost", each.losses),
             )
         )
         lost = [query for query in each.changed if query.gain < 0][:limit]
         won = [query for query in reversed(each.changed) if query.gain > 0][:limit]
         for query in (*lost, *won):
-            yield from _changed(query)
+            yield from _view_changes(query)
 
 
-def _changed(query: "Changed") -> Iterator[Block]:
+def _view_changes(query: "Changed") -> Iterator[Block]:
     right = {agent for item in query.gold for agent in item}
     yield Lines(query.text, title=f"{query.id}: {query.one.value:.3f} to {query.other.value:.3f}")
     rows = [row for told, side in (("A", query.one), ("B", query.other)) for row in _side_rows(told, side, right)]

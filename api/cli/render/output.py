@@ -22,7 +22,7 @@ from waygraph.api.cli.render.blocks import (
     many_lines,
     one_line,
 )
-from waygraph.api.telemetry.escaping import escaped
+from waygraph.api.telemetry.escaping import escape_unsafe
 
 # Blocks in a pipe: a header and tab-separated rows, without colour.
 
@@ -42,11 +42,11 @@ def _plain(block: Table | Fields | Lines, brief: bool) -> str:
     match block:
         case Table():
             rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
-            return _titled(block.title, ["\t".join(map(one_line, block.columns)), *rows])
+            return _title_lines(block.title, ["\t".join(map(one_line, block.columns)), *rows])
         case Fields():
-            return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.said)
+            return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.filled_pairs)
         case Lines():
-            return _titled(block.title, [many_lines(block.text)])
+            return _title_lines(block.title, [many_lines(block.text)])
 
 
 def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
         yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
 
-def _titled(title: str, lines: list[str]) -> str:
+def _title_lines(title: str, lines: list[str]) -> str:
     return "\n".join([one_line(title), *lines] if title else lines)
 
 
@@ -79,7 +79,7 @@ def show[T](
         import json
 
         indent = 2 if sys.stdout.isatty() else None
-        _out(escaped(json.dumps(shape(thing), ensure_ascii=False, indent=indent)))
+        _out(escape_unsafe(json.dumps(shape(thing), ensure_ascii=False, indent=indent)))
     elif sys.stdout.isatty():
         from waygraph.api.cli.render.terminal import draw
 
@@ -91,7 +91,7 @@ def show[T](
 
 def print_raw(text: str) -> None:
     """A file's content: byte for byte in a pipe, escaped on a terminal."""
-    _out(escaped(text) if sys.stdout.isatty() else text, end="")
+    _out(escape_unsafe(text) if sys.stdout.isatty() else text, end="")
 
 
 def print_line(text: str) -> None:

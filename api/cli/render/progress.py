@@ -114,10 +114,10 @@ class _Board:
     def tell(self, asked: Asked) -> None:
         self._rows[asked.key] = asked
         if self._live is None:
-            self._live = self._started()
+            self._live = self._start()
         self._live.update(self._table())
 
-    def _started(self) -> "Live":
+    def _start(self) -> "Live":
         from rich.console import Console
         from rich.live import Live
 

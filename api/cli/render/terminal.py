@@ -80,7 +80,7 @@ def _fields(block: Fields) -> Drawn:
     grid = Drawn.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in block.said:
+    for name, value in block.filled_pairs:
         grid.add_row(Text(name), _cell(value))
     return grid
 

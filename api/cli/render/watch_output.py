@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from waygraph.api.cli.render.blocks import one_line
 from waygraph.api.cli.render.output import print_line
-from waygraph.api.telemetry.escaping import escaped
+from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.ingest.watch.events import (
     Failing,
     Listed,
@@ -39,7 +39,7 @@ class JsonLines:
         self._lock = threading.Lock()
 
     def tell(self, event: WatchEvent) -> None:
-        line = escaped(json.dumps({"at": now(), **shape_of_event(event)}, ensure_ascii=False))
+        line = escape_unsafe(json.dumps({"at": now(), **shape_of_event(event)}, ensure_ascii=False))
         with self._lock:
             print_line(line)
 
@@ -49,7 +49,7 @@ class Lines:
         self._lock = threading.Lock()
 
     def tell(self, event: WatchEvent) -> None:
-        who, what = told(event)
+        who, what = describe_event(event)
         with self._lock:
             for said in (what, *remarks(event)):
                 print_line(one_line(f"{now()} {who}: {said}"))
@@ -59,7 +59,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def told(event: WatchEvent) -> tuple[str, str]:
+def describe_event(event: WatchEvent) -> tuple[str, str]:
     """Of whom, and what, in words."""
     match event:
         case ServerSeen():
@@ -68,7 +68,7 @@ def told(event: WatchEvent) -> tuple[str, str]:
             rejected = f", {event.rejected} rejected" if event.rejected else ""
             return (
                 event.source,
-                f"read: {_counted(event.servers, 'server')}, {_counted(event.agents, 'agent')}{rejected}",
+                f"read: {_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}{rejected}",
             )
         case SourceFailed():
             return event.source, f"not taken: {event.reason}"
@@ -94,7 +94,7 @@ def told_of_server(event: "ServerEvent") -> str:
         case Starting():
             return "starting"
         case Listed():
-            return f"online, {_counted(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
+            return f"online, {_count_text(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
         case Unreachable():
             return f"unreachable, tried again in {event.again_in_s:.0f} s: {event.reason}"
         case Failing():
@@ -114,11 +114,11 @@ def told_of_sync(report: "SyncReport") -> str:
         (len(changes.removed_tools), "tool", "removed"),
         (len(changes.rejected), "record", "rejected"),
     )
-    said = [f"{_counted(count, noun)} {what}" for count, noun, what in counts if count]
+    said = [f"{_count_text(count, noun)} {what}" for count, noun, what in counts if count]
     if waiting := len(changes.waiting):
         said.append(f"{waiting} waiting for approval")
     return f"revision {report.revision}: {', '.join(said) or 'claims confirmed'} ({report.seconds:.2f} s)"
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waygraph.api.cli.render.blocks import one_line
-from waygraph.api.cli.render.watch_output import remarks, told
+from waygraph.api.cli.render.watch_output import describe_event, remarks
 from waygraph.ingest.watch.events import (
     Failing,
     Listed,
@@ -55,7 +55,7 @@ class LiveTable:
                 case ServerSeen():
                     self._rows[event.source, event.key] = self._row(event)
                 case SourceFailed() | Synced() | NotWritten():
-                    who, what = told(event)
+                    who, what = describe_event(event)
                     said = [f"{_time()} {_brief(who)}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
                     self._said = [*self._said, *said][-LAST_WORDS:]
 

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import Calling, Service, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import told
+from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
 from waygraph.api.rest.routes.catalog import AgentId
 from waygraph.api.telemetry.audit import Action, Attempt
@@ -42,13 +42,13 @@ async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -
 
     With `kind` "export" it also restores what operators had set. That needs a caller who sees everything.
     """
-    return as_json(await service.lanes.write(lambda: _taken(asked, service, caller)))
+    return as_json(await service.lanes.write(lambda: _take_documents(asked, service, caller)))
 
 
 @router.post("/approvals", **operation("approve"))
 async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> Response:
     """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing."""
-    wanted = asked.wanted()
+    wanted = asked.agents_wanted()
 
     def approve_it() -> "Shape":
         with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
@@ -119,18 +119,18 @@ def _writing(
     dry_run: bool = False,
 ) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    with service.audit.attempt(caller, action, target, said=_told(said), dry_run=dry_run or None) as attempt:
+    with service.audit.attempt(caller, action, target, said=_report_line(said), dry_run=dry_run or None) as attempt:
         caller.require("write")
         yield attempt
 
 
-def _told(said: Mapping[str, object]) -> str:
+def _report_line(said: Mapping[str, object]) -> str:
     """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
     parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in said.items()), key=len)
     return f"{{{', '.join(parts)}}}" if parts else ""
 
 
-def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
+def _take_documents(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     """A report for each manifest. What came before an error stays done, and is told beside it."""
     reports: list[Shape] = []
     try:
@@ -154,7 +154,7 @@ def _taken(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     except WaygraphError as error:
         if not reports:
             raise
-        return {"reports": reports, "problem": told(error)}
+        return {"reports": reports, "problem": problem_of(error)}
     return {"reports": reports, "problem": None}
 
 

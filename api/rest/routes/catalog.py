@@ -11,7 +11,7 @@ from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.dependencies import ForRead, Service, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.requests import Name
-from waygraph.api.rest.routes.search import defined
+from waygraph.api.rest.routes.search import define_tools
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AgentKind, Filters
@@ -101,13 +101,13 @@ async def agents(request: Request, service: Serving, caller: ForRead, part: Anno
     """The agents, by id, each with the number of its tools."""
     start = after(part.cursor)
 
-    def listed() -> "Shape":
+    def list_agents() -> "Shape":
         page = service.registry.agents_page(
             filters=part.filters(), after=start, limit=part.limit, principal=caller.principal
         )
         return {**shapes.agents(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
-    return await unless_known(request, service, caller, listed)
+    return await unless_known(request, service, caller, list_agents)
 
 
 @router.get("/agents/{agent_id}", **operation("agent"))
@@ -116,11 +116,11 @@ async def agent(
 ) -> Response:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
-    def told() -> "Shape":
+    def describe_agent() -> "Shape":
         known = service.registry.about(agent_id, principal=caller.principal)
         return shapes.about(known, schemas=detail.tool_schema, transport=caller.transport_filter)
 
-    return await unless_known(request, service, caller, told)
+    return await unless_known(request, service, caller, describe_agent)
 
 
 @router.get("/agents/{agent_id}/tools", **operation("agent_tools"))
@@ -140,15 +140,15 @@ async def tools(request: Request, service: Serving, caller: ForRead, part: Annot
 async def _tools(request: Request, service: Service, caller: Caller, agent_id: str | None, part: ToolsPart) -> Response:
     start = after(part.cursor)
 
-    def listed() -> "Shape":
+    def list_tools() -> "Shape":
         page = service.registry.tools_page(agent_id, after=start, limit=part.limit, principal=caller.principal)
         return {
             **shapes.tools(page.items, schemas=part.tool_schema),
             **_place(page.revision, page.following),
-            **_offered(page.items, part.format, service, caller),
+            **_offer_tools(page.items, part.format, service, caller),
         }
 
-    return await unless_known(request, service, caller, listed)
+    return await unless_known(request, service, caller, list_tools)
 
 
 @router.get("/tools/{agent_id}/{tool_name:path}", **operation("tool"))
@@ -173,12 +173,12 @@ async def tool_called(
 
 
 async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
-    def told() -> "Shape":
+    def describe_tool() -> "Shape":
         found = service.registry.tool(name, principal=caller.principal)
         shape = shapes.tool(found, schemas=detail.tool_schema)
-        return {**shape, **_offered([found], detail.format, service, caller)}
+        return {**shape, **_offer_tools([found], detail.format, service, caller)}
 
-    return await unless_known(request, service, caller, told)
+    return await unless_known(request, service, caller, describe_tool)
 
 
 @router.get("/sources", **operation("sources"))
@@ -186,14 +186,14 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
     """The sources, each with the agents that it claims."""
 
     @cache
-    def held() -> "list[SourceSummary]":
+    def read_sources() -> "list[SourceSummary]":
         return service.registry.sources(principal=caller.principal)
 
     def stamp() -> str:
         # A sync that finds nothing new makes no revision, but was here.
-        return f"{service.registry.stamp} {[source.seen_at for source in held()]}"
+        return f"{service.registry.stamp} {[source.seen_at for source in read_sources()]}"
 
-    return await unless_known(request, service, caller, lambda: shapes.sources(held()), stamp=stamp)
+    return await unless_known(request, service, caller, lambda: shapes.sources(read_sources()), stamp=stamp)
 
 
 @router.get("/changes", **operation("changes"))
@@ -203,24 +203,24 @@ async def changes(
     """What sources changed of agents that were known before and of their tools, the newest first."""
     start = after(part.cursor)
 
-    def listed() -> "Shape":
+    def list_changes() -> "Shape":
         page = service.registry.changes_page(
             since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
         )
         return {**shapes.changes(page.items, caller.transport_filter), **_place(page.revision, page.following)}
 
-    return await unless_known(request, service, caller, listed)
+    return await unless_known(request, service, caller, list_changes)
 
 
 @router.get("/status", **operation("status"))
 async def status(request: Request, service: Serving, caller: ForRead) -> Response:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
-    def told() -> "Shape":
+    def read_status() -> "Shape":
         shape = shapes.status(service.registry.status(principal=caller.principal))
         return shape if caller.sees_everything else {**shape, "location": ""}
 
-    return await unless_known(request, service, caller, told)
+    return await unless_known(request, service, caller, read_status)
 
 
 @router.get("/export", **operation("export"))
@@ -233,12 +233,12 @@ async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Q
     return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[asked.format], headers=headers)
 
 
-def _offered(tools: "Sequence[Tool]", tool_format: ToolFormat | None, service: Service, caller: Caller) -> "Shape":
+def _offer_tools(tools: "Sequence[Tool]", tool_format: ToolFormat | None, service: Service, caller: Caller) -> "Shape":
     """In a host's format, if one was asked for: neither tools that wait for approval nor those of agents that do."""
     if tool_format is None:
         return {}
     waiting = {agent.id for agent in service.registry.agents(principal=caller.principal) if agent.pending}
-    return defined([tool for tool in tools if tool.agent_id not in waiting], tool_format)
+    return define_tools([tool for tool in tools if tool.agent_id not in waiting], tool_format)
 
 
 def _place(revision: int, following: str) -> "Shape":

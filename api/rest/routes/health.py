@@ -52,10 +52,10 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     base_url = (service.settings.public_url or str(request.base_url)).rstrip("/")
     host = urlsplit(base_url).hostname or "localhost"
 
-    def told() -> "Shape":
+    def catalog_json() -> "Shape":
         agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
         return ai_catalog([agent for agent in agents if not agent.pending], host, base_url)
 
     if not await service.lanes.ask(lambda: service.registry.exists):
         return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
-    return await unless_known(request, service, caller, told, media_type=MEDIA_TYPE)
+    return await unless_known(request, service, caller, catalog_json, media_type=MEDIA_TYPE)

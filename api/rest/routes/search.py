@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import ForRoute, Service, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import told
+from waygraph.api.rest.problems import problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1", tags=["search"])
 @router.post("/route", **operation("route"))
 async def route(asked: RouteRequest, service: Serving, caller: ForRoute) -> Response:
     """The agents that can do this, best first, each with its best tools."""
-    return await service.lanes.ask(lambda: as_json(_routed(asked, service, caller)))
+    return await service.lanes.ask(lambda: as_json(_route(asked, service, caller)))
 
 
 @router.post("/route/batch", **operation("route_batch"))
@@ -39,7 +39,7 @@ async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -
     answers = []
     for number, one in enumerate(asked.requests):
         counted = number == 0  # as the request that they all came in
-        answers.append(await service.lanes.ask(partial(_routed_or_not, one, service, caller, counted=counted)))
+        answers.append(await service.lanes.ask(partial(_route_or_nearest, one, service, caller, counted=counted)))
     return as_json({"answers": answers})
 
 
@@ -47,14 +47,14 @@ async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -
 async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute) -> Response:
     """The tools that can do this, best first, whoever owns them."""
 
-    def found() -> "Shape":
+    def find() -> "Shape":
         route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
         shape = shapes.tool_route(
             route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter
         )
-        return {**shape, **defined([match.tool for match in route.matches], asked.format)}
+        return {**shape, **define_tools([match.tool for match in route.matches], asked.format)}
 
-    return as_json(await service.lanes.ask(found))
+    return as_json(await service.lanes.ask(find))
 
 
 @router.get("/recipes", **operation("recipes"))
@@ -63,7 +63,7 @@ async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be 
     return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
 
 
-def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+def _route(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
     route = service.registry.route(
         asked.query(),
         recipe=asked.recipe,
@@ -72,17 +72,17 @@ def _routed(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
         principal=caller.principal,
     )
     shape = shapes.route(route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter)
-    return {**shape, **defined([tool for match in route.matches for tool in match.tools], asked.format)}
+    return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], asked.format)}
 
 
-def _routed_or_not(asked: RouteRequest, service: Service, caller: Caller, *, counted: bool) -> "Shape":
+def _route_or_nearest(asked: RouteRequest, service: Service, caller: Caller, *, counted: bool) -> "Shape":
     try:
         if not counted:
             service.count(caller)
-        return {"route": _routed(asked, service, caller), "problem": None}
+        return {"route": _route(asked, service, caller), "problem": None}
     except WaygraphError as error:
-        return {"route": None, "problem": told(error)}
+        return {"route": None, "problem": problem_of(error)}
 
 
-def defined(tools: "Sequence[Tool]", tool_format: "ToolFormat | None") -> "Shape":
+def define_tools(tools: "Sequence[Tool]", tool_format: "ToolFormat | None") -> "Shape":
     return {"definitions": definitions(tools, tool_format)} if tool_format else {}

@@ -113,12 +113,12 @@ def _short_name(inside: str) -> str:
 def _aliases(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
     """By what is given where no other company's name begins so, else shortened; empty where neither is one's own."""
     return {
-        name: alias if (alias := given.get(name, "")) and _is_own(alias, name, names) else _shortened(name, names)
+        name: alias if (alias := given.get(name, "")) and _is_own(alias, name, names) else shorten_name(name, names)
         for name in names
     }
 
 
-def _shortened(name: str, names: Iterable[str]) -> str:
+def shorten_name(name: str, names: Iterable[str]) -> str:
     """The name without generic words at its end, as many as can go while it stays one company's; empty if none can."""
     words, alias = name.split(), ""
     while len(words) > 1 and words[-1].casefold() in GENERIC:

@@ -48,14 +48,14 @@ class BaseQuery:
     text: str
     tools: Mapping[int, tuple[Kind, ...]]
 
-    def told(self, calls: Sequence[str]) -> str:
+    def fill_names(self, calls: Sequence[str]) -> str:
         """The text with what each company is called, the first as number 1."""
 
-        def named(place: re.Match[str]) -> str:
+        def name_at(place: re.Match[str]) -> str:
             first, last = int(place[1]), int(place[2] or place[1])
-            return _listed(calls[first - 1 : last])
+            return join_names(calls[first - 1 : last])
 
-        return _PLACE.sub(named, self.text)
+        return _PLACE.sub(name_at, self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def _instances_of(
         chosen = [lead, *others][: len(base.tools)]
         calls = [company.calls[chance.choice(_CALLS)] for company in chosen]
         gold = tuple((chosen[number - 1], kind) for number, kinds in base.tools.items() for kind in kinds)
-        yield f"{base.id}.{at + 1}", base.told(calls), gold
+        yield f"{base.id}.{at + 1}", base.fill_names(calls), gold
 
 
 def _of_file(kind: Kind) -> Iterator[BaseQuery]:
@@ -125,7 +125,7 @@ def _tools(told: Mapping[int, Sequence[Kind]] | Sequence[Kind], text: str) -> di
     return {number: tuple(kinds[number]) for number in numbers}
 
 
-def _listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """`A`, `A and B`, `A, B and C`."""
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 

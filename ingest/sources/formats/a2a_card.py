@@ -14,7 +14,7 @@ from waygraph.ingest.manifest.fields import (
     items_of,
     lines_of,
     mostly,
-    repeated,
+    repeated_names,
     tags_of,
     text_of,
     version_of,
@@ -67,14 +67,14 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         yield _agent(document, "", "", intake)
         return
     cards = [entry for entry in document if isinstance(entry, Mapping) and "metadata" not in entry]
-    shared = frozenset(repeated(text_of(card.get("name")) for card in cards))
+    shared = frozenset(repeated_names(text_of(card.get("name")) for card in cards))
     for number, entry in enumerate(document):
         if not isinstance(entry, Mapping):
             intake.reject_agent(f"/{number}", f"expected an agent card, found {shape_of(entry)}")
         elif "metadata" in entry:
-            yield from _listed(entry, f"/{number}", intake)
+            yield from _read_list(entry, f"/{number}", intake)
         else:
-            yield _agent(entry, _told_apart(entry, shared), f"/{number}", intake)
+            yield _agent(entry, _distinct_name(entry, shared), f"/{number}", intake)
 
 
 def _is_card(document: Any) -> bool:
@@ -93,7 +93,7 @@ def _is_of_a_list(entry: Any) -> bool:
     return _is_card(entry) or _is_listed(entry) or service_list.is_service(entry)
 
 
-def _listed(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:
+def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     """What the card leaves out, the list may say: that of an agent which never answered is empty."""
     key = text_of(entry.get("id")) or text_of(entry.get("name"))
     if service_list.is_service(entry):
@@ -107,7 +107,7 @@ def _listed(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[
     yield _agent({**told, **card}, key, f"{pointer}/metadata", intake)
 
 
-def _told_apart(card: Mapping[str, Any], shared: Collection[str]) -> str:
+def _distinct_name(card: Mapping[str, Any], shared: Collection[str]) -> str:
     """By nothing that changes with the order of the list. An agent that had the plain name keeps its id as a launch."""
     name = text_of(card.get("name"))
     address = next((interface["url"] for interface in _interfaces(card)), "")

@@ -82,13 +82,13 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         intake.reject_agent("/waygraph", f"this Waygraph reads format {VERSION}, found {document['waygraph']!r}")
         return
     if "agents" not in document:
-        yield from _checked({k: v for k, v in document.items() if k != "waygraph"}, "", intake)
+        yield from _check_agent({k: v for k, v in document.items() if k != "waygraph"}, "", intake)
         return
     if not isinstance(document["agents"], list):
         intake.reject_agent("/agents", f"expected a list, found {type(document['agents']).__name__}")
         return
     for number, agent in enumerate(document["agents"]):
-        yield from _checked(agent, f"/agents/{number}", intake)
+        yield from _check_agent(agent, f"/agents/{number}", intake)
 
 
 def json_schema() -> dict[str, Any]:
@@ -99,7 +99,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Waygraph catalogue", **schema}
 
 
-def _checked(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentRecord]:
+def _check_agent(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's record. A tool that does not fit costs that tool, an agent that does not fit the agent."""
     if not isinstance(agent, Mapping):
         intake.reject_agent(pointer, f"expected an agent object, found {type(agent).__name__}")

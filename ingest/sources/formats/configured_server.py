@@ -52,11 +52,11 @@ class ConfiguredServer:
     def transport(self) -> dict[str, object]:
         """Alike for the same launch, in whichever client's words it was written. It may still hold secrets."""
         if self.form != "stdio":
-            return {"type": self.form, "url": without_path_keys(self.url), **_told(headers=self.headers)}
-        rest = _told(env=self.env, envFile=self.env_file, cwd=self.cwd)
+            return {"type": self.form, "url": without_path_keys(self.url), **_launch_fields(headers=self.headers)}
+        rest = _launch_fields(env=self.env, envFile=self.env_file, cwd=self.cwd)
         return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
 
-    def written(self, launch: Launch, inputs: Mapping[str, str], project: str) -> str:
+    def launch_text(self, launch: Launch, inputs: Mapping[str, str], project: str) -> str:
         """All that decides the launch and stands in files, in one text. It holds secrets.
 
         `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives; those of
@@ -70,7 +70,7 @@ class ConfiguredServer:
         return json.dumps([told, in_file, asked, project], sort_keys=True)
 
 
-def configured(entry: object) -> ConfiguredServer:
+def read_server(entry: object) -> ConfiguredServer:
     """Raises Faulty."""
     if not isinstance(entry, Mapping):
         raise Faulty(f"expected an object, found {shape_of(entry)}")
@@ -185,7 +185,7 @@ def _label(entry: Mapping[Any, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _told(**fields: object) -> dict[str, object]:
+def _launch_fields(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value}
 
 

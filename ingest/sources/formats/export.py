@@ -36,7 +36,7 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
             where, f"this Waygraph reads exports of format {VERSION}, found {document[MARK]!r}", pointer=f"/{MARK}"
         )
     intake = Intake(where=where, settings=settings)
-    rest = _checked(document, where)
+    rest = _check_export(document, where)
     for record in catalogue.read({"waygraph": catalogue.VERSION, "agents": document.get("agents")}, where, intake):
         intake.take(record)
     approval = {row.id: row for row in rest.approval}
@@ -83,7 +83,7 @@ class _Rest(_Row):
     approval: list[_Approval] = []
 
 
-def _checked(document: Mapping[str, Any], where: str) -> _Rest:
+def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
     """Raises SourceError."""
     try:
         return _Rest.model_validate({name: document[name] for name in _Rest.model_fields if name in document})

@@ -13,7 +13,7 @@ from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.fields import pointer
 from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
-from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, configured, launch_of
+from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, launch_of, read_server
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
@@ -56,7 +56,7 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         except Faulty as fault:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
-        written = entry.server.written(launch, inputs, entry.project)
+        written = entry.server.launch_text(launch, inputs, entry.project)
         yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, written=written)
 
 
@@ -115,7 +115,7 @@ def _entry(table: _Table, name: object, entry: object, intake: Intake) -> Iterat
         return
     key = f"{table.prefix}{name}"
     try:
-        yield _Entry(key=key, pointer=place, server=configured(entry), project=table.project)
+        yield _Entry(key=key, pointer=place, server=read_server(entry), project=table.project)
     except Faulty as fault:
         intake.reject_agent(place, str(fault), key=key)
 

@@ -42,7 +42,7 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """An agent for each name. What the registry has deleted is told to the intake as gone."""
     is_reachable = _reachable_from(where)
-    for listed in _latest(_listed(document, intake), intake):
+    for listed in _latest(_read_list(document, intake), intake):
         if listed.status == "deleted":
             intake.gone.append(listed.name)
         else:
@@ -53,7 +53,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
 def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
     """Those with an open remote: nothing that it requires is missing."""
     is_reachable = _reachable_from(where)
-    for listed in _latest(_listed(document, intake), intake):
+    for listed in _latest(_read_list(document, intake), intake):
         if listed.status == "deleted" or name_fault(listed.name):
             continue
         launches = (server_json.open_launch(remote, is_reachable) for remote in objects(listed.server, "remotes"))
@@ -106,7 +106,7 @@ def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
         yield "", document
 
 
-def _listed(document: Any, intake: Intake) -> Iterator[_Listed]:
+def _read_list(document: Any, intake: Intake) -> Iterator[_Listed]:
     for place, entry in _raw_entries(document):
         server = entry.get("server", entry) if isinstance(entry, Mapping) else entry
         if not isinstance(entry, Mapping) or not isinstance(server, Mapping):

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from waygraph.ingest.manifest.fields import escaped, fields_of, items_of, scalar_of, tags_of, text_of, version_of
+from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, scalar_of, tags_of, text_of, version_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, is_lines, shape_of
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats.openapi_calls import (
@@ -133,8 +133,8 @@ class _Service:
         for path, stated in fields_of(paths).items():
             if str(path).startswith("x-"):
                 continue
-            place = f"/paths/{escaped(path)}"
-            item, pointer = self.schemas.followed(stated, place)
+            place = f"/paths/{escape_pointer(path)}"
+            item, pointer = self.schemas.follow(stated, place)
             shared[pointer] += 1
             if not isinstance(item, Mapping) or shared[pointer] > MAX_SHARED:
                 self.intake.reject(place, f"expected what can be done at a path, {_instead(item, stated)}")
@@ -186,7 +186,7 @@ class _Service:
         if body is None:
             body = body_of(self.schemas, operation.get("requestBody"), f"{pointer}/requestBody")
         else:
-            body = body.sent_as(media_of(operation.get("consumes", self.document.get("consumes")), body))
+            body = body.with_media(media_of(operation.get("consumes", self.document.get("consumes")), body))
         if body:
             arguments.take_body(body)
         return arguments
@@ -207,7 +207,7 @@ class _Service:
         responses = fields_of(operation.get("responses"))
         for code in sorted(filter(_ANSWERS.fullmatch, responses), key=str.casefold):
             place = f"{pointer}/responses/{code}"
-            stated, place = self.schemas.followed(responses[code], place)
+            stated, place = self.schemas.follow(responses[code], place)
             if found := _json_schema(fields_of(stated), place):
                 return self._object(*found, pointer)
         return None
@@ -215,8 +215,8 @@ class _Service:
     def _object(self, schema: object, place: str, pointer: str) -> dict[str, Any] | None:
         if not is_object(self.schemas, schema, place):
             return None
-        stated, place = self.schemas.followed(schema, place)
-        converted = self.schemas.converted(stated, place)
+        stated, place = self.schemas.follow(schema, place)
+        converted = self.schemas.convert(stated, place)
         if converted.chars > MAX_SCHEMA_CHARS:
             self.intake.note_cut(
                 f"{pointer}/responses",
@@ -243,7 +243,7 @@ def _json_schema(response: Mapping[str, Any], pointer: str) -> tuple[object, str
     media = next(filter(is_json, islice(content, MAX_MEDIA)), None)
     if media is None or "schema" not in fields_of(content[media]):
         return None
-    return content[media]["schema"], f"{pointer}/content/{escaped(media)}/schema"
+    return content[media]["schema"], f"{pointer}/content/{escape_pointer(media)}/schema"
 
 
 def _legal(text: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from waygraph.ingest.manifest.fields import escaped, fields_of, items_of, text_of
+from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, text_of
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Converted, Schemas
 
 PLACES = ("path", "query", "header", "cookie")
@@ -50,7 +50,7 @@ class Body:
     demanded: bool
     description: str = ""
 
-    def sent_as(self, media: str) -> "Body":
+    def with_media(self, media: str) -> "Body":
         return replace(self, media=media)
 
 
@@ -87,7 +87,7 @@ class Arguments:
         remarks = {word: stated[word] for word in ("description", "deprecated") if stated.get(word)}
         name = self._free_name(parameter.name, (f"{parameter.name}_{place}",))
         demanded = place == "path" or stated.get("required") is True
-        self._take(name, self.schemas.converted(schema, pointer), demanded, remarks)
+        self._take(name, self.schemas.convert(schema, pointer), demanded, remarks)
         told = {word: stated[word] for word in _SERIALIZED if isinstance(stated.get(word), (str, bool))}
         renamed = {"name": parameter.name} if name != parameter.name else {}
         self.parameters[name] = {"in": place, **renamed, **told, **({"content": media} if media else {})}
@@ -107,7 +107,7 @@ class Arguments:
             own = self._free_name(name, (f"{_BODY}_{name}",))
             if own != name:
                 renamed[own] = name
-            converted = self.schemas.converted(each.schema, each.pointer)
+            converted = self.schemas.convert(each.schema, each.pointer)
             is_file = body.media == _FORMS[1] and is_bytes(fields_of(converted.schema))
             encoded = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
             self._take(own, converted, each.required and body.demanded, encoded)
@@ -120,7 +120,7 @@ class Arguments:
         if _is_binary(body.media):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
-        self._take(name, self.schemas.converted(body.schema, body.pointer), body.demanded, remarks)
+        self._take(name, self.schemas.convert(body.schema, body.pointer), body.demanded, remarks)
 
     def _take(self, name: str, converted: Converted, demanded: bool, remarks: Mapping[str, Any]) -> None:
         """An argument for which there is no room keeps its name alone."""
@@ -154,16 +154,16 @@ def parameters_of(
     """Those of the path and the operation's own, which overrule them, by place; and the body Swagger 2 has there."""
     told: dict[tuple[str, str], Parameter] = {}
     for listed, place in ((shared, shared_at), (own, own_at)):
-        for parameter in _followed(schemas, listed, place):
+        for parameter in _follow_parameters(schemas, listed, place):
             told[parameter.place, parameter.name] = parameter
     by_place = [each for place in PLACES for each in told.values() if each.place == place]
     kept = [each for each in by_place if each.place != "header" or each.name.casefold() not in _OF_HTTP]
     return kept, _older_body(list(told.values()), own_at)
 
 
-def _followed(schemas: Schemas, listed: object, pointer: str) -> Iterator[Parameter]:
+def _follow_parameters(schemas: Schemas, listed: object, pointer: str) -> Iterator[Parameter]:
     for number, item in enumerate(items_of(listed)):
-        stated, place = schemas.followed(item, f"{pointer}/{number}")
+        stated, place = schemas.follow(item, f"{pointer}/{number}")
         told = fields_of(stated)
         name, where = told.get("name"), told.get("in")
         if isinstance(name, str) and name and isinstance(where, str) and where in (*PLACES, "body", "formData"):
@@ -178,7 +178,7 @@ def _schema_of(stated: Mapping[str, Any], pointer: str) -> tuple[str, object, st
         return "", stated["schema"], f"{pointer}/schema"
     if content := fields_of(stated.get("content")):
         media = next(iter(content))
-        return media, fields_of(content[media]).get("schema", {}), f"{pointer}/content/{escaped(media)}/schema"
+        return media, fields_of(content[media]).get("schema", {}), f"{pointer}/content/{escape_pointer(media)}/schema"
     return "", {word: value for word, value in stated.items() if word not in ("required", "description")}, pointer
 
 
@@ -187,7 +187,7 @@ def _schema_of(stated: Mapping[str, Any], pointer: str) -> tuple[str, object, st
 
 def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     """The body of OpenAPI 3 in the media type that is best to write: JSON, a form, text, else the first."""
-    request, pointer = schemas.followed(stated, pointer)
+    request, pointer = schemas.follow(stated, pointer)
     content = fields_of(fields_of(request).get("content"))
     if not content:
         return None
@@ -196,7 +196,7 @@ def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     return Body(
         media=media,
         schema=told.get("schema", {}),
-        pointer=f"{pointer}/content/{escaped(media)}/schema",
+        pointer=f"{pointer}/content/{escape_pointer(media)}/schema",
         demanded=fields_of(request).get("required") is True,
         description=text_of(fields_of(request).get("description")),
     )

@@ -124,7 +124,7 @@ class Schemas:
 
     # -- references --------------------------------------------------------------------------------
 
-    def followed(self, value: object, pointer: str) -> tuple[object, str]:
+    def follow(self, value: object, pointer: str) -> tuple[object, str]:
         """What a `$ref` stands for, hop by hop, and its pointer; None for what cannot be had."""
         for _ in range(MAX_HOPS):
             if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
@@ -139,7 +139,9 @@ class Schemas:
     def _target(self, reference: str, pointer: str) -> str | None:
         """The JSON pointer that a reference names; None, with a note, if it is none of this document."""
         if not reference.startswith("#"):
-            self._note_once(pointer, f"a reference to another document{_told(reference)} is left out; none is fetched")
+            self._note_once(
+                pointer, f"a reference to another document{_reference_name(reference)} is left out; none is fetched"
+            )
             return None
         target = unquote(reference[1:])
         if target.startswith("/") and self._at(target) is not None:
@@ -167,7 +169,7 @@ class Schemas:
 
     # -- standing alone ----------------------------------------------------------------------------
 
-    def converted(self, schema: object, pointer: str) -> Converted:
+    def convert(self, schema: object, pointer: str) -> Converted:
         """The schema at the pointer by itself; what it refers to is named, not yet brought along."""
         if pointer not in self._converted:
             refs: dict[str, None] = {}
@@ -184,7 +186,7 @@ class Schemas:
 
         None for what may be something else than an object, and where the parts contradict one another.
         """
-        stated, pointer = self.followed(schema, pointer)
+        stated, pointer = self.follow(schema, pointer)
         if pointer not in self._fields:
             self._fields[pointer] = _fields(self, stated, pointer, set())
         return self._fields[pointer]
@@ -200,7 +202,7 @@ class Schemas:
             name = waiting.popleft()
             if name in brought:
                 continue
-            found = self.converted(self._at(self._pointers[name]), self._pointers[name])
+            found = self.convert(self._at(self._pointers[name]), self._pointers[name])
             if found.chars > room or self._brought > MAX_DOCUMENT_CHARS:
                 brought[name] = {}
                 without_room.append(name)
@@ -260,7 +262,7 @@ class Schemas:
         return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:60]}-{digest(pointer)[:8]}"
 
 
-def _told(reference: str) -> str:
+def _reference_name(reference: str) -> str:
     """The document that a reference names, without what may be secret in its address."""
     try:
         parts = urlsplit(reference)
@@ -274,12 +276,12 @@ def _plain(value: object) -> tuple[Any] | tuple[()]:
     if isinstance(value, str):
         return (value,)
     try:
-        return (json.loads(json.dumps(value, default=_dated, allow_nan=False)),)
+        return (json.loads(json.dumps(value, default=_date_text, allow_nan=False)),)
     except (ValueError, TypeError, RecursionError):
         return ()
 
 
-def _dated(value: object) -> str:
+def _date_text(value: object) -> str:
     if isinstance(value, datetime.date):
         return value.isoformat()
     raise TypeError
@@ -332,7 +334,7 @@ _OBJECT = ("object", ["object"], ["object", "null"], ["null", "object"])
 
 def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> bool:
     """Whether it describes an object for certain."""
-    stated, pointer = schemas.followed(schema, pointer)
+    stated, pointer = schemas.follow(schema, pointer)
     if not isinstance(stated, Mapping) or hops > MAX_HOPS:
         return False
     if "type" in stated:
@@ -342,7 +344,7 @@ def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> 
 
 
 def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> dict[str, Field] | None:
-    stated, pointer = schemas.followed(schema, pointer)
+    stated, pointer = schemas.follow(schema, pointer)
     if pointer in seen:
         return {}
     seen.add(pointer)

@@ -87,7 +87,7 @@ def transport_of(server: Fields, is_reachable: Callable[[str], bool]) -> dict[st
 
 def open_launch(remote: Fields, is_reachable: Callable[[str], bool]) -> HttpLaunch | None:
     """None if something that it needs is neither given nor has a default, or its host may not be asked."""
-    url = _filled({"value": text(remote, "url"), "variables": field(remote, "variables")})
+    url = _fill_value({"value": text(remote, "url"), "variables": field(remote, "variables")})
     parts = split_url(url) if url else None
     if not url or parts is None or parts.scheme not in {"http", "https"} or _PLACEHOLDER.search(url):
         return None
@@ -110,7 +110,7 @@ def _secrets_in(remote: Fields) -> frozenset[str]:
 def _open_headers(inputs: Sequence[Fields]) -> dict[str, str] | None:
     headers = {}
     for said in inputs:
-        name, value = text(said, "name"), _filled(said)
+        name, value = text(said, "name"), _fill_value(said)
         if name and value is not None:
             headers[name] = value
         elif field(said, "isRequired"):
@@ -128,8 +128,10 @@ def _is_elsewhere(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
 
 
 def _address(remote: Fields) -> dict[str, object]:
-    url = _referred({"value": text(remote, "url"), "variables": field(remote, "variables")}, "url")
-    headers = {name: _referred(said, name) for said in objects(remote, "headers") if (name := text(said, "name"))}
+    url = _with_references({"value": text(remote, "url"), "variables": field(remote, "variables")}, "url")
+    headers = {
+        name: _with_references(said, name) for said in objects(remote, "headers") if (name := text(said, "name"))
+    }
     return {"type": _form(remote), "url": url, **({"headers": headers} if headers else {})}
 
 
@@ -152,7 +154,7 @@ def _command(package: Fields) -> dict[str, object]:
         *_RUNNER_ARGUMENTS.get(runner, ()),
         *_arguments(objects(package, "runtimeArguments")),
         *passed,
-        _pinned(package, runner),
+        _pin_version(package, runner),
         *_arguments(objects(package, "packageArguments")),
     ]
     env = {name: f"${{{name}}}" for name in variables}
@@ -166,7 +168,7 @@ def _runner(package: Fields) -> str:
     return (hint if hint in _RUNNER_ARGUMENTS else runner) if runner and _identifier(package) else ""
 
 
-def _pinned(package: Fields, runner: str) -> str:
+def _pin_version(package: Fields, runner: str) -> str:
     identifier, version, mark = _identifier(package), text(package, "version"), _VERSION_MARKS[runner]
     has_one = mark in identifier.rpartition("/")[2]
     return identifier if has_one or not version else f"{identifier}{mark}{version}"
@@ -198,7 +200,7 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
         name = text(said, "name") if field(said, "type") != "positional" else ""
         if field(said, "value", "default") is None and not field(said, "isRequired"):
             continue
-        value = _referred(said, name or text(said, "valueHint") or "argument")
+        value = _with_references(said, name or text(said, "valueHint") or "argument")
         # The older form has the flag in the value as well.
         if name and not value.startswith(name):
             yield name
@@ -209,7 +211,7 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 # -- inputs ----------------------------------------------------------------------------------------
 
 
-def _referred(said: Fields, label: str) -> str:
+def _with_references(said: Fields, label: str) -> str:
     """The value or default, with references for what is asked for and for secrets."""
     told = field(said, "value", "default")
     if not isinstance(told, str) or field(said, "isSecret"):
@@ -217,17 +219,17 @@ def _referred(said: Fields, label: str) -> str:
     variables = field(said, "variables")
     known = variables if isinstance(variables, Mapping) else {}
 
-    def meant(found: re.Match[str]) -> str:
+    def reference_of(found: re.Match[str]) -> str:
         inner = known.get(found[1])
         if not isinstance(inner, Mapping):
             return _reference(found[1]) if label == "url" else found[0]
         value = text(inner, "value", "default")
         return _reference(found[1]) if field(inner, "isSecret") or not value else value
 
-    return _PLACEHOLDER.sub(meant, told)
+    return _PLACEHOLDER.sub(reference_of, told)
 
 
-def _filled(said: Fields) -> str | None:
+def _fill_value(said: Fields) -> str | None:
     """The value or default, with the values and defaults of its variables; None if one is missing."""
     told = field(said, "value", "default")
     if not isinstance(told, str):

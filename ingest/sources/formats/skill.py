@@ -35,7 +35,7 @@ _SETTING = re.compile(
 )
 
 
-def described(head: str) -> str:
+def describe_script(head: str) -> str:
     """The docstring, else the comment that comes first, at most MAX_CHARS; empty if there is none."""
     text = _METADATA.sub("", head.removeprefix("\ufeff").replace("\r\n", "\n"))
     comments: list[str] = []
@@ -88,11 +88,11 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         intake.reject_agent(error.pointer, error.reason, key=folder)
         intake.partial = True  # it may be held under a name of its own, which cannot be read
         return
-    name = _named(front, folder, intake)
+    name = _skill_name(front, folder, intake)
     described = front.get("description")
     opening = _opening(text_of(document["body"]))
     if isinstance(described or "", str):
-        described = "\n\n".join(filter(None, (_checked(text_of(described), intake), opening)))
+        described = "\n\n".join(filter(None, (_check_description(text_of(described), intake), opening)))
     metadata = fields_of(front.get("metadata"))
     yield AgentRecord(
         pointer="",
@@ -115,7 +115,7 @@ def _front(stated: object, where: str, intake: Intake) -> Mapping[str, Any]:
     return front
 
 
-def _named(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
+def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     """The skill's name, with a remark on what the specification does not allow."""
     name = text_of(front.get("name"))
     if not name:
@@ -128,7 +128,7 @@ def _named(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
     return name
 
 
-def _checked(description: str, intake: Intake) -> str:
+def _check_description(description: str, intake: Intake) -> str:
     if not description:
         intake.note_cut("/description", "the skill has no description; it is found by the beginning of its text")
     if len(description) > MAX_DESCRIPTION_CHARS:
@@ -188,6 +188,6 @@ def _tools(scripts: list[Any], intake: Intake) -> Iterator[ToolRecord]:
         yield ToolRecord(
             pointer=pointer,
             name=path.removeprefix(f"{SCRIPTS}/").replace("/", "."),
-            description=described(text_of(script.get("head"))),
+            description=describe_script(text_of(script.get("head"))),
             annotations={"script": {name: value for name, value in told.items() if value}},
         )

@@ -36,7 +36,7 @@ def is_skill(path: PurePath) -> bool:
     return path.name.casefold() == NAME.casefold()
 
 
-def packed(path: Path, most_bytes: int) -> bytes:
+def read_skill_file(path: Path, most_bytes: int) -> bytes:
     """The skill of a SKILL.md, at most so many bytes of it. Raises OSError, and SourceError if it is no text."""
     with path.open("rb") as file:
         raw = file.read(MAX_SKILL_BYTES + 1)

@@ -67,7 +67,7 @@ PROCEDURES = frozenset(
 """The engine's procedures that compute over the graph and change nothing: `CALL grafeo.procedures()`."""
 
 
-def _dotted(names: str) -> frozenset[tuple[str, ...]]:
+def _split_names(names: str) -> frozenset[tuple[str, ...]]:
     return frozenset(tuple(name.lower().split(".")) for name in names.split())
 
 
@@ -101,9 +101,9 @@ _NEO4J_FUNCTIONS = """
     vector.similarity.cosine vector.similarity.euclidean
 """
 NEO4J = Dialect(
-    procedures=_dotted(_NEO4J_PROCEDURES),
+    procedures=_split_names(_NEO4J_PROCEDURES),
     # Plugins bring functions that read files and ask the network (apoc.load, genai): theirs have a dot in their names.
-    dotted_functions=_dotted(_NEO4J_FUNCTIONS),
+    dotted_functions=_split_names(_NEO4J_FUNCTIONS),
     advice=f"Those that are: {', '.join(_NEO4J_PROCEDURES.split())}",
 )
 

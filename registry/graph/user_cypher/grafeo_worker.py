@@ -21,7 +21,7 @@ from typing import Any
 
 import grafeo
 
-from waygraph.registry.graph.user_cypher.worker import NotARead, Request, limit_memory, lower, told, work
+from waygraph.registry.graph.user_cypher.worker import NotARead, Request, encode_answer, limit_memory, lower, work
 
 IMPORTED_FOR_THE_ENGINE = (datetime, decimal)
 """It imports them at the first value of their kind, when no file can be opened any more."""
@@ -54,7 +54,7 @@ def _run(request: Request) -> list[bytes]:
     started = time.perf_counter()
     _check_plan(graph, request["statement"], request["params"])
     result = graph.execute_cypher(request["statement"], request["params"])
-    return told(result.columns, _rows(result), request, started)
+    return encode_answer(result.columns, _rows(result), request, started)
 
 
 def _close_the_door(memory_mib: int) -> None:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from waygraph.cypher import load
 from waygraph.registry.graph.neo4j import Neo4jEngine, Plan
 from waygraph.registry.graph.neo4j_address import ServerLocation
-from waygraph.registry.graph.neo4j_errors import seen
+from waygraph.registry.graph.neo4j_errors import root_message
 from waygraph.registry.graph.user_cypher.allow_list import NEO4J
-from waygraph.registry.graph.user_cypher.worker import NotARead, Request, limit_memory, told, work
+from waygraph.registry.graph.user_cypher.worker import NotARead, Request, encode_answer, limit_memory, work
 from waygraph.registry.model.errors import RegistryError, ServerRefused, ServerUnavailable
 from waygraph.registry.model.settings import Settings
 
@@ -68,11 +68,11 @@ def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
 
 def _rows_told(engine: Neo4jEngine, request: Request, timeout_s: float) -> list[bytes]:
     statement, params = request["statement"], request["params"]
-    with engine.typed(timeout_s, MARK) as transaction:
+    with engine.begin_typed(timeout_s, MARK) as transaction:
         check_plan(transaction.plan(statement, params))
         started = time.perf_counter()
         columns, rows = transaction.run(statement, params)
-        return told(columns, rows, request, started)
+        return encode_answer(columns, rows, request, started)
 
 
 def check_plan(plan: Plan) -> None:
@@ -98,7 +98,7 @@ def _failure(exc: BaseException, request: Request) -> dict[str, str]:
     if isinstance(exc, ServerRefused):
         return {"no entry": exc.reason}
     netloc = urlsplit(request["location"]["address"]).netloc
-    return {"failed": _in_one_line(seen(cause or exc)).replace(netloc, "the server")}
+    return {"failed": _in_one_line(root_message(cause or exc)).replace(netloc, "the server")}
 
 
 def _in_one_line(message: str) -> str:

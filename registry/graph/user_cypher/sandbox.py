@@ -52,7 +52,7 @@ class CypherPlaces:
         self._free = threading.BoundedSemaphore(self._allowed)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def take(self) -> Iterator[None]:
         """A place, given back however the block ends. Raises CypherBusy after `cypher_wait_s`."""
         if not self._free.acquire(timeout=self._wait_s):
             raise CypherBusy(self._allowed)
@@ -167,7 +167,7 @@ def ask_worker(
     Raises CypherBusy if none may be made, CypherLimit, CypherFailed if it came to no good end.
     """
     try:
-        with places.taken():
+        with places.take():
             ending = _ending_of_worker(start, request, settings.cypher_timeout_s)
     except TimeoutError:
         raise _out_of_time(settings) from None

@@ -24,7 +24,9 @@ class RowTooLarge(Exception):
     pass
 
 
-def told(columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[str, Any], started: float) -> list[bytes]:
+def encode_answer(
+    columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[str, Any], started: float
+) -> list[bytes]:
     """The answer in parts, as far as `max_rows` and `max_bytes` of the request allow; no row beyond is asked for."""
     parts: list[bytes] = []
     left = request["max_bytes"]

@@ -82,7 +82,7 @@ class Made:
     tools: Mapping[str, MadeOfTool] = field(default_factory=dict)
 
 
-def made_of(snapshot: Snapshot, before: Made) -> Made:
+def make_entities(snapshot: Snapshot, before: Made) -> Made:
     """Of all entities; what was made before and still holds is not made again."""
     owners = {agent.id: agent for agent in snapshot.agents}
     tools = {tool.id: _made_of_tool(tool, owners[tool.agent_id], before) for tool in snapshot.tools}
@@ -147,7 +147,7 @@ class Kept:
 
     def tools_now(self, session: GraphSession, state: RegistryState) -> Sequence[StoredTool]:
         """All tools, by id."""
-        tools = read_tools(session) if not self._reaches(state) else self._brought_up(session)
+        tools = read_tools(session) if not self._reaches(state) else self._bring_up(session)
         if self._published and len(tools) <= KEPT_TOOLS:
             self._tools, self._of = tools, state
         else:
@@ -163,9 +163,9 @@ class Kept:
         """
         return self._vectors
 
-    def made_of(self, snapshot: Snapshot) -> Made:
+    def make_entities(self, snapshot: Snapshot) -> Made:
         """What the generation of this snapshot holds of each entity."""
-        made = made_of(snapshot, self._made)
+        made = make_entities(snapshot, self._made)
         keeps = self._of is not None
         self._made = made if keeps else Made()
         rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
@@ -176,7 +176,7 @@ class Kept:
     def _reaches(self, state: RegistryState) -> bool:
         return self._of is not None and state.revision == self._of.revision + self._writes
 
-    def _brought_up(self, session: GraphSession) -> Sequence[StoredTool]:
+    def _bring_up(self, session: GraphSession) -> Sequence[StoredTool]:
         others = [stored for stored in self._tools if stored.tool.agent_id not in self._touched]
         written = read_tools_of(session, sorted(self._touched))
         return sorted([*others, *written], key=lambda stored: stored.tool.id)

@@ -15,10 +15,10 @@ from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.index.analyser import named_in, query_terms
+from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
-from waygraph.registry.index.local.scoring import Postings, best, cosines, laid_out
+from waygraph.registry.index.local.scoring import Postings, align_rows, best, cosines
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -160,7 +160,7 @@ class LocalIndex:
             coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
             if "name" in wanted:
                 with span("names"):
-                    found["name"] = self._named(written or text, mask)
+                    found["name"] = self._name_hits(written or text, mask)
         legs = {leg: found[leg] for leg in wanted if leg in found}
         return Hits(legs, similarity, coverage, self, self._populations)
 
@@ -183,7 +183,7 @@ class LocalIndex:
     @cached_property
     def _rows(self) -> "Vector":
         """Read by the first question that has a vector: not every process asks one."""
-        return laid_out(self._mapped_rows())
+        return align_rows(self._mapped_rows())
 
     def _mapped_rows(self) -> "Vector":
         rows: Vector = np.load(self.path / generation.VECTORS, mmap_mode="r")
@@ -224,8 +224,8 @@ class LocalIndex:
             index = self._text_indexes[leg] = Postings(self.path / folder, rows=len(self._ids), texts=texts)
         return index
 
-    def _named(self, text: str, mask: "Mask | None") -> LegHits:
-        rows = [row for name in named_in(text) for row in self._names.rows(name)]
+    def _name_hits(self, text: str, mask: "Mask | None") -> LegHits:
+        rows = [row for name in names_in(text) for row in self._names.rows(name)]
         if not rows:
             return LegHits([], [], [])
         allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
@@ -265,7 +265,7 @@ class LocalIndex:
     def agents(self) -> Mapping[str, Agent]:
         return self._by_id
 
-    def pinned(self) -> Sequence[Agent]:
+    def pinned_agents(self) -> Sequence[Agent]:
         return self._pinned
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:

@@ -30,7 +30,7 @@ from waygraph.registry.graph.read import (
     read_vectors,
 )
 from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, made_of
+from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, make_entities
 from waygraph.registry.index.local.local_index import write_names
 from waygraph.registry.index.local.scoring import write_postings
 from waygraph.registry.index.search_index import agent_record
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None) -> None:
     """Everything but the graph's copy. `made`: of this snapshot, if it was. Raises OSError if it cannot be written."""
-    made = made or made_of(snapshot, Made())
+    made = made or make_entities(snapshot, Made())
     _write_json(folder / generation.STATE, asdict(snapshot.state))
     _write_json(folder / generation.TABLES, _tables(snapshot))
     write_names(folder / generation.NAMES, _names(made))
@@ -157,7 +157,7 @@ def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, ke
     """The graph is copied beside the rest: the engine holds no lock of Python while it writes."""
     with ThreadPoolExecutor(1, "copy") as beside:
         copied = beside.submit(copy, folder / generation.GRAPH)
-        build_generation(folder, snapshot, kept.made_of(snapshot))
+        build_generation(folder, snapshot, kept.make_entities(snapshot))
         copied.result()
 
 

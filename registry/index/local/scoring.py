@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from waygraph.registry.index.analyser import SATURATION, kept_length, rarity, saturated
+from waygraph.registry.index.analyser import SATURATION, kept_length, rarity, saturate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ _GROUPS = 4
 """For each of the best that are wanted: more are longer looked through, fewer leave more scores to be sorted."""
 
 
-def laid_out(rows: "Vector") -> "Vector":
+def align_rows(rows: "Vector") -> "Vector":
     """A copy in memory of this process that begins at a cache line: float32 of the same shape (rows, dimension).
 
     Large pages hold it, which do not hold a mapped file. A scan takes three fifths of the time where a model has just
@@ -97,8 +97,8 @@ class Postings:
     def __init__(self, folder: Path, *, rows: int, texts: int) -> None:
         """`rows`: how many the whole index has; `texts`: how many were written."""
         terms = (folder / TERMS).read_text(encoding="utf-8").splitlines()
-        starts = _mapped(folder / STARTS, np.int64)
-        self._rows, self._impacts = _mapped(folder / ROWS, np.int32), _mapped(folder / IMPACTS, np.float32)
+        starts = _map_file(folder / STARTS, np.int64)
+        self._rows, self._impacts = _map_file(folder / ROWS, np.int32), _map_file(folder / IMPACTS, np.float32)
         _refuse_damage(len(terms), starts, self._rows, self._impacts, rows)
         self._starts: list[int] = starts.tolist()
         self._places = {term: place for place, term in enumerate(terms)}
@@ -135,7 +135,7 @@ class Postings:
         return rarity(having, self._texts)
 
 
-def _mapped(file: Path, kind: type) -> "NDArray[Any]":
+def _map_file(file: Path, kind: type) -> "NDArray[Any]":
     """Not as np.memmap, whose slices take ten times as long."""
     array = np.asarray(np.load(file, mmap_mode="r"))
     if array.dtype != kind:
@@ -162,7 +162,7 @@ def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> 
     for each in held:
         vocabulary.update(each)
     terms = sorted(vocabulary)
-    of_terms, of_texts, counts = _counted(held, terms)
+    of_terms, of_texts, counts = _count_terms(held, terms)
     having = np.bincount(of_terms, minlength=len(terms))
     folder.mkdir()
     (folder / TERMS).write_text("\n".join(terms), encoding="utf-8")
@@ -172,7 +172,7 @@ def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> 
     np.save(folder / IMPACTS, (_shares(held, of_texts, counts) * rarities[of_terms]).astype(np.float32))
 
 
-def _counted(held: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
+def _count_terms(held: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
     """Of each posting its term's place, its text's, and how often it stands there; by terms, then by texts."""
     places = dict(zip(terms, range(len(terms)), strict=True))
     size = max(len(held), 1)
@@ -187,4 +187,4 @@ def _counted(held: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
 def _shares(held: Sequence[Sequence[str]], of_texts: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> "Shares":
     lengths = [len(words) for words in held]
     mean = sum(lengths) / len(lengths) if lengths else 0.0
-    return saturated(counts, np.asarray([kept_length(length) for length in lengths], dtype=np.int64)[of_texts], mean)
+    return saturate(counts, np.asarray([kept_length(length) for length in lengths], dtype=np.int64)[of_texts], mean)

@@ -15,7 +15,7 @@ from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.engine import batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources
-from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merged, tool_of
+from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_schema import faults, vector_indexes
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
@@ -78,7 +78,7 @@ class Neo4jIndex:
             parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
             if len({part.commit for part in parts}) == 1:
                 self._note(found)
-                return merged(parts).hits(ask, self.state)
+                return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
     def _note(self, found: "Answer") -> None:
@@ -92,10 +92,10 @@ class Neo4jIndex:
         It is being made after a reindex, and lacks owners after an upgrade of the server.
         """
         try:
-            return self._indexed(ask, reach), []
+            return self._ask_indexes(ask, reach), []
         except EngineError:
             if not self._vector_faults(ask):  # or no longer: it may have been made since
-                return self._indexed(ask, reach), []
+                return self._ask_indexes(ask, reach), []
         unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
         return self._whole("neo4j/search/legs", others.params(reach)), unanswered
@@ -107,7 +107,7 @@ class Neo4jIndex:
     def _filters_in_index(self) -> bool:
         return self._engine.version >= IN_INDEX_FILTERS
 
-    def _indexed(self, ask: "Ask", reach: int) -> "Answer":
+    def _ask_indexes(self, ask: "Ask", reach: int) -> "Answer":
         """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
         if not (ask.is_scoped and ask.vector and self._filters_in_index):
             return self._whole("neo4j/search/legs", ask.params(reach))
@@ -178,7 +178,7 @@ class Neo4jIndex:
             self._held = found
         return found
 
-    def pinned(self) -> Sequence[Agent]:
+    def pinned_agents(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:

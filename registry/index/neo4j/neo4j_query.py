@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.registry.graph.commit_mark import is_committing
-from waygraph.registry.index.analyser import SATURATION, named_in, query_terms, rarity
+from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
@@ -57,7 +57,7 @@ class Ask:
         `vector` is float32 of shape (dimension,); without it there are no vector legs.
         """
         text, written = texts
-        words, names = query_terms(text)[:MOST_WORDS], named_in(written)[:MOST_WORDS]
+        words, names = query_terms(text)[:MOST_WORDS], names_in(written)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),
@@ -199,7 +199,7 @@ class Answer:
         return LegHits(
             [leg.ordered_ids[at][1:] for at in best],
             [leg.owner_ids[at] for at in best],
-            [_told(name, leg.scores[at]) for at in best],
+            [_comparable_score(name, leg.scores[at]) for at in best],
         )
 
     def _coverage(self, legs: Mapping[Leg, LegHits]) -> float:
@@ -214,7 +214,7 @@ class Answer:
         return max(shares)
 
 
-def merged(parts: Sequence[Answer]) -> Answer:
+def merge_answers(parts: Sequence[Answer]) -> Answer:
     """The first, with the legs and records of the others added."""
     first = parts[0]
     return replace(
@@ -234,7 +234,7 @@ class _Shown:
     def agents(self) -> Mapping[str, Agent]:
         return _Parsed(self._answer.agents)
 
-    def pinned(self) -> Sequence[Agent]:
+    def pinned_agents(self) -> Sequence[Agent]:
         return [agent_of(record) for _, record in sorted(self._answer.pinned.items())]
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
@@ -270,7 +270,7 @@ def _first_named(names: str, asked: Sequence[str]) -> float:
     return next((at for at, name in enumerate(asked) if name in held), len(asked))
 
 
-def _told(leg: Leg, score: float) -> float:
+def _comparable_score(leg: Leg, score: float) -> float:
     """As every index tells it: a cosine, BM25 with its constant factor, 1 for a name."""
     if leg in VECTOR_LEGS:
         return 2 * score - 1

@@ -247,10 +247,10 @@ class Comparison:
         )
 
     def agent_faults(self) -> Iterator[str]:
-        return _told(self.agents)
+        return _difference_lines(self.agents)
 
     def tool_faults(self) -> Iterator[str]:
-        return _told(self.tools)
+        return _difference_lines(self.tools)
 
     def term_faults(self) -> Iterator[str]:
         wanted, held = self.terms
@@ -278,7 +278,7 @@ def _beside(wanted: list[dict[str, Any]], held: list[dict[str, Any]]) -> dict[st
     return {row["id"]: (row, found.get(row["id"], {})) for row in wanted}
 
 
-def _told(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
+def _difference_lines(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
     """`id (what differs, …)` of each that is not as it should be."""
     for entity, (wanted, held) in pairs.items():
         props, others = wanted["props"], held.get("props", {})

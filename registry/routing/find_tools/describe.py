@@ -5,8 +5,8 @@ import re
 from typing import Any, Literal, get_args
 
 from waygraph.registry.model.identity import digest
-from waygraph.registry.model.nouns import Tool, parsed
-from waygraph.registry.model.process import remembered
+from waygraph.registry.model.nouns import Tool, parse_field
+from waygraph.registry.model.process import remember
 from waygraph.registry.routing.tool_formats import ToolFormat, definition
 
 Detail = Literal["names", "summary", "schema"]
@@ -35,7 +35,7 @@ def is_known(tool: Tool, known_version: str, detail: Detail) -> bool:
     return detail != "names" and known_version in (version(tool), version(tool, detail))
 
 
-def described(tool: Tool, detail: Detail, tool_format: ToolFormat, known_version: str = "") -> dict[str, Any]:
+def describe_tool(tool: Tool, detail: Detail, tool_format: ToolFormat, known_version: str = "") -> dict[str, Any]:
     """`name` and `version`, and by detail `description` and `params` (in the manner of TypeScript), or the definition.
 
     MCP's definition without what only a host needs; any other stands whole under `definition`, as that host takes it.
@@ -54,7 +54,7 @@ def described(tool: Tool, detail: Detail, tool_format: ToolFormat, known_version
     return named | {key: defined[key] for key in ("description", "inputSchema") if defined[key]}
 
 
-@remembered
+@remember
 def summary(text: str) -> str:
     """The text as one line; of a long one as many whole sentences as fit, or the begin of the first."""
     line = " ".join(text[: 10 * SUMMARY_CHARS].split())
@@ -68,10 +68,10 @@ def summary(text: str) -> str:
     return told or line[: SUMMARY_CHARS - 1].rsplit(" ", 1)[0] + "…"
 
 
-@remembered
+@remember
 def parameters(schema_text: str) -> str:
     """What a tool takes, what it needs first: `repo: string, labels?: string[]`; the names beyond 12 are left out."""
-    schema = _parsed(schema_text)
+    schema = _parse_schema(schema_text)
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return ""
@@ -121,6 +121,6 @@ def _choices(choices: list[Any]) -> str:
     return told + ("|…" if len(choices) > 8 else "") if 0 < len(told) <= _CHOICES_CHARS else ""
 
 
-def _parsed(text: str) -> dict[str, Any]:
-    said = parsed(text)
+def _parse_schema(text: str) -> dict[str, Any]:
+    said = parse_field(text)
     return said if isinstance(said, dict) else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch, is_doubtful, reachable
-from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, described
+from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, describe_tool
 from waygraph.registry.routing.find_tools.resolve import (
     BORNE_BY,
     exact_first,
@@ -91,16 +91,16 @@ def overview(registry: "Searchable", principal: Principal | None, agent_ids: fro
     """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
     the most frequent first; `waiting` and `unreachable` count agents, where there are such.
     """
-    listed = _listed(registry, principal, agent_ids)
+    listed = _list_agents(registry, principal, agent_ids)
     ready = [each for each in listed if not each.agent.pending]
     seen = {each.agent.id for each in listed}
     sources = registry.sources(principal=principal)
-    held_back = _held_back(registry, principal, sources)
+    held_back = _count_held(registry, principal, sources)
     told: dict[str, Any] = {
         "tools": sum(each.tools - held_back[each.agent.id] for each in ready),
-        "agents": _ordered(Counter(each.agent.kind for each in ready)),
-        "sources": _ordered(_claimed(sources, seen), SOURCES),
-        "tags": _ordered(_tags(ready), TAGS),
+        "agents": _order_counts(Counter(each.agent.kind for each in ready)),
+        "sources": _order_counts(_count_claims(sources, seen), SOURCES),
+        "tags": _order_counts(_tags(ready), TAGS),
         "waiting": len(listed) - len(ready),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
     }
@@ -113,7 +113,7 @@ def _tags(listed: "Sequence[Listed]") -> Counter[str]:
     return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
 
 
-def _listed(
+def _list_agents(
     registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> "Sequence[Listed]":
     if agent_ids is not None and not agent_ids:
@@ -123,14 +123,16 @@ def _listed(
     return [each for each in page.items if not each.agent.hidden]
 
 
-def _held_back(registry: "Searchable", principal: Principal | None, sources: "Iterable[SourceSummary]") -> Counter[str]:
+def _count_held(
+    registry: "Searchable", principal: Principal | None, sources: "Iterable[SourceSummary]"
+) -> Counter[str]:
     """How many tools of each agent wait. Tools are listed only where any does."""
     if not any(source.standing and source.standing.pending_tools for source in sources):
         return Counter()
     return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
 
 
-def _claimed(sources: "Iterable[SourceSummary]", seen: set[str]) -> Counter[str]:
+def _count_claims(sources: "Iterable[SourceSummary]", seen: set[str]) -> Counter[str]:
     claimed: Counter[str] = Counter()
     for source in sources:
         if agents := len(seen.intersection(source.agent_ids)):
@@ -143,7 +145,7 @@ def _overview_text(source: str) -> str:
     return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
-def _ordered(counted: Counter[Any], most: int | None = None) -> dict[str, int]:
+def _order_counts(counted: Counter[Any], most: int | None = None) -> dict[str, int]:
     """The most frequent first, then by name."""
     return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
 
@@ -208,19 +210,19 @@ def find(
     """
     _check(asked)
     if not asked.query.strip():
-        return _surveyed(registry, asked, principal)
+        return _survey(registry, asked, principal)
     if asked.agent_ids is not None and not asked.agent_ids:
         return {"tools": [], "reason": NO_AGENTS}
     judges = judging(registry, policy, principal)
     strict = judges.policy.strict
-    found = _found(registry, asked, principal, asked.limit + SPARE, strict=strict)
-    judged = _judged(registry, asked, found.matches, judges, why_not)
+    found = _route_tools(registry, asked, principal, asked.limit + SPARE, strict=strict)
+    judged = _judge_matches(registry, asked, found.matches, judges, why_not)
     if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
-        found = _found(registry, asked, principal, asked.limit + FAR, strict=strict)
-        judged = _judged(registry, asked, found.matches, judges, why_not)
+        found = _route_tools(registry, asked, principal, asked.limit + FAR, strict=strict)
+        judged = _judge_matches(registry, asked, found.matches, judges, why_not)
     if not judged:
         return _nothing(registry, asked, principal, found)
-    answer = _told(asked, judged)
+    answer = _result_of(asked, judged)
     return answer | confidence_field(found.confidence) if answer["tools"] else answer
 
 
@@ -241,7 +243,7 @@ def _check(asked: FindAsked) -> None:
         raise InvalidQuery("query must be a text")
 
 
-def _found(
+def _route_tools(
     registry: "Searchable", asked: FindAsked, principal: Principal | None, limit: int, *, strict: bool
 ) -> "ToolRoute":
     wanted = max(limit, BORNE_BY) if is_name_like(asked.query) else limit
@@ -257,7 +259,7 @@ def _callable(judged: Sequence[_Judged]) -> int:
     return sum(each.judgement.verdict != "deny" for each in judged)
 
 
-def _judged(
+def _judge_matches(
     registry: "Searchable", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
 ) -> list[_Judged]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
@@ -268,7 +270,7 @@ def _judged(
     return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
 
 
-def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
+def _result_of(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
     """As many as wanted that may be called, and those that may not among the best or between them."""
     places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
     last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
@@ -289,7 +291,7 @@ def _told(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
 def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, Any]:
     tool = each.tool
     known = asked.known.get(tool.call_name) or asked.known.get(tool.id) or ""
-    told = described(tool, asked.detail, asked.tool_format, known)
+    told = describe_tool(tool, asked.detail, asked.tool_format, known)
     if each.why_not and tell_why_not:
         told["cannot_run"] = each.why_not
     if asked.detail == "names":
@@ -318,7 +320,7 @@ def _none_runs(given: Iterable[_Judged]) -> str:
     return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
 
 
-def _surveyed(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
+def _survey(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
     return {"overview": overview(registry, principal, asked.agent_ids), "hint": hint}
 

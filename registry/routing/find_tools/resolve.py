@@ -107,7 +107,7 @@ def _by_spelling(
     try:
         near = [registry.tool(name, principal=principal)]
     except UnknownName as unknown:
-        near = [registry.named(each, principal=principal) for each in unknown.nearest]
+        near = [registry.lookup(each, principal=principal) for each in unknown.nearest]
     tools = [each for each in near if isinstance(each, Tool)]
     named = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
     return [each.call_name for each in named if not registry.agent(each.agent_id, principal=principal).hidden]
@@ -118,13 +118,13 @@ def _near(
 ) -> Sequence[ToolMatch]:
     among = None if agent_ids is None else sorted(agent_ids)
 
-    def found(recipe: str | Recipe) -> Sequence[ToolMatch]:
+    def find_near(recipe: str | Recipe) -> Sequence[ToolMatch]:
         return registry.find_tools(query, limit=_NEAR_READ, agent_ids=among, recipe=recipe, principal=principal).matches
 
     try:
-        return found(_MEANT) or found(_WORDS)
+        return find_near(_MEANT) or find_near(_WORDS)
     except InvalidQuery:  # of a service, which takes recipes by name
-        return found(TOOLS.name)
+        return find_near(TOOLS.name)
 
 
 def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.nouns import Agent, Tool, parsed
+from waygraph.registry.model.nouns import Agent, Tool, parse_field
 from waygraph.registry.storage.snapshot import Contents
 
 FORMAT_VERSION = 1
@@ -52,7 +52,7 @@ def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
         "description": agent.description,
         "kind": agent.kind,
         "version": agent.version,
-        "transport": parsed(agent.transport),
+        "transport": parse_field(agent.transport),
         "tags": agent.tags,
         "visible_to": agent.visible_to,
         "tools": [_tool(tool) for tool in tools],
@@ -63,9 +63,9 @@ def _tool(tool: Tool) -> dict[str, object]:
     return {
         "name": tool.name,
         "description": tool.description,
-        "inputSchema": parsed(tool.input_schema),
-        "outputSchema": parsed(tool.output_schema),
-        "annotations": parsed(tool.annotations),
+        "inputSchema": parse_field(tool.input_schema),
+        "outputSchema": parse_field(tool.output_schema),
+        "annotations": parse_field(tool.annotations),
         "tags": tool.tags,
         **({"questions": tool.questions} if tool.questions else {}),
     }
@@ -138,7 +138,9 @@ def _entry(agent: Agent, publisher: str, base: str) -> dict[str, Any]:
         "identifier": _identifier(publisher, agent.kind, agent.id),
         "type": AGENT_TYPE,
         "url": f"{base}/v1/agents/{quote(agent.id, safe='')}",
-    } | _told(displayName=agent.name, description=agent.description, tags=list(agent.tags), version=agent.version)
+    } | _without_empty(
+        displayName=agent.name, description=agent.description, tags=list(agent.tags), version=agent.version
+    )
 
 
 def _identifier(*parts: str) -> str:
@@ -146,6 +148,6 @@ def _identifier(*parts: str) -> str:
     return ":".join(("urn", "air", *(quote(part, safe="") for part in parts)))
 
 
-def _told(**members: Any) -> dict[str, Any]:
+def _without_empty(**members: Any) -> dict[str, Any]:
     """Without those that say nothing."""
     return {name: value for name, value in members.items() if value}

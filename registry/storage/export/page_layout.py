@@ -63,15 +63,17 @@ def lay_out(features: "Matrix", tool_counts: Sequence[int]) -> Layout:
     likeness = likeness_of(features)
     regions = regions_of(likeness)
     radii = [agent_radius(number) for number in tool_counts]
-    inner = [_settled(likeness.subgraph(rows), rows, [radii[row] + AGENT_MARGIN for row in rows]) for rows in regions]
+    inner = [
+        _settle_circles(likeness.subgraph(rows), rows, [radii[row] + AGENT_MARGIN for row in rows]) for rows in regions
+    ]
     sizes = [_reach(places, [radii[row] for row in rows]) for places, rows in zip(inner, regions, strict=True)]
-    outer = _settled(
+    outer = _settle_circles(
         _between(likeness, regions),
         range(len(regions)),
         [size + REGION_MARGIN for size in sizes],
         stretch=LANDSCAPE,
     )
-    return _assembled(regions, inner, outer, radii, sizes)
+    return _assemble_layout(regions, inner, outer, radii, sizes)
 
 
 def likeness_of(features: "Matrix") -> Likeness:
@@ -158,16 +160,16 @@ def _between(likeness: Likeness, regions: Sequence[Sequence[int]]) -> Likeness:
     return graph
 
 
-def _settled(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
+def _settle_circles(graph: Likeness, rows: Sequence[int], radii: Sequence[float], stretch: float = 1.0) -> "Matrix":
     """(rows, 2): centres of circles that do not overlap, near to where a spring layout of the graph has them."""
     if len(rows) > _SPRING_NODES:
         return _in_lines(radii)
     room = math.sqrt(sum(radius**2 for radius in radii)) * TIGHTNESS
     spread = np.asarray([math.sqrt(stretch), 1 / math.sqrt(stretch)])
-    return _packed(_wished(graph, rows) * room * spread, radii, stretch)
+    return _pack_circles(_wish_places(graph, rows) * room * spread, radii, stretch)
 
 
-def _wished(graph: Likeness, rows: Sequence[int]) -> "Matrix":
+def _wish_places(graph: Likeness, rows: Sequence[int]) -> "Matrix":
     """(rows, 2), within -1 and 1."""
     plain: Likeness = nx.Graph()  # a subgraph's own order of nodes is not ours
     plain.add_nodes_from(rows)
@@ -190,7 +192,7 @@ def _in_lines(radii: Sequence[float]) -> "Matrix":
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
-def _packed(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
+def _pack_circles(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
     """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
     sizes, measure = np.asarray(radii, dtype=np.float64), np.asarray([1 / stretch, 1.0])
     middle = wished.mean(axis=0)
@@ -235,7 +237,7 @@ def _reach(places: "Matrix", radii: Sequence[float]) -> float:
     return float((np.hypot(*places.T) + np.asarray(radii)).max())
 
 
-def _assembled(
+def _assemble_layout(
     regions: Sequence[Sequence[int]],
     inner: "Sequence[Matrix]",
     outer: "Matrix",

@@ -167,7 +167,7 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
         if store.path is None or store.path.exists():
             with store.writing() as (engine, *_):
                 findings = [Finding(check="live graph", ok=True, detail="held alone while it was examined")]
-                findings += _examined(engine, store, settings)
+                findings += _examine(engine, store, settings)
                 return findings  # the publication at the end of the block may still raise
         reason = f"{store.path} is missing"
     except DAMAGE as error:
@@ -184,12 +184,12 @@ def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
             closing(LocalIndex.open(store.folder)) as index,
             closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
         ):
-            return _examined(engine, store, settings)
+            return _examine(engine, store, settings)
     except DAMAGE as error:
         return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
 
 
-def _examined(engine: GraphEngine, store: EmbeddedStore, settings: Settings) -> list[Finding]:
+def _examine(engine: GraphEngine, store: EmbeddedStore, settings: Settings) -> list[Finding]:
     graph = Graph(engine, settings)
     return [*graph_findings(graph, restore_advice(store.place)), *_index_findings(engine, graph, store)]
 
@@ -216,7 +216,7 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
         return [revision]
     with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
         try:
-            fresh, held = _built(engine, Path(scratch)), _current(store.folder)
+            fresh, held = _build_index(engine, Path(scratch)), _current(store.folder)
         except DAMAGE as error:
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
@@ -232,7 +232,7 @@ def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
     return f"{published}, as the graph"
 
 
-def _built(engine: GraphEngine, scratch: Path) -> Path:
+def _build_index(engine: GraphEngine, scratch: Path) -> Path:
     if not isinstance(engine, Copying):
         raise RegistryError("this engine cannot publish a copy")
     publish_graph(scratch, engine)

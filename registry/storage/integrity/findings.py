@@ -190,7 +190,7 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("owners", _owners, "each tool has one owner", restore),
         ("claims", _claims, "each agent has a source", restore),
         ("call names", _call_names, "no two tools share one", restore),
-        ("removed agents", _removed, "none is there", "run `waygraph remove AGENT` for each"),
+        ("removed agents", _check_removed, "none is there", "run `waygraph remove AGENT` for each"),
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
     ):
@@ -262,7 +262,7 @@ def _call_names(graph: Graph) -> Iterator[str]:
     return (f"{name!r} is of {number} tools" for name, number in bearers.items() if number > 1)
 
 
-def _removed(graph: Graph) -> Iterator[str]:
+def _check_removed(graph: Graph) -> Iterator[str]:
     return (said.agent_id for said in graph.operators.values() if said.removed and said.agent_id in graph.agents)
 
 

@@ -131,13 +131,13 @@ def _vector_indexes(store: ServerStore) -> Finding:
 
 
 def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
-    def told() -> str:
+    def first_difference() -> str:
         found = look()
         if found:
             raise RegistryError("; ".join(f"{name} {fault}" for name, fault in found.items()))
         return "all there, online"
 
-    return told
+    return first_difference
 
 
 def _search(store: ServerStore) -> Finding:
