@@ -233,7 +233,7 @@ def agents(
     )
     record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), _about())
     unwritten = _write_error(record, output) if output else None
-    show(without_tasks(record), cli_json.evaluated, operation_views.agents_evaluated, as_json)
+    show(without_tasks(record), cli_json.evaluation_json, operation_views.agents_evaluated, as_json)
     if unwritten:
         raise unwritten
 
