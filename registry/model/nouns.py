@@ -245,6 +245,7 @@ KNOWN, ONLINE = "known", "online"
 """Never asked; answered when it was last asked."""
 UNREACHABLE, FAILING = "unreachable since ", "failing: "
 MAX_REASON_CHARS = 200
+HIDDEN_REASON = "operators see why"
 _UNREACHABLE = re.compile(re.escape(UNREACHABLE) + r"\d{4}-\d\d-\d\d[^\s]*: \S.*")
 _FAILING = re.compile(re.escape(FAILING) + r"\S.*")
 
@@ -281,6 +282,13 @@ def word_of(status: str) -> Word:
 def unreachable_since(status: str) -> str:
     """The time it tells, ISO 8601; empty for another status."""
     return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
+
+
+def public_status(status: str) -> str:
+    """Without the reason, which may quote a command or a path of the machine that asked."""
+    if word_of(status) == "unreachable":
+        return unreachable(unreachable_since(status), HIDDEN_REASON)
+    return failing(HIDDEN_REASON) if word_of(status) == "failing" else status
 
 
 def continue_outage(held: str, now: str) -> str:

@@ -26,6 +26,7 @@ from waygraph.registry.model.nouns import (
     ToolRoute,
     canonical_json,
     parse_field,
+    public_status,
 )
 from waygraph.registry.model.views import About, IndexState, Listed, Page, Status
 
@@ -106,7 +107,9 @@ def _shown_matches[M: (AgentMatch, ToolMatch)](
 
 
 def _shown_agent(held: Agent, transport: TransportFilter) -> Agent:
-    return replace(held, transport=transport(held.transport)) if transport else held
+    if transport is None:
+        return held
+    return replace(held, transport=transport(held.transport), status=public_status(held.status))
 
 
 # -- what is held --------------------------------------------------------------------------------------

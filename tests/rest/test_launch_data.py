@@ -4,11 +4,15 @@ import json
 
 import anyio
 import httpx2
+import pytest
 
 from tests.gateway.hosts import over_http
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, agent, assert_good, ingest
 from waygraph.registry.access.visibility import SCOPES, public_transport
+from waygraph.registry.model import shapes
+from waygraph.registry.model.nouns import Agent, failing, unreachable, unreachable_since, word_of
+from waygraph.registry.model.views import Listed
 
 PRIVATE = "priv4te"
 LOCAL = {"command": f"/opt/{PRIVATE}/bin", "args": ["-y", PRIVATE], "cwd": f"/srv/{PRIVATE}", "env": {"K": "${K}"}}
@@ -104,3 +108,14 @@ def test_what_of_a_transport_is_public() -> None:
     }
     assert {text: json.loads(public_transport(text)) for text in cases} == cases
     assert [public_transport(text) for text in ("", "nonsense", "[1]", '{"homepage":"https://h.example"}')] == [""] * 4
+
+
+@pytest.mark.parametrize("status", [unreachable("2026-01-01T00:00:00+00:00", PRIVATE), failing(PRIVATE)])
+def test_why_a_server_is_down_is_for_operators(status: str) -> None:
+    """The reason may quote a command or a path; the word and the time are for everybody."""
+    listed = [Listed(agent=Agent(id="a", name="a", status=status), tools=0)]
+    (shown,) = shapes.agents(listed, public_transport)["agents"]
+    assert PRIVATE not in shown["status"]
+    assert word_of(shown["status"]) == word_of(status)
+    assert unreachable_since(shown["status"]) == unreachable_since(status)
+    assert PRIVATE in shapes.agents(listed)["agents"][0]["status"]

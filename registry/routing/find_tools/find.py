@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, UnknownName
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool, ToolMatch, is_doubtful, reachable
+from waygraph.registry.model.nouns import (
+    Agent,
+    Filters,
+    Principal,
+    Query,
+    Tool,
+    ToolMatch,
+    is_doubtful,
+    public_status,
+    reachable,
+)
 from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, describe_tool
 from waygraph.registry.routing.find_tools.resolve import (
     BORNE_BY,
@@ -156,7 +166,6 @@ SPARE = 5
 FAR = 100
 """The same, where those do not suffice."""
 REFUSED_TOLD = 5
-STATUS_CHARS = 120
 NO_AGENTS = "no agent is in this namespace"
 
 
@@ -301,12 +310,8 @@ def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, 
     if danger_of(each.agent, tool) == "destructive":
         told["destructive"] = True
     if not reachable(each.agent.status):
-        told["status"] = _cut(each.agent.status)  # of when it was last asked: a call may yet succeed
+        told["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
     return told
-
-
-def _cut(status: str) -> str:
-    return status if len(status) <= STATUS_CHARS else status[: STATUS_CHARS - 1] + "…"
 
 
 def _hint(asked: FindAsked) -> str:
