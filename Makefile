@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, la
 
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks
+
+bench-quality: $(READY) ## measure how good answers are, all of it at one commit; begins nothing after an hour
+	@$(BIN)/python -m benchmarks quality table --budget-s 3600
 
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
 	@$(MAKE) --no-print-directory $(VENV)/.tokens

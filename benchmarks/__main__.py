@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,19 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
 }
 """They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)
+QUALITY = (
+    livemcpbench.NAME,
+    agent_as_a_graph.NAME,
+    a2x.NAME,
+    abstention.NAME,
+    clear_requests.NAME,
+    withholding.NAME,
+    default_recipe.NAME,
+    scalemcp.NAME,
+    suspicion.NAME,
+)
+"""How good answers are, whatever they take."""
+ALL_QUALITY = "quality"
 TABLE = "table"
 PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
 """What `table` writes."""
@@ -64,12 +78,24 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
     world = _world(options, environ)
-    for name in options.names or [*BENCHMARKS, TABLE]:
+    started = time.perf_counter()
+    for name in _names(options.names or [*BENCHMARKS, TABLE]):
+        seconds = time.perf_counter() - started
+        if options.budget_s and seconds > options.budget_s:
+            print(f"{name}: not begun, {seconds:.0f} s of {options.budget_s:g} s are over", file=sys.stderr)
+            return 1
         if name == TABLE:
             write_pages(options.evals, NAMES, PAGES)
         else:
             _measure(name, world, options.evals)
+            print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
     return 0
+
+
+def _names(names: Iterable[str]) -> Iterator[str]:
+    """Each benchmark by its own name."""
+    for name in names:
+        yield from QUALITY if name == ALL_QUALITY else (name,)
 
 
 def _measure(name: str, world: World, evals: Path) -> None:
@@ -85,7 +111,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*NAMES, TABLE]
+    known = [*NAMES, ALL_QUALITY, TABLE]
     parser.add_argument(
         "names",
         nargs="*",
@@ -95,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
+    parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 

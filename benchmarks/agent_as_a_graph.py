@@ -26,7 +26,7 @@ from benchmarks.world import PRECISIONS, World
 from waygraph.registry.evaluation.compare import Estimate, Row, Table, markdown_table, mean_markdown, tabulate
 from waygraph.registry.evaluation.dataset import By, Dataset
 from waygraph.registry.evaluation.plots import Kind
-from waygraph.registry.evaluation.run import Routing, Trial, by_recipe, vary_recipe
+from waygraph.registry.evaluation.run import Outcome, Routing, Trial, by_recipe, vary_recipe
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 
 NAME = "agent_as_a_graph"
@@ -39,6 +39,10 @@ GRID = ((1.0, 3.0), (1.0, 2.0), (1.0, 1.5), (1.0, 1.0), (1.5, 1.0), (2.0, 1.0), 
 SWEEP = (*GRID[:3], (1.0, 1.25), GRID[3], (1.25, 1.0), GRID[4], (1.75, 1.0), GRID[5], (2.5, 1.0), GRID[6])
 AGAINST = "Algorithm 1 (1, 1)"
 REPRODUCED = 0.01
+NODE_WEIGHTS = ((1.0, 1.0), (1.5, 1.0))
+NODE_DEPTH = 5
+PAPERS_NODE_SHARE = 0.3913
+"""Of the items retrieved at the top, by its section 4.2.1; the paper names neither weights nor K."""
 NOTES = (
     "The gold sets (which servers are right for which step) are this project's resolution of LiveMCPBench's "
     "annotations. The paper's own are not published: its figures compare its methods with each other, and are no "
@@ -108,7 +112,25 @@ def measure(world: World, dataset: Dataset, spec: str) -> dict[str, Any]:
         "embedder": record["outcomes"][0]["embedder"],
         "methods": {table.by: asdict(table) for table in tabulate([(NAME, record)], metrics=METRICS, against=AGAINST)},
         "sweep": asdict(tabulate([(NAME, sweep)], metrics=SWEPT_METRICS, against=AGAINST)[0]),
+        "agent_nodes": agent_node_shares(world, dataset, spec),
     }
+
+
+def agent_node_shares(world: World, dataset: Dataset, spec: str) -> dict[str, float]:
+    """Weights → the share of the first five answers that Algorithm 1 reaches through an agent's own node, in [0, 1].
+
+    The others are reached from a tool's node. The shares are over all answers to the steps.
+    """
+    trials = [
+        _trial(vary_recipe(ALGORITHM_1, weights=weights), "steps", spec, label=f"({weights[0]:g}, {weights[1]:g})")
+        for weights in NODE_WEIGHTS
+    ]
+    return {outcome.trial.name: _agent_node_share(outcome) for outcome in world.bench.outcomes(dataset, trials)}
+
+
+def _agent_node_share(outcome: Outcome) -> float:
+    firsts = [each.votes[agent][0] for each in outcome.judgements for agent in each.agents[:NODE_DEPTH]]
+    return round(fmean(vote.kind == "agent" for vote in firsts), 4)
 
 
 def reference_gaps(found: Mapping[str, Any]) -> list[tuple[float, str]]:
@@ -160,6 +182,7 @@ def tables_of(details: Mapping[str, Any]) -> str:
         parts += _table_1(Table.from_json(held["methods"]["steps"]), name)
     parts += _table_1(Table.from_json(found["int8"]["methods"]["questions"]), "int8")
     parts += [_table_2(found), *(_table_3(rows_of(held), name) for name, held in found.items())]
+    parts += [_nodes(found)] if all("agent_nodes" in held for held in found.values()) else []
     return "\n\n".join(parts)
 
 
@@ -235,6 +258,16 @@ def _table_3(rows: Mapping[str, Row], embedder: str) -> str:
     head = ("weights (agent, tool)", *(f"{metric}, {method}" for metric in metrics for method in methods))
     told = f"LiveMCPBench steps by weights, {embedder}, in brackets the paper's Table 3 (text-embedding-ada-002):"
     return f"{told}\n\n{markdown_table(head, lines)}"
+
+
+def _nodes(found: Mapping[str, Mapping[str, Any]]) -> str:
+    weights = [f"({agent:g}, {tool:g})" for agent, tool in NODE_WEIGHTS]
+    rows = [[name, *(f"{held['agent_nodes'][each]:.1%}" for each in weights)] for name, held in found.items()]
+    head = (
+        f"Share of the first {NODE_DEPTH} answers that Algorithm 1 reaches through an agent's own node, by weights "
+        f"(agent, tool); the paper: {PAPERS_NODE_SHARE:.1%}:"
+    )
+    return f"{head}\n\n{markdown_table(('embedder', *weights), rows)}"
 
 
 def _beside(estimate: Estimate, published: float | None) -> str:

@@ -163,6 +163,7 @@ PAPER = Recipe(
     texts="plain",
     literals=True,
 )
+"""Weights as published; equal ones are better on this project's gold sets (evals/README.md)."""
 AGENTS = Recipe(
     name="agents",
     purpose="agents by their own vectors alone",

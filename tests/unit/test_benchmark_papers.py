@@ -132,7 +132,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None:
     """Every method at both ways of asking, by both precisions; every weight; each set by every recipe."""
-    _, paper, services = records
+    recipes, paper, services = records
+    assert [row["method"] for row in recipes["details"]["united"]].count("hybrid") == 2
     for held in paper["details"]["embedders"].values():
         for by in ("steps", "questions"):
             table = Table.from_json(held["methods"][by])
@@ -140,6 +141,8 @@ def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None
             assert table.rows[-2].estimates["Recall@1"].value == 1.0
         assert set(Table.from_json(held["sweep"]).sweeps) == {"Algorithm 1", "Algorithm 1, N together", "standard wRRF"}
         assert len(reference_gaps(held)) == 28
+        assert held["agent_nodes"].keys() == {"(1, 1)", "(1.5, 1)"}
+        assert 0 <= held["agent_nodes"]["(1, 1)"] <= held["agent_nodes"]["(1.5, 1)"] <= 1
     assert [held["dataset"] for held in services["details"]["tables"]] == list(a2x.SETS)
 
 

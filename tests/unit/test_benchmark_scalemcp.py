@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks import scalemcp
 from benchmarks.__main__ import main
-from benchmarks.published import SCALEMCP
+from benchmarks.published import CROSS, LLM, SCALEMCP
+from tests.fake_openai import KEY, fake_openai
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +20,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     companies = "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(20))
     (folder / scalemcp.COMPANIES).write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
     options = ["--quick", "--data", str(folder), "--evals", str(folder)]
-    environ = {"WAYGRAPH_CACHE_DIR": str(folder / "cache")}
-    assert main([scalemcp.NAME, *options], environ) == 0
+    with fake_openai() as endpoint:
+        endpoint.answers = ['{"order": [2, 1]}']
+        environ = {
+            "WAYGRAPH_CACHE_DIR": str(folder / "cache"),
+            scalemcp.RERANKERS_VARIABLE: "openai:judge",
+            "OPENAI_BASE_URL": endpoint.url,
+            "OPENAI_API_KEY": KEY,
+        }
+        assert main([scalemcp.NAME, *options], environ) == 0
     return folder
 
 
@@ -31,15 +39,25 @@ def details(folder: Path) -> dict[str, Any]:
 
 
 def test_every_way_is_measured_with_every_number_of_questions(details: dict[str, Any]) -> None:
-    """Vector and hybrid over three storages, BM25 over none, each with 0, 5 and 10 questions."""
+    """Vector, hybrid and the reranker over three storages, BM25 over none, each with 0, 5 and 10 questions."""
     seen = [(row["method"], row["storage"], row["questions"]) for row in details["rows"] if row["layout"] == "tools"]
     storages = ("concat", "TDWA var-1", "TDWA var-2")
-    wanted = {(method, storage, n) for method in ("vector", "hybrid") for storage in storages for n in (0, 5, 10)}
+    wanted = {(method, storage, n) for method in ("vector", "hybrid", LLM) for storage in storages for n in (0, 5, 10)}
     assert len(seen) == len(set(seen))
     assert set(seen) == wanted | {("BM25", "", n) for n in (0, 5, 10)}
     for row in details["rows"]:
         for metric in ("nDCG", "Recall", "mAP"):
             assert 0 <= row[f"{metric}@5"] <= details["ceiling"][f"{metric}@5"] <= 1
+
+
+def test_rerankers_stand_in_the_tables_measured_or_not(details: dict[str, Any]) -> None:
+    """The cross-encoder, which nobody named, shows the paper's figures alone, in Tables 2 and 4."""
+    lines = scalemcp.tables_of(details).splitlines()
+    absent, present = ([line for line in lines if line.startswith(f"| {name} |")] for name in (CROSS, LLM))
+    assert len(absent) == len(present) - 2 * 2 == 6
+    assert all(f"{scalemcp.UNMEASURED} (" in line for line in absent)
+    assert not any(scalemcp.UNMEASURED in line for line in present)
+    assert any(f"{scalemcp.UNMEASURED} (0.90)" in line for line in absent)
 
 
 def test_a_sync_embeds_what_changed(details: dict[str, Any]) -> None:

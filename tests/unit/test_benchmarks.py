@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS
+from benchmarks.__main__ import BENCHMARKS, QUALITY, main
 from benchmarks.abstention import (
     Probes,
     auroc,
@@ -142,3 +142,11 @@ def test_a_small_run_of_the_route_benchmark_leaves_a_whole_record(tmp_path: Path
     names = [m["name"] for m in record["measures"]]
     assert len(names) == len(set(names)) == 3 + 2 * 8
     assert all(m["value"] > 0 and m.keys() == {"name", "value", "unit", "target", "met"} for m in record["measures"])
+
+
+def test_no_benchmark_begins_after_the_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`quality` stands for its benchmarks, all of which exist; the first one is named that was not begun."""
+    assert set(QUALITY) < set(BENCHMARKS)
+    assert main(["quality", "table", "--budget-s", "1e-9", "--evals", str(tmp_path)], os.environ) == 1
+    assert capsys.readouterr().err.startswith(f"{QUALITY[0]}: not begun")
+    assert not list(tmp_path.iterdir())
