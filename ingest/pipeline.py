@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.launch import ServerEntry
 from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
+from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.read import Listing, Parts, documents, with_answers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused

@@ -8,7 +8,7 @@ import anyio
 
 from tests.faults.processes import Pipe
 from tests.processes_left import resident_bytes
-from waygraph.ingest.manifest.launch import Launch
+from waygraph.ingest.manifest.records import Launch
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError
 from waygraph.registry.model.settings import Settings

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tests.live_servers import real_server
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 
 Form = Literal["http", "sse"]
 

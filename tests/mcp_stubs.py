@@ -18,8 +18,7 @@ from benchmarks.watch.mcp_servers import application, stubs
 from tests.live_http import free_port
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.watch.events import WatchEvent
-from waygraph.ingest.watch.run import Watch
-from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.changes import Policy
 

@@ -8,7 +8,7 @@ from random import Random
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.upstream.clock import Starts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import ServerEvent

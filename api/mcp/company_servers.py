@@ -13,8 +13,16 @@ import mcp.types as t
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, Kind, Layout, agents, tool_name
-from waygraph.ingest.datasets.scalemcp.values import NoValue, company_value
+from waygraph.ingest.datasets.scalemcp.companies import (
+    KINDS,
+    Company,
+    Kind,
+    Layout,
+    NoValue,
+    agents,
+    company_value,
+    tool_name,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

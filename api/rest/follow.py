@@ -26,8 +26,7 @@ from waygraph.ingest.watch.events import (
     Unreachable,
     shape_of_event,
 )
-from waygraph.ingest.watch.run import Watch
-from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.process import step_back
 

@@ -23,8 +23,7 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.timing import percentile
 from benchmarks.world import World, scratch_folder, with_cache
 from waygraph.ingest.sources.resolve import Opening
-from waygraph.ingest.watch.run import Watch
-from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.entities import TextForms
 from waygraph.registry.model.changes import AgentEntry

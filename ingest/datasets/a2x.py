@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.datasets.gold import Known, checksum
+from waygraph.ingest.datasets.folder import Known, checksum
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import service_list
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question

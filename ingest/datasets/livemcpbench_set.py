@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.datasets.gold import Known, checksum
+from waygraph.ingest.datasets.folder import Known, checksum
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.model.errors import InvalidDataset

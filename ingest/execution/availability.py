@@ -7,14 +7,14 @@ and asks nothing: what it lets pass may still fail, and then the call says why.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from waygraph.ingest.execution.claims import (
+from waygraph.ingest.execution.services import (
     Claimed,
+    Services,
     all_claims,
     origins_vouched_for,
     places_vouched_for,
     servers_vouched_for,
 )
-from waygraph.ingest.execution.services import Services
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.nouns import Agent

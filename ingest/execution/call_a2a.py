@@ -17,8 +17,15 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.execution.call import ToolCall, text
-from waygraph.ingest.execution.claims import claims_on, origins_vouched_for
-from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, confidential
+from waygraph.ingest.execution.services import (
+    Configured,
+    Incomplete,
+    Login,
+    Service,
+    claims_on,
+    confidential,
+    origins_vouched_for,
+)
 from waygraph.ingest.execution.web_request import Request, Response, Web
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
 from waygraph.ingest.manifest.redaction import MOST_CHARS, struck_json

@@ -13,7 +13,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from waygraph.ingest.execution.call import ToolCall, text
-from waygraph.ingest.execution.claims import claims_on, places_vouched_for
+from waygraph.ingest.execution.services import claims_on, places_vouched_for
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.skill_folder import MAX_SKILL_BYTES, is_skill

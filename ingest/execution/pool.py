@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
 from waygraph.ingest.upstream.connection import QUESTIONS, CallConnection, Host, NotDelivered, Result
 from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable

@@ -13,18 +13,18 @@ What an OpenAPI document or an agent's card says of its own address is somebody 
 
 import tomllib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from waygraph.ingest.execution.claims import claims_on
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
@@ -252,3 +252,58 @@ class Configured:
 def confidential(login: Login, address: str) -> tuple[str, ...]:
     """What no text of a result or an error shows, longest first: the login, and what of it stands for itself."""
     return discretion(HttpLaunch(url=address, confidential=login.confidential)).secrets
+
+
+# Which sources claim an agent, and what of it a person on this machine vouched for by opening them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """That a source claims an agent, under a key of its own."""
+
+    source: str
+    key: str
+    is_live: bool
+
+
+def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
+    """By the source's name."""
+    return [claim for claimed, claim in _claims(registry) if claimed == agent_id]
+
+
+def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
+    """By agent id, those of each by the source's name."""
+    claims: dict[str, list[Claimed]] = {}
+    for agent_id, claim in _claims(registry):
+        claims.setdefault(agent_id, []).append(claim)
+    return claims
+
+
+def _claims(registry: Registry) -> Iterator[tuple[str, Claimed]]:
+    for source in registry.store.look(lambda index: list(index.sources())):
+        for key, agent_id in source.claims:
+            yield agent_id, Claimed(source=source.name, key=key, is_live=source.rank > 0)
+
+
+def servers_vouched_for(
+    vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent
+) -> Iterator[tuple[Claimed, VouchedServer]]:
+    """Of live sources, where the launch is what the graph holds now. Raises StorageFailed."""
+    held = launch_digest(agent.transport)
+    for claim in claims:
+        server = vouched.source(claim.source).servers.get(claim.key)
+        if claim.is_live and server is not None and server.launch == held:
+            yield claim, server
+
+
+def origins_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent) -> set[str]:
+    """The origins of addresses that gave the agent's card as the graph holds it now. Raises StorageFailed."""
+    held = launch_digest(agent.transport)
+    sources = [(vouched.source(claim.source), claim.key) for claim in claims]
+    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == held}
+
+
+def places_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed]) -> list[str]:
+    """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
+    sources = (vouched.source(claim.source) for claim in claims)
+    return [source.path for source in sources if source.path]

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.model.identity import replace_surrogates
 

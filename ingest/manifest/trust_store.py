@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.launch import HttpLaunch, ServerEntry
-from waygraph.ingest.manifest.records import held_transport
+from waygraph.ingest.manifest.records import HttpLaunch, ServerEntry, held_transport
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.descriptions import BESIDE_TOOLS, describe_tools
-from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected

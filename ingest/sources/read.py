@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
-from waygraph.ingest.manifest.launch import ServerEntry
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, ServerEntry
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.skill_folder import NAME, is_skill, read_skill_file
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind

@@ -12,8 +12,7 @@ from datetime import datetime
 
 import httpx2
 
-from waygraph.ingest.manifest.launch import ServerEntry
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import Intake, ServerEntry
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress

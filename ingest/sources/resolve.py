@@ -10,8 +10,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
-from waygraph.ingest.manifest.launch import ServerEntry
-from waygraph.ingest.manifest.records import AgentRecord, Refusal
+from waygraph.ingest.manifest.records import AgentRecord, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
 from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server

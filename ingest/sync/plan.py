@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from waygraph.ingest.sync.diff import Compared, OldTools
+from waygraph.ingest.sync.diff import Compared, Judge, OldTools
 from waygraph.ingest.sync.identity import Placement, place
-from waygraph.ingest.sync.policies import Judge
 from waygraph.registry.graph.read import Held, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
 from waygraph.registry.model.nouns import KNOWN

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
-from waygraph.ingest.manifest.launch import Launch
+from waygraph.ingest.manifest.records import Launch
 from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 

@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 from mcp.types import METHOD_NOT_FOUND
 
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.oauth import OpenPage, log_in
 from waygraph.ingest.upstream.wire import (

@@ -35,7 +35,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.registry.model.errors import RegistryLocked, StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock

@@ -11,7 +11,7 @@ from dataclasses import replace
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.http import http_transport, speaks_older_form

@@ -24,7 +24,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.callbacks import Questions
+from waygraph.ingest.upstream.callbacks import Following, Questions
 from waygraph.ingest.upstream.calls import ToolCalls
 from waygraph.ingest.upstream.connection import (
     Host,
@@ -38,7 +38,6 @@ from waygraph.ingest.upstream.connection import (
     number_of,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
-from waygraph.ingest.upstream.subscriptions import Following
 from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire, quietly, raw_request
 from waygraph.registry.model.errors import (
     CallTimedOut,

@@ -33,11 +33,10 @@ from mcp.types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from waygraph.ingest.manifest.launch import StdioLaunch
+from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.pipe import CHUNK, GONE, Chunks, LinesOut
-from waygraph.ingest.upstream.process import Child
+from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
 from waygraph.ingest.upstream.wire import UNREAD, Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import anyio
 
-from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync

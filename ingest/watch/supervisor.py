@@ -9,10 +9,11 @@ from random import Random
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.manifest.launch import Launch
+from waygraph.ingest.manifest.records import Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, first_of
 from waygraph.ingest.upstream.connection import Connect, Connection
 from waygraph.ingest.watch.events import Failing, Listed, ServerEvent, Starting, Stopped, Unreachable
+from waygraph.registry.http.retry import backoff_s
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
 # How often a server is asked: in rest, when it tells of changes, and when it does not answer. Times in seconds.
@@ -48,15 +49,14 @@ class Backoff:
 
     def __init__(self, pace: Pace, random: Random) -> None:
         self._pace, self._random = pace, random
-        self._next_s = pace.retry_first_s
+        self._attempt = 0
 
     def pause_s(self) -> float:
-        pause = self._next_s * self._random.uniform(0.5, 1)
-        self._next_s = min(self._next_s * 2, self._pace.retry_most_s)
-        return pause
+        self._attempt += 1
+        return backoff_s(self._attempt - 1, self._random.random, self._pace.retry_first_s, self._pace.retry_most_s)
 
     def begin_anew(self) -> None:
-        self._next_s = self._pace.retry_first_s
+        self._attempt = 0
 
 
 class Rhythm:

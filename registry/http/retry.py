@@ -16,7 +16,12 @@ def wait_s(attempt: int, retry_after: str | None, jitter: Callable[[], float]) -
     asked = _asked_s(retry_after)
     if asked is not None:
         return min(max(asked, 0.0), LONGEST_WAIT_S)
-    return min(FIRST_WAIT_S * 2.0**attempt, LONGEST_WAIT_S) * (0.5 + jitter() / 2)
+    return backoff_s(attempt, jitter, FIRST_WAIT_S, LONGEST_WAIT_S)
+
+
+def backoff_s(attempt: int, jitter: Callable[[], float], first_s: float, longest_s: float) -> float:
+    """`first_s`, doubled at each attempt up to `longest_s`, of which chance takes up to a half. As in `wait_s`."""
+    return min(first_s * 2.0 ** min(attempt, 64), longest_s) * (0.5 + jitter() / 2)
 
 
 def _asked_s(retry_after: str | None) -> float | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.upstream.launches import PROGRAMS
-from waygraph.ingest.execution.launches import Launches
+from waygraph.ingest.execution.executor import Launches
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources

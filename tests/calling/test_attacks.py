@@ -16,8 +16,7 @@ from tests.calling.opened_here import Here
 from tests.service import assert_good, served
 from tests.web_pages import web_pages
 from waygraph.ingest.execution.call import ToolCall
-from waygraph.ingest.execution.executor import open_executor
-from waygraph.ingest.execution.launches import Launches
+from waygraph.ingest.execution.executor import Launches, open_executor
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry import Registry, Settings

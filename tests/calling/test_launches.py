@@ -13,11 +13,11 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
-from waygraph.ingest.manifest.launch import HttpLaunch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, StdioLaunch
 from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
 from waygraph.ingest.sources.resolve import Opening, open_sources
-from waygraph.ingest.watch.start import followed_sources
+from waygraph.ingest.watch.run import followed_sources
 from waygraph.registry.model.errors import MassRemoval, NotCallable, StorageFailed
 
 

@@ -17,7 +17,7 @@ from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, McpCaller
 from waygraph.ingest.execution.pool import Pool, calling_pool
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.clock import SystemClock
 from waygraph.ingest.upstream.connection import MayHaveRun
 from waygraph.registry.model.errors import (

@@ -15,7 +15,7 @@ from tests.hosts.conftest import Home
 from waygraph.ingest.hosts.config import read_config
 from waygraph.ingest.hosts.hosts import HOSTS
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.launch import StdioLaunch
+from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.registry import Settings
 

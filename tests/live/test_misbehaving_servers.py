@@ -20,7 +20,7 @@ from tests.servers import misbehaving
 from tests.servers import misbehaving_http as web
 from tests.servers.certificates import certified
 from tests.servers.misbehaving_http import Behaviour, misbehaving_http
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable

@@ -11,7 +11,7 @@ import pytest
 from tests.live_servers import real_server
 from tests.upstream.calling import Listening
 from waygraph.ingest.execution.pool import Pool, calling_pool
-from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import Host, Result
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 
 from tests.live_http import Form, http_launch
 from tests.live_servers import real_server
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.settings import Settings

@@ -17,9 +17,8 @@ from tests.upstream.served import running
 from waygraph.api.cli.app import main
 from waygraph.api.mcp.company_servers import CompanyServers
 from waygraph.ingest.datasets.folder import write_server_config
-from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, read_companies
+from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, NoValue, company_value, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
-from waygraph.ingest.datasets.scalemcp.values import NoValue, company_value
 from waygraph.ingest.pipeline import ingest
 from waygraph.registry import Registry
 from waygraph.registry.evaluation.agents import score_in

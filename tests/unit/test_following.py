@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.ingest.sources.resolve import Opening
-from waygraph.ingest.watch.run import Followed
-from waygraph.ingest.watch.start import followed_sources
+from waygraph.ingest.watch.run import Followed, followed_sources
 from waygraph.registry import Settings
 from waygraph.registry.model.errors import SourceError
 

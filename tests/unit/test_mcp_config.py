@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError

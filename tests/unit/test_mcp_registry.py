@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fake_mcp_registry import entry
-from waygraph.ingest.manifest.launch import HttpLaunch
-from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.records import HttpLaunch, Intake
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import kind_of
 from waygraph.registry.model.settings import Settings

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.descriptions import describe_tools
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.sync.policies import Judge
+from waygraph.ingest.sync.diff import Judge
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import (

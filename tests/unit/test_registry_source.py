@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry

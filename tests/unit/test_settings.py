@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from waygraph.ingest.manifest.launch import StdioLaunch
+from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.graph.neo4j import Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.sync_graph import entry, manifest
-from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.records import AgentRecord
+from waygraph.ingest.manifest.records import AgentRecord, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, WatchEvent

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from tests.upstream.launches import PROGRAMS, SETTINGS
-from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import CallConnection, NotAnswered, Question, Result
 from waygraph.ingest.upstream.open import connect
 

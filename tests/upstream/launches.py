@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from waygraph.ingest.manifest.launch import Launch, StdioLaunch
+from waygraph.ingest.manifest.records import Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.settings import Settings

@@ -18,7 +18,7 @@ from tests.upstream.calling import PATIENCE_S, Asking, Listening, over
 from tests.upstream.launches import PROGRAMS
 from tests.upstream.programs import sdk_tools
 from tests.upstream.served import Asgi, running
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import MayHaveRun, Question
 from waygraph.registry.model.errors import CallTimedOut, UpstreamRefused
 

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.http import _Bounded
 from waygraph.ingest.upstream.open import connect
 from waygraph.ingest.upstream.wire import Wire

@@ -16,7 +16,7 @@ import pytest
 
 from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.oauth import OpenPage, token_file
 from waygraph.ingest.upstream.open import connect

@@ -11,7 +11,7 @@ import pytest
 
 from tests.upstream.launches import SETTINGS, handshake, listing_of
 from tests.upstream.served import running
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
 

@@ -208,9 +208,9 @@ def agents(
 
     from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.agent_trials import AgentBench, agent_trials, choose_tasks
     from waygraph.ingest.datasets.folder import server_config
     from waygraph.ingest.datasets.read_dataset import read_dataset
+    from waygraph.ingest.datasets.trials import AgentBench, agent_trials, choose_tasks
     from waygraph.registry.evaluation.agents import agent_record, without_tasks
     from waygraph.registry.evaluation.record import refuse_unwritable
 

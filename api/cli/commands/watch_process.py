@@ -12,8 +12,7 @@ import anyio
 from waygraph.api.cli.render.output import note
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.watch.events import Failing, Listed, ServerSeen, SourceFailed, SourceRead, Unreachable, WatchEvent
-from waygraph.ingest.watch.run import Watch
-from waygraph.ingest.watch.start import followed_sources, watching
+from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.model.settings import Settings

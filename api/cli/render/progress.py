@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.blocks import one_line
-from waygraph.ingest.manifest.launch import ServerEntry
+from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import Asked, McpServers
 from waygraph.ingest.sources.read import Ask
 from waygraph.registry.model.changes import Manifest

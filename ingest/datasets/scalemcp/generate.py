@@ -10,8 +10,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES, SERVERS
-from waygraph.ingest.datasets.gold import checksum
+from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES, SERVERS, checksum
 from waygraph.ingest.datasets.scalemcp.companies import (
     KINDS,
     MOST_QUESTIONS,

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Unresolved
-from waygraph.ingest.manifest.launch import HttpLaunch, Launch, StdioLaunch
-from waygraph.ingest.manifest.records import shape_of
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.registry.http.addresses import split_url
 

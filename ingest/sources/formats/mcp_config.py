@@ -11,8 +11,7 @@ from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.fields import pointer
-from waygraph.ingest.manifest.launch import ServerEntry
-from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
 from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, launch_of, read_server
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.registry.model.errors import SourceError

@@ -11,8 +11,7 @@ from math import inf
 from typing import Any
 
 from waygraph.ingest.manifest.fields import mostly, pointer
-from waygraph.ingest.manifest.launch import ServerEntry
-from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
 from waygraph.ingest.sources.formats import server_json
 from waygraph.ingest.sources.formats.server_json import Fields, field, objects, text
 from waygraph.registry.http.addresses import is_loopback, is_public, split_url

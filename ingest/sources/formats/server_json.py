@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.launch import HttpLaunch
+from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.registry.http.addresses import split_url
 
 _RUNNERS = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}

@@ -5,8 +5,7 @@ Each writes a file into the folder when it is asked.
 
 import sys
 
-from waygraph.ingest.manifest.launch import ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.records import AgentRecord
+from waygraph.ingest.manifest.records import AgentRecord, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.registry.model.settings import Settings
 
