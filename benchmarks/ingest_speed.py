@@ -12,7 +12,7 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import World, scratch_folder, show_progress, with_cache, write_catalogue
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.embedding.entities import TextForms
+from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.registry import Registry
 
 NAME = "ingest_speed"

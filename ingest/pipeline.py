@@ -22,7 +22,7 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
-from waygraph.registry.storage.export.json_export import as_catalogue
+from waygraph.registry.storage.export.formats import as_catalogue
 
 # Sources that lie here for a registry that a service keeps: read as text here, understood and synced there.
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from waygraph.registry.model.changes import Status
     from waygraph.registry.model.errors import WaygraphError
     from waygraph.registry.model.nouns import (
         Agent,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         Vote,
     )
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.model.views import Status
     from waygraph.registry.registry import Registry
     from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
 
@@ -53,7 +53,7 @@ _HOMES = {
     "Rerank": "routing.recipes",
     "Registry": "registry",
     "Settings": "model.settings",
-    "Status": "model.views",
+    "Status": "model.changes",
     "WaygraphError": "model.errors",
 }
 

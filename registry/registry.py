@@ -14,8 +14,15 @@ from waygraph.registry.storage.location import is_service, named_place
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Written
-    from waygraph.registry.model.views import CypherResult, Page
+    from waygraph.registry.model.changes import (
+        Approved,
+        Change,
+        CypherResult,
+        Forgotten,
+        OperatorSettings,
+        Page,
+        Written,
+    )
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
     from waygraph.registry.storage.writer import WriteSession

@@ -27,7 +27,7 @@ class RegistryPeer:
 
     def ingest(self, catalogue: "Manifest") -> None:
         from waygraph.ingest.sync.apply import sync
-        from waygraph.registry.embedding.entities import TextForms
+        from waygraph.registry.embedding.texts import TextForms
         from waygraph.registry.model.settings import DEFAULT_EMBEDDER
         from waygraph.registry.registry import Registry
         from waygraph.registry.routing.recipes import recipe_named

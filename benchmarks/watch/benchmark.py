@@ -25,7 +25,7 @@ from benchmarks.world import World, scratch_folder, with_cache
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.embedding.embedder import Embedder
-from waygraph.registry.embedding.entities import TextForms
+from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry

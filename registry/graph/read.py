@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
+from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
 
 if TYPE_CHECKING:
@@ -177,11 +179,6 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     return found
 
 
-def vector_keys_of(agents: Iterable[StoredAgent], tools: Iterable[StoredTool]) -> dict[str, str]:
-    """Entity id → of which texts and model its vector is; empty without one."""
-    return {item.agent.id: item.vector_key for item in agents} | {item.tool.id: item.vector_key for item in tools}
-
-
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
     return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
 
@@ -216,6 +213,81 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
         )
         for row in session.run(load("read/sources"))
     ]
+
+
+class Contents:
+    """One revision of the graph as sources state it: each part is read once, when it is first asked for.
+
+    Lists and maps are in order of id. Parts that are read may be asked for after the session has ended.
+    """
+
+    def __init__(self, session: GraphSession) -> None:
+        self.session = session
+
+    def read(self, *parts: str) -> Self:
+        """Reads these parts now."""
+        for part in parts:
+            getattr(self, part)
+        return self
+
+    @cached_property
+    def state(self) -> RegistryState:
+        """Raises RegistryNotFound if the graph is not a registry."""
+        state = read_state(self.session)
+        if state is None:
+            raise RegistryNotFound("the graph")
+        return state
+
+    @cached_property
+    def agents(self) -> dict[str, StoredAgent]:
+        return read_agents(self.session)
+
+    @cached_property
+    def tools(self) -> list[StoredTool]:
+        """A row for each owner of a tool: one that has two is here twice."""
+        return read_tools(self.session)
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        return read_claims(self.session)
+
+    @cached_property
+    def sources(self) -> list[SourceSummary]:
+        return read_sources(self.session, self.claims)
+
+    @cached_property
+    def settings(self) -> dict[str, OperatorSettings]:
+        return read_settings(self.session)
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        return read_changes(self.session)
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """What the graph itself counts, by the names of `check/counts`."""
+        return self.session.run(load("check/counts"))[0]
+
+    @property
+    def vector_keys(self) -> dict[str, str]:
+        """Entity id → of which texts and model its vector is; empty without one."""
+        keys = {agent_id: item.vector_key for agent_id, item in self.agents.items()}
+        return keys | {item.tool.id: item.vector_key for item in self.tools}
+
+    @property
+    def overlaid_agents(self) -> dict[str, Agent]:
+        """Each with the operator's word over its source's."""
+        return {agent_id: overlaid(item.agent, self.settings) for agent_id, item in self.agents.items()}
+
+    def tools_by_agent(self) -> dict[str, list[Tool]]:
+        owned: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
+        for item in self.tools:
+            owned[item.tool.agent_id].append(item.tool)
+        return owned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

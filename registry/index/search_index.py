@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.index.analyser import fold, fold_path, terms
+from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.identity import call_prefix
 from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal, Tool
-from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector

@@ -10,9 +10,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.changes import (
+    About,
     Change,
     ChangeSet,
+    IndexState,
+    Listed,
+    Page,
     SourceSummary,
+    Status,
     SyncReport,
     Updated,
 )
@@ -28,7 +33,6 @@ from waygraph.registry.model.nouns import (
     parse_field,
     public_status,
 )
-from waygraph.registry.model.views import About, IndexState, Listed, Page, Status
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

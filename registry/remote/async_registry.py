@@ -5,10 +5,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Protocol, Self
 
+from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.views import Status
 from waygraph.registry.remote import calls
 from waygraph.registry.remote.remote_registry import as_method
 from waygraph.registry.remote.transport import AsyncConnection

@@ -14,13 +14,18 @@ from urllib.parse import quote, urlencode
 from waygraph.registry.http.problems import error_of
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import (
+    About,
     Approved,
     Change,
+    CypherResult,
     Document,
     Forgotten,
+    Listed,
     OperatorSettings,
+    Page,
     Policy,
     SourceSummary,
+    Status,
     SyncReport,
 )
 from waygraph.registry.model.errors import (
@@ -45,7 +50,6 @@ from waygraph.registry.model.validation import (
     setting_changes,
 )
 from waygraph.registry.model.validation import after as id_of
-from waygraph.registry.model.views import About, CypherResult, Listed, Page, Status
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, RECIPES, Recipe
 from waygraph.registry.routing.router import Ask
 

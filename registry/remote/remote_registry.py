@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Never, Protocol, Self
 
+from waygraph.registry.model.changes import CypherResult, Status
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.views import CypherResult, Status
 from waygraph.registry.remote import calls
 from waygraph.registry.storage.location import ServiceAddress
 

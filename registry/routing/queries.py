@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access.visibility import Shows, as_seen, fits, seen_flags, visible
 from waygraph.registry.graph.read import overlaid, read_agents, read_changes_of, read_claims, read_settings, read_state
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.changes import About, Listed, Page
 from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
 from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
 from waygraph.registry.model.validation import check_limit
-from waygraph.registry.model.views import About, Listed, Page
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.model.changes import Change, SourceSummary, Standing
+    from waygraph.registry.model.changes import Change, IndexState, SourceSummary, Standing
     from waygraph.registry.model.nouns import Filters
-    from waygraph.registry.model.views import IndexState
 
 
 # What a name means among the agents and tools that somebody may see: the others are unknown, and never suggested.

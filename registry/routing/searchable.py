@@ -8,8 +8,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import SourceSummary
-    from waygraph.registry.model.views import About, Listed, Page, Status
+    from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
 
 
 class Searchable(Protocol):

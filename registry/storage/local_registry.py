@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from waygraph.registry.embedding.embedder import parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.changes import About, Listed, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings, load_settings
@@ -25,7 +26,6 @@ from waygraph.registry.model.validation import (
     checked_statuses,
     setting_changes,
 )
-from waygraph.registry.model.views import About, Listed, Page, Status
 from waygraph.registry.routing.answering import Answering
 from waygraph.registry.routing.queries import (
     about,
@@ -48,8 +48,15 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, SourceSummary, Written
-    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.model.changes import (
+        Approved,
+        Change,
+        CypherResult,
+        Forgotten,
+        OperatorSettings,
+        SourceSummary,
+        Written,
+    )
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
 

@@ -17,20 +17,15 @@ from urllib.parse import urlsplit
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.read import (
+    Contents,
     RegistryState,
     StoredAgent,
     StoredTool,
-    Vectors,
     put_changes,
     read_agents,
     read_changes,
-    read_claims,
-    read_settings,
-    read_sources,
     read_state,
     read_tools,
-    read_vectors,
-    vector_keys_of,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, tool_props
@@ -46,95 +41,51 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# All that a registry holds at one revision, vectors included, and in what two of them differ.
+# In what two registries differ, vectors included.
 
 
 _NAMED = 3
 """So many of the things that differ are named; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holdings:
-    """Each list in order of id. `vectors` by entity id, of shape (dimension,); an entity without one is not in it.
-
-    `counts` is what the graph itself counts, by the names of `check/counts`.
-    """
-
-    state: RegistryState
-    agents: tuple[StoredAgent, ...]
-    tools: tuple[StoredTool, ...]
-    sources: tuple[SourceSummary, ...]
-    claims: tuple[Claim, ...]
-    settings: tuple[OperatorSettings, ...]
-    changes: tuple[Change, ...]
-    vectors: Vectors
-    counts: Mapping[str, int]
-
-    @property
-    def vector_keys(self) -> dict[str, str]:
-        """As `vector_keys_of`."""
-        return vector_keys_of(self.agents, self.tools)
-
-    @property
-    def dimension(self) -> int:
-        """0 without vectors."""
-        return next((len(vector) for vector in self.vectors.values()), 0)
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the lists tell of every node and edge: no tool without an owner or with two, no claim twice."""
-        listed = {
-            "agents": len(self.agents),
-            "tools": len({item.tool.id for item in self.tools}),
-            "owns": len(self.tools),
-            "sources": len(self.sources),
-            "claims": len({(claim.source, claim.agent_id) for claim in self.claims}),
-            "changes": len({change.id for change in self.changes}),
-        }
-        return listed == self.counts and listed["tools"] == listed["owns"]
-
-    @property
-    def sha256(self) -> str:
-        """Of everything: equal means the same registry, vector for vector."""
-        return _sha256(fingerprints(self))
+_PARTS = ("state", "agents", "tools", "sources", "claims", "settings", "changes", "vectors", "counts")
 
 
-def read_holdings(session: GraphSession) -> Holdings:
+def read_whole(session: GraphSession) -> Contents:
     """Raises RegistryNotFound if the graph is not a registry."""
-    state = read_state(session)
-    if state is None:
-        raise RegistryNotFound("the graph")
-    agents, tools, claims = read_agents(session), read_tools(session), read_claims(session)
-    return Holdings(
-        state=state,
-        agents=tuple(agents.values()),
-        tools=tuple(tools),
-        sources=tuple(read_sources(session, claims)),
-        claims=tuple(claims),
-        settings=tuple(read_settings(session).values()),
-        changes=tuple(read_changes(session)),
-        vectors=read_vectors(session, agents=list(agents), tools=[item.tool.id for item in tools]),
-        counts=session.run(load("check/counts"))[0],
-    )
+    return Contents(session).read(*_PARTS)
 
 
-def fingerprints(held: Holdings) -> dict[str, dict[str, str]]:
+def is_sound(whole: Contents) -> bool:
+    """Whether the lists tell of every node and edge: no tool without an owner or with two, no claim twice."""
+    listed = {
+        "agents": len(whole.agents),
+        "tools": len({item.tool.id for item in whole.tools}),
+        "owns": len(whole.tools),
+        "sources": len(whole.sources),
+        "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
+        "changes": len({change.id for change in whole.changes}),
+    }
+    return listed == whole.counts and listed["tools"] == listed["owns"]
+
+
+def fingerprints(held: Contents) -> dict[str, dict[str, str]]:
     """Part of the registry → name of what is in it → SHA-256 of all that is stored of that."""
     keys = held.vector_keys
     return {
         "registry": {name: _sha256(value) for name, value in asdict(held.state).items()},
-        "agents": {item.agent.id: _sha256(asdict(item)) for item in held.agents},
+        "agents": {agent_id: _sha256(asdict(item)) for agent_id, item in held.agents.items()},
         "tools": {item.tool.id: _sha256(asdict(item)) for item in held.tools},
         "sources": {source.name: _sha256(asdict(source)) for source in held.sources},
         "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
         "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
-        "settings": {said.agent_id: _sha256(asdict(said)) for said in held.settings},
+        "settings": {agent_id: _sha256(asdict(said)) for agent_id, said in held.settings.items()},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
         "counts": {name: str(number) for name, number in held.counts.items()},
     }
 
 
-def differences(wanted: Holdings, found: Holdings) -> list[str]:
+def differences(wanted: Contents, found: Contents) -> list[str]:
     """A line for each part that is not as it should be, such as `tools: 2 missing (a/x, a/y)`; none if all are."""
     have = fingerprints(found)
     return [
@@ -180,14 +131,14 @@ class Part(NamedTuple):
     write: Callable[[GraphSession], None]
 
 
-def parts_of(whole: Holdings, held: Collection[str]) -> list[Part]:
+def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
     """All but the agents and tools that are `held`, each of which is whole.
 
     Operators' words come first: an index that is kept with the agents lays them over. They, sources and claims are put
     again: an ingest that changes nothing else still confirms its claims.
     """
     return [
-        *_setting_parts(whole.settings),
+        *_setting_parts(list(whole.settings.values())),
         *_entity_parts(whole, held),
         *_source_parts(whole),
         *_change_parts(whole.changes),
@@ -204,14 +155,14 @@ def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -
         put_setting(session, said)
 
 
-def _entity_parts(whole: Holdings, held: Collection[str]) -> Iterator[Part]:
+def _entity_parts(whole: Contents, held: Collection[str]) -> Iterator[Part]:
     """Agents, each before its tools."""
-    owned: dict[str, list[StoredTool]] = {item.agent.id: [] for item in whole.agents}
+    owned: dict[str, list[StoredTool]] = {agent_id: [] for agent_id in whole.agents}
     for tool in whole.tools:
         owned[tool.tool.agent_id].append(tool)
     entities: list[StoredAgent | StoredTool] = []
-    for item in whole.agents:
-        entities += [item, *owned[item.agent.id]]
+    for agent_id, item in whole.agents.items():
+        entities += [item, *owned[agent_id]]
     missing = [entity for entity in entities if _id(entity) not in held]
     vectors = _vectors(whole)
     for batch in batches(missing):
@@ -225,7 +176,7 @@ def _id(entity: StoredAgent | StoredTool) -> str:
     return entity.agent.id if isinstance(entity, StoredAgent) else entity.tool.id
 
 
-def _vectors(whole: Holdings) -> NewVectors:
+def _vectors(whole: Contents) -> NewVectors:
     keys = {entity: key for entity, key in whole.vector_keys.items() if key or entity in whole.vectors}
     return NewVectors(vectors={entity: whole.vectors.get(entity) for entity in keys}, keys=keys)
 
@@ -248,7 +199,7 @@ def _tool_row(item: StoredTool, vectors: NewVectors) -> Mapping[str, object]:
     return {"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)}
 
 
-def _source_parts(whole: Holdings) -> Iterator[Part]:
+def _source_parts(whole: Contents) -> Iterator[Part]:
     for sources in batches(whole.sources):
         yield Part(len(sources), (), partial(_put_sources, sources))
     for claims in batches(whole.claims):
@@ -332,32 +283,32 @@ def migrate(source: Store, target: Store, progress: Progress | None = None) -> M
     started = time.perf_counter()
     if _address(source.place) == _address(target.place):
         raise InvalidSetting(f"{target.place} cannot be copied to itself")
-    wanted = _read_whole(source)
+    wanted = _read_sound(source)
     held, copied = _state(target), 0
     if held is None:
         copied = _copy(wanted, source.place, target, progress)
     elif held == wanted.state:
-        refuse_differences(wanted, target.read(read_holdings), target.place)
+        refuse_differences(wanted, target.read(read_whole), target.place)
     else:
         refuse_registry(target.place, held)
     return _summary(wanted, source, target, copied, time.perf_counter() - started)
 
 
-def refuse_differences(wanted: Holdings, found: Holdings, place: str) -> None:
+def refuse_differences(wanted: Contents, found: Contents, place: str) -> None:
     """Raises CopyDiffers."""
     told = differences(wanted, found)
     if told:
         raise CopyDiffers(place, told)
 
 
-def _read_whole(source: Store) -> Holdings:
+def _read_sound(source: Store) -> Contents:
     """Raises RegistryNotFound; RegistryUnusable for one that cannot be copied as it is."""
     if not source.exists:
         raise RegistryNotFound(source.place)
-    whole = source.read(read_holdings)
+    whole = source.read(read_whole)
     if whole.state.schema_version != SCHEMA_VERSION:
         raise RegistryUnusable(source.place, "its schema is an older one. Any write, such as an ingest, renews it.")
-    if not whole.is_sound:
+    if not is_sound(whole):
         raise RegistryUnusable(source.place, "it does not agree with itself. Run `waygraph doctor --deep`.")
     return whole
 
@@ -369,13 +320,14 @@ def _state(store: Store) -> RegistryState | None:
         return None
 
 
-def _copy(wanted: Holdings, place: str, target: Store, progress: Progress | None) -> int:
+def _copy(wanted: Contents, place: str, target: Store, progress: Progress | None) -> int:
     """How many rows were missing."""
-    origin = Origin(place=place, revision=wanted.state.revision, commit=wanted.state.commit, dimension=wanted.dimension)
+    dimension = next((len(vector) for vector in wanted.vectors.values()), 0)
+    origin = Origin(place=place, revision=wanted.state.revision, commit=wanted.state.commit, dimension=dimension)
 
     def whole(session: GraphSession) -> None:
         session.run(load("state/create"), props=asdict(wanted.state))
-        refuse_differences(wanted, read_holdings(session), target.place)
+        refuse_differences(wanted, read_whole(session), target.place)
 
     with target.filling(origin) as filling:
         copied = _put(parts_of(wanted, _held_ids(filling)), filling, progress)
@@ -409,7 +361,7 @@ def _address(place: str) -> object:
     return parts.hostname, parts.port or BOLT_PORT, parts.path
 
 
-def _summary(whole: Holdings, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
+def _summary(whole: Contents, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
     return Migrated(
         source=source.place,
         target=target.place,
@@ -421,6 +373,6 @@ def _summary(whole: Holdings, source: Store, target: Store, copied: int, seconds
         settings=len(whole.settings),
         vectors=len(whole.vectors),
         copied=copied,
-        sha256=whole.sha256,
+        sha256=_sha256(fingerprints(whole)),
         seconds=seconds,
     )

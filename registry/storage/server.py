@@ -35,7 +35,7 @@ from waygraph.registry.storage.store import Writing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.storage.store import Filling, Origin
 
 OURS = frozenset(LABELS) - {"Migration"}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
     from waygraph.registry.graph.read import RegistryState
     from waygraph.registry.index.search_index import SearchIndex
-    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.model.changes import CypherResult
 
     Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from waygraph.cypher import load
 from waygraph.registry.embedding.embedder import Embedder, Progress
-from waygraph.registry.embedding.entities import TextForms, new_vectors, no_vectors
 from waygraph.registry.embedding.factory import ChosenEmbedder
+from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     Held,

@@ -17,9 +17,8 @@ from tests.contract.test_lookup import entry
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.user_cypher import sandbox
-from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.changes import CypherResult, Manifest
 from waygraph.registry.model.errors import CypherBusy, CypherFailed, CypherLimit, CypherRefused, InvalidSetting
-from waygraph.registry.model.views import CypherResult
 
 HASTY = Settings(cypher_workers=2, cypher_wait_s=0.0, cypher_timeout_s=120.0)
 PATIENT = Settings(cypher_workers=2, cypher_wait_s=120.0, cypher_timeout_s=120.0)

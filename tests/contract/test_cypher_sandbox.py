@@ -25,9 +25,9 @@ from waygraph.registry.graph.user_cypher import sandbox
 from waygraph.registry.graph.user_cypher.allow_list import PROCEDURES, check_read_only, tokens_of
 from waygraph.registry.graph.user_cypher.grafeo_worker import OPERATOR, READ_OPERATORS
 from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces, run_read_only
+from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherError, CypherFailed, CypherLimit, CypherRefused
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.views import CypherResult
 
 SETTINGS = Settings(cypher_timeout_s=30.0, cypher_memory_mib=256)
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -22,13 +22,12 @@ from waygraph.registry.index.local.incremental import Snapshot, index_order
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.publish import build_generation
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, LegHits, Scope, SearchIndex
-from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.files import sync_path, write_atomically
 from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Principal, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.views import IndexState
 from waygraph.registry.storage.server import ServerStore
 
 LEGS: tuple[Leg, ...] = get_args(Leg)

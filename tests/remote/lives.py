@@ -16,12 +16,11 @@ from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import errors, shapes
-from waygraph.registry.model.changes import Change, Document, SourceSummary, SyncReport
+from waygraph.registry.model.changes import Change, CypherResult, Document, Page, SourceSummary, Status, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.views import CypherResult, Page, Status
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 from waygraph.registry.remote.remote_registry import RemoteRegistry

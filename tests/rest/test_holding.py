@@ -9,9 +9,9 @@ import pytest
 
 from tests.service import Served, agent, assert_careful, assert_good, assert_problem, ingest
 from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import About
 from waygraph.registry.model.errors import RegistryNotFound, UnknownName
 from waygraph.registry.model.nouns import Filters
-from waygraph.registry.model.views import About
 
 AGENT, TOOL, CALL_NAME = "trencher-tables", "trencher-tables/reserve", "trencher-tables__reserve"
 

@@ -11,8 +11,8 @@ from tests.rest.test_access import OPERATIONS
 from tests.service import Served, agent, assert_good, ingest
 from waygraph.registry.access.visibility import SCOPES, public_transport
 from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import Listed
 from waygraph.registry.model.nouns import Agent, failing, unreachable, unreachable_since, word_of
-from waygraph.registry.model.views import Listed
 
 PRIVATE = "priv4te"
 LOCAL = {"command": f"/opt/{PRIVATE}/bin", "args": ["-y", PRIVATE], "cwd": f"/srv/{PRIVATE}", "env": {"K": "${K}"}}

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent
-from waygraph.registry.storage.export.json_export import AGENT_TYPE, MEDIA_TYPE, OPENAPI_TYPE, ai_catalog
+from waygraph.registry.storage.export.formats import AGENT_TYPE, MEDIA_TYPE, OPENAPI_TYPE, ai_catalog
 
 TEXT = {"type": "string", "minLength": 1}
 URL = {"type": "string", "pattern": r"^https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~%!$&'()*+,;=:@-]+)*$"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.user_cypher.names import KNOWN, unknown_names
+from waygraph.registry.graph.user_cypher.sandbox import KNOWN, unknown_names
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry

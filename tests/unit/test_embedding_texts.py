@@ -10,10 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from waygraph.registry.embedding.embedder import Progress, Role
-from waygraph.registry.embedding.entities import TextForms, new_vectors
 from waygraph.registry.embedding.texts import (
     Parts,
+    TextForms,
     agent_texts,
+    new_vectors,
     parameter_text,
     query_text,
     tool_parts,

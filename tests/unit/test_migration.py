@@ -3,8 +3,10 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from copy import copy as copy_of
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +23,14 @@ from waygraph.api.cli.app import main
 from waygraph.cypher import load
 from waygraph.registry.graph import engine
 from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.read import Contents, StoredAgent
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import Holdings, Migrated, migrate_at, parts_of, read_holdings
+from waygraph.registry.storage.migrate import Migrated, migrate_at, parts_of, read_whole
 
 Copy = Callable[[], Migrated]
 
@@ -87,9 +90,9 @@ def everything(path: Path) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-def held_at(path: Path) -> Holdings:
+def held_at(path: Path) -> Contents:
     with closing(EmbeddedStore(path, Settings())) as store:
-        return store.read(read_holdings)
+        return store.read(read_whole)
 
 
 def exists(path: Path) -> bool:
@@ -165,54 +168,67 @@ def test_a_copy_that_is_there_is_compared_and_left(target: Path, copy: Copy) -> 
     assert files_of(target) == before
 
 
-def _other_vector(held: Holdings) -> Holdings:
+def _change(held: Contents, **parts: object) -> Contents:
+    """Another one, with other parts."""
+    other = copy_of(held)
+    vars(other).update(parts)
+    return other
+
+
+def _first(held: Contents, **fields: Any) -> dict[str, StoredAgent]:
+    """The agents, the first with other fields."""
+    name, item = next(iter(held.agents.items()))
+    return held.agents | {name: replace(item, **fields)}
+
+
+def _other_vector(held: Contents) -> Contents:
     """One number of one vector is the next float."""
     vectors = {entity: vector.copy() for entity, vector in held.vectors.items()}
     vector = vectors["quarry-sql/run_query"]
     vector[5] = np.nextafter(vector[5], np.float32(2))
-    return replace(held, vectors=vectors)
+    return _change(held, vectors=vectors)
 
 
-def _without_a_word(held: Holdings) -> Holdings:
+def _without_a_word(held: Contents) -> Contents:
     """What an operator said of an agent that is gone."""
-    return replace(held, settings=tuple(said for said in held.settings if not said.removed))
+    return _change(held, settings={name: said for name, said in held.settings.items() if not said.removed})
 
 
-PLANTED: dict[str, tuple[Callable[[Holdings], Holdings], str]] = {
+PLANTED: dict[str, tuple[Callable[[Contents], Contents], str]] = {
     "agent": (
-        lambda held: replace(
-            held, agents=(replace(held.agents[0], agent=replace(held.agents[0].agent, version="9")), *held.agents[1:])
+        lambda held: _change(
+            held, agents=_first(held, agent=replace(next(iter(held.agents.values())).agent, version="9"))
         ),
         "agents: 1 different (bazaar-lane)",
     ),
     "bundle hash": (
-        lambda held: replace(held, agents=(replace(held.agents[0], bundle_hash="x"), *held.agents[1:])),
+        lambda held: _change(held, agents=_first(held, bundle_hash="x")),
         "agents: 1 different (bazaar-lane)",
     ),
-    "tool": (lambda held: replace(held, tools=held.tools[1:]), "tools: 1 missing (bazaar-lane/"),
+    "tool": (lambda held: _change(held, tools=held.tools[1:]), "tools: 1 missing (bazaar-lane/"),
     "owner": (
-        lambda held: replace(
+        lambda held: _change(
             held,
-            tools=(
+            tools=[
                 replace(held.tools[0], tool=replace(held.tools[0].tool, agent_id="quarry-sql")),
                 *held.tools[1:],
-            ),
+            ],
         ),
         "tools: 1 different (bazaar-lane/",
     ),
     "vector key": (
-        lambda held: replace(held, tools=(replace(held.tools[0], vector_key="x"), *held.tools[1:])),
+        lambda held: _change(held, tools=[replace(held.tools[0], vector_key="x"), *held.tools[1:]]),
         "vectors: 1 different (bazaar-lane/",
     ),
     "vector": (_other_vector, "vectors: 1 different (quarry-sql/run_query)"),
     "source": (
-        lambda held: replace(held, sources=(replace(held.sources[0], rank=1), *held.sources[1:])),
+        lambda held: _change(held, sources=[replace(held.sources[0], rank=1), *held.sources[1:]]),
         "sources: 1 different (catalogue)",
     ),
-    "empty source": (lambda held: replace(held, sources=held.sources[:-1]), "sources: 1 missing (nothing yet)"),
-    "claim": (lambda held: replace(held, claims=held.claims[1:]), "claims: 1 missing (catalogue of bazaar-lane)"),
+    "empty source": (lambda held: _change(held, sources=held.sources[:-1]), "sources: 1 missing (nothing yet)"),
+    "claim": (lambda held: _change(held, claims=held.claims[1:]), "claims: 1 missing (catalogue of bazaar-lane)"),
     "since": (
-        lambda held: replace(held, claims=(replace(held.claims[0], since="2020"), *held.claims[1:])),
+        lambda held: _change(held, claims=[replace(held.claims[0], since="2020"), *held.claims[1:]]),
         "claims: 1 different (catalogue of bazaar-lane)",
     ),
     "operator": (_without_a_word, "settings: 1 missing (skylark-travel)"),

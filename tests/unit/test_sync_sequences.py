@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
-from waygraph.registry.embedding.entities import TextForms
+from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.model.changes import AgentEntry, Manifest, Written
 from waygraph.registry.model.identity import tool_id
 

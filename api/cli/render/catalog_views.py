@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.model.changes import About, Listed, OperatorSettings, SourceSummary, Status
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
-    from waygraph.registry.model.views import About, Listed, Status
 
 
 # What agents and tools were found, laid out for people.

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation import compare as evaluation
     from waygraph.registry.evaluation.compare import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
-    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings, Written
-    from waygraph.registry.model.views import CypherResult
+    from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import Migrated
 

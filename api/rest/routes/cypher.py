@@ -8,7 +8,7 @@ from waygraph.api.rest.dependencies import Calling, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.requests import CypherRequest
 from waygraph.registry.model import shapes
-from waygraph.registry.model.views import CypherResult
+from waygraph.registry.model.changes import CypherResult
 
 router = APIRouter(prefix="/v1", tags=["cypher"])
 

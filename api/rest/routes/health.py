@@ -46,7 +46,7 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
 
     Agents that wait for approval are not in it.
     """
-    from waygraph.registry.storage.export.json_export import MEDIA_TYPE, ai_catalog
+    from waygraph.registry.storage.export.formats import MEDIA_TYPE, ai_catalog
 
     caller = await service.caller_or_stranger(request)
     base_url = (service.settings.public_url or str(request.base_url)).rstrip("/")

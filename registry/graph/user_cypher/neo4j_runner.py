@@ -30,9 +30,9 @@ from waygraph.registry.graph.user_cypher.sandbox import (
     start_worker,
     worker_environment,
 )
+from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import CypherLimit, CypherRefused, ServerRefused, ServerUnavailable
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.views import CypherResult
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.neo4j import Neo4jEngine

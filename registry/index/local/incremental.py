@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, StoredTool, read_state, read_tools, read_tools_of
 from waygraph.registry.index.search_index import agent_document, agent_names, tool_document, tool_names, tool_record
-from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     import numpy as np

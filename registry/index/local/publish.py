@@ -17,16 +17,13 @@ import numpy as np
 
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.read import (
+    Contents,
     RegistryState,
     StoredAgent,
     StoredTool,
-    overlaid,
-    read_agents,
     read_claims,
-    read_settings,
     read_sources,
     read_state,
-    read_tools,
     read_vectors,
 )
 from waygraph.registry.index.local import generation
@@ -34,9 +31,8 @@ from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Sn
 from waygraph.registry.index.local.local_index import write_names
 from waygraph.registry.index.local.scoring import write_postings
 from waygraph.registry.index.search_index import agent_record
-from waygraph.registry.model.changes import SourceSummary
+from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.errors import RegistryError
-from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -235,19 +231,17 @@ def read_snapshot(
 
     `known`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
     """
-    stored = read_agents(session)
-    tools = read_tools(session) if tools is None else tools
-    settings = read_settings(session)
-    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
-    ordered = index_order(agents, {item.tool.agent_id for item in tools})
-    vectors, keys = _vectors(session, [stored[agent.id] for agent in ordered], tools, known)
+    contents = Contents(session)
+    tools = contents.tools if tools is None else tools
+    ordered = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
+    vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in ordered], tools, known)
     return Snapshot(
         state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
         agents=ordered,
         tools=[item.tool for item in tools],
         vectors=vectors,
         vector_keys=keys,
-        sources=read_sources(session, read_claims(session)),
+        sources=contents.sources,
     )
 
 

@@ -18,9 +18,9 @@ from waygraph.registry.graph.read import read_claims, read_settings, read_source
 from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_schema import faults, vector_indexes
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope
+from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from waygraph.cypher import Statement

@@ -18,9 +18,9 @@ from waygraph.registry.index.search_index import (
     agent_of_record,
     tool_of_record,
 )
+from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
-from waygraph.registry.model.views import IndexState
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector

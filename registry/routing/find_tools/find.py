@@ -32,9 +32,8 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 from waygraph.registry.routing.tool_formats import TOOL_FORMATS, ToolFormat
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import SourceSummary
+    from waygraph.registry.model.changes import Listed, SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.model.views import Listed
     from waygraph.registry.routing.searchable import Searchable
 
 

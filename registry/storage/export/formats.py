@@ -1,14 +1,17 @@
 """The formats of an export, and the one call that writes them."""
 
+import json
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from urllib.parse import quote, urlsplit
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.model.changes import SourceSummary
-from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.storage.snapshot import Contents, read_contents, read_contents_and_vectors
+from waygraph.registry.graph.read import Contents, Vectors, read_vectors
+from waygraph.registry.model import shapes
+from waygraph.registry.model.changes import AgentEntry, SourceSummary
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.nouns import Agent, Tool, parse_field
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,17 +36,26 @@ def export(registry: Readable, format: ExportFormat) -> str:  # noqa: A002 - wha
     """
     match format:
         case "json":
-            from waygraph.registry.storage.export.json_export import as_json
-
-            return as_json(registry.read(read_contents))
+            return as_json(registry.read(_read_contents))
         case "graphml":
-            return as_graphml(registry.read(read_contents))
+            return as_graphml(registry.read(_read_contents))
         case "html":
             from waygraph.registry.storage.export.page import as_page
 
-            return as_page(*registry.read(read_contents_and_vectors))
+            return as_page(*registry.read(_read_with_vectors))
         case _:
             raise UnknownName("export format", format, FORMATS)
+
+
+def _read_contents(session: GraphSession) -> Contents:
+    """Raises RegistryNotFound if the graph is not a registry."""
+    return Contents(session).read("state", "agents", "tools", "sources", "settings")
+
+
+def _read_with_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
+    """The contents, and agent id → vector: float32 of shape (dimension,)."""
+    contents = _read_contents(session)
+    return contents, read_vectors(session, agents=list(contents.agents))
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -60,11 +72,11 @@ def graph_of(contents: Contents) -> "Graph":
     """Nodes `agent:<id>`, `tool:<id>`, `source:<name>`; edges of type OWNS and CLAIMS."""
     import networkx as nx
 
-    graph: Graph = nx.DiGraph(revision=contents.revision)
-    for agent in contents.agents_as_they_hold():
+    graph: Graph = nx.DiGraph(revision=contents.state.revision)
+    for agent in contents.overlaid_agents.values():
         _add_agent(graph, agent)
-    for tool in contents.tools:
-        _add_tool(graph, tool)
+    for item in contents.tools:
+        _add_tool(graph, item.tool)
     for source in contents.sources:
         _add_source(graph, source)
     return graph
@@ -112,3 +124,148 @@ def node(kind: str, identity: str) -> str:
 def xml_text(text: str) -> str:
     """The text without the control characters that XML cannot hold."""
     return _NOT_XML.sub("", text)
+
+
+# The JSON of an export.
+
+
+FORMAT_VERSION = 1
+
+
+def as_json(contents: Contents) -> str:
+    """For `waygraph ingest`: every source's manifest, and what operators had set. An agent is one line.
+
+    Reader: `ingest/sources/formats/export.py`.
+    """
+    owned = contents.tools_by_agent()
+    agents = [item.agent for item in contents.agents.values()]
+    entities: list[Agent | Tool] = [*agents, *(item.tool for item in contents.tools)]
+    parts = [
+        f'"waygraph_export": {FORMAT_VERSION}',
+        f'"revision": {contents.state.revision}',
+        f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in agents)}',
+        f'"sources": {_lines(_source(source) for source in contents.sources)}',
+        f'"operator": {_lines(shapes.shape(said) for said in contents.settings.values())}',
+        f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
+    ]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(rows: Iterable[object]) -> str:
+    """A JSON list with a line for each row."""
+    texts = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows]
+    return "[\n" + ",\n".join(texts) + "\n]" if texts else "[]"
+
+
+def as_catalogue(entry: AgentEntry) -> dict[str, object]:
+    """An entry as a catalogue has it, under its source's own key."""
+    return _agent(entry.agent, entry.tools) | {"id": entry.key} | ({"asked": False} if entry.unasked else {})
+
+
+def _agent(agent: Agent, tools: Sequence[Tool]) -> dict[str, object]:
+    """In the words of a catalogue, `docs/formats.md`."""
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "kind": agent.kind,
+        "version": agent.version,
+        "transport": parse_field(agent.transport),
+        "tags": agent.tags,
+        "visible_to": agent.visible_to,
+        "tools": [_tool(tool) for tool in tools],
+    }
+
+
+def _tool(tool: Tool) -> dict[str, object]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": parse_field(tool.input_schema),
+        "outputSchema": parse_field(tool.output_schema),
+        "annotations": parse_field(tool.annotations),
+        "tags": tool.tags,
+        **({"questions": tool.questions} if tool.questions else {}),
+    }
+
+
+def _source(source: SourceSummary) -> dict[str, object]:
+    return {
+        "name": source.name,
+        "namespace": source.namespace,
+        "rank": source.rank,
+        "policy": source.policy,
+        "claims": source.claims,
+    }
+
+
+def _has_approval(entity: Agent | Tool) -> bool:
+    return entity.pending or bool(entity.approved_hash)
+
+
+def _approval(entity: Agent | Tool) -> dict[str, object]:
+    """Whether it waits, and what of it was approved. Flags are found again."""
+    return {"id": entity.id, "pending": entity.pending, "approved_hash": entity.approved_hash}
+
+
+# The document of `/.well-known/ai-catalog.json`: AI Catalog 1.0, with a host (its conformance level 2).
+#
+# Specification: Agent-Card/ai-catalog, specification/ai-catalog.md. Media type: `application/ai-catalog+json`.
+
+
+MEDIA_TYPE = "application/ai-catalog+json"
+AGENT_TYPE = "application/vnd.waygraph.agent+json"
+OPENAPI_TYPE = "application/vnd.oai.openapi+json"
+SPEC_VERSION = "1.0"
+
+
+def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[str, Any]:
+    """The service itself, then the agents, in the order given: those that the asker may see.
+
+    `host_name` is for people; `base_url` is where the service is reached from outside, with or without a slash at its
+    end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
+    """
+    publisher, base = _address(base_url)
+    host = {"displayName": host_name}
+    service = {
+        "identifier": _identifier(publisher, "service", "waygraph"),
+        "type": OPENAPI_TYPE,
+        "url": f"{base}/openapi.json",
+        "displayName": host_name,
+        "description": "Finds the agents, and which of their tools, that can do what is asked for.",
+    }
+    entries = [service, *(_entry(agent, publisher, base) for agent in agents)]
+    return {"specVersion": SPEC_VERSION, "host": host, "entries": entries}
+
+
+def _address(base_url: str) -> tuple[str, str]:
+    """Host, and URL without a slash at its end; without user and password. Raises InvalidSetting."""
+    try:
+        url = urlsplit(base_url)
+    except ValueError:  # brackets that hold no address
+        url = urlsplit("")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise InvalidSetting("an AI catalogue needs the service's address, such as https://tools.example")
+    place = url.netloc.rpartition("@")[2]
+    return url.hostname, f"{url.scheme}://{place}{url.path.rstrip('/')}"
+
+
+def _entry(agent: Agent, publisher: str, base: str) -> dict[str, Any]:
+    # An identifier below the own host: what the entry leads to is this registry's record, which it publishes itself.
+    return {
+        "identifier": _identifier(publisher, agent.kind, agent.id),
+        "type": AGENT_TYPE,
+        "url": f"{base}/v1/agents/{quote(agent.id, safe='')}",
+    } | _without_empty(
+        displayName=agent.name, description=agent.description, tags=list(agent.tags), version=agent.version
+    )
+
+
+def _identifier(*parts: str) -> str:
+    """`urn:air:<publisher>:<kind>:<id>`: different parts make different URNs, and can be read back from them."""
+    return ":".join(("urn", "air", *(quote(part, safe="") for part in parts)))
+
+
+def _without_empty(**members: Any) -> dict[str, Any]:
+    """Without those that say nothing."""
+    return {name: value for name, value in members.items() if value}

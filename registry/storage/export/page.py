@@ -17,10 +17,10 @@ from zlib import crc32
 
 import numpy as np
 
+from waygraph.registry.graph.read import Contents
 from waygraph.registry.index.analyser import STOP_WORDS, terms
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, Layout, lay_out, tool_places
-from waygraph.registry.storage.snapshot import Contents
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ class _Map:
 
     @classmethod
     def of(cls, contents: Contents, vectors: "Vectors") -> "_Map":
-        agents, owned = contents.agents_as_they_hold(), contents.tools_by_agent()
+        agents, owned = list(contents.overlaid_agents.values()), contents.tools_by_agent()
         layout = lay_out(features_of(agents, owned, vectors), [len(owned[agent.id]) for agent in agents])
         members = [
             [row for row, region in enumerate(layout.region_of) if region == number]
@@ -158,7 +158,7 @@ class _Map:
     def data(self) -> dict[str, Any]:
         """What page.js reads."""
         return {
-            "revision": self.contents.revision,
+            "revision": self.contents.state.revision,
             "agentRadius": AGENT_RADIUS,
             "regions": [
                 {"name": name, **_circle(circle)} for name, circle in zip(self.names, self.layout.regions, strict=True)

@@ -1,14 +1,50 @@
-"""Whether a registry is well: quick checks of what is published, and on request of every record."""
+"""Whether a registry on the embedded engine is well: quick checks of what is published and of who writes, and on
+request the graph against itself and the published index against the graph.
+"""
 
-from collections.abc import Mapping
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args
 
-from waygraph.registry.model.errors import NeedsRegistry
+import numpy as np
+
+from waygraph.registry.graph.engine import Copying, GraphEngine
+from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
+from waygraph.registry.graph.read import Contents, read_state
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.local_index import LocalIndex
+from waygraph.registry.index.local.publish import publish_graph, published_revision, published_schema
+from waygraph.registry.index.local.scoring import FILES
+from waygraph.registry.index.search_index import TEXT_LEGS, Scope
+from waygraph.registry.model.errors import (
+    NeedsRegistry,
+    RegistryError,
+    RegistryLocked,
+    RegistryUnusable,
+    StorageFailed,
+    WaygraphError,
+)
+from waygraph.registry.model.files import lock_of, write_lock
+from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.integrity.embedded_checks import examine_embedded
-from waygraph.registry.storage.integrity.findings import Finding
+from waygraph.registry.storage.integrity.findings import (
+    DAMAGE,
+    Finding,
+    Graph,
+    absent,
+    attempt,
+    embedder_finding,
+    graph_findings,
+    refuse,
+    restore_advice,
+    versions,
+)
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.store import Stored
@@ -43,3 +79,248 @@ def examine_at(
         settings = replace(settings, neo4j_read_timeout_s=patience_s)
     with LocalRegistry(open_store(location, settings), settings, environ, settings.embedder) as registry:
         return examine(registry, deep=deep)
+
+
+# The checks of a registry on the embedded engine.
+
+
+def examine_embedded(registry: Stored, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
+    """See examine."""
+    try:
+        if not store.exists:
+            return [absent(store.place), versions()]
+    except WaygraphError as error:
+        waits = "wait until it has ended, then look again"
+        advice = waits if error.retryable else f"name another place, or {restore_advice(store.place)}"
+        return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
+    findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
+    findings += [embedder_finding(registry), versions()]
+    if deep:
+        findings += examine_deep(store, registry.settings)
+    return [Finding(check="registry", ok=True, detail=store.place), *findings]
+
+
+def rebuild_advice(store: EmbeddedStore) -> str:
+    """How a published index is mended that cannot be trusted."""
+    return (
+        "save what it still answers (`waygraph export -o saved.json`), see by `waygraph doctor --deep` that the graph "
+        f"is sound, then remove the folder {store.folder}: the index is built anew from the graph"
+    )
+
+
+def _graph_file(store: EmbeddedStore) -> Finding:
+    if store.path is None:
+        return Finding(check="graph file", ok=True, detail="in memory")
+    try:
+        refuse_foreign(store.path)
+        return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
+    except FileNotFoundError:
+        seen = f"{store.path} is missing"
+    except (RegistryUnusable, StorageFailed) as unusable:
+        seen = str(unusable).rstrip(".")
+    advice = (
+        "before anything is written here, run `waygraph export -o saved.json`; then ingest that into a new registry"
+    )
+    return Finding(
+        check="graph file",
+        ok=False,
+        detail=f"{seen}; the index still answers from its copy",
+        advice=advice,
+    )
+
+
+def _writer(store: EmbeddedStore) -> Finding:
+    return Finding(check="writer", ok=True, detail=holder(store) or "no one writes")
+
+
+def holder(store: EmbeddedStore) -> str:
+    """Who holds the write lock now; empty if no one does."""
+    if store.path is None or not lock_of(store.path).exists():
+        return ""
+    try:
+        with write_lock(store.path, 0):
+            return ""
+    except RegistryLocked as locked:
+        return locked.holder
+    except RegistryError:  # a folder that cannot be written has no writer
+        return ""
+
+
+def _pending(store: EmbeddedStore) -> Finding:
+    if generation.is_pending(store.folder) and not holder(store):
+        return Finding(
+            check="pending",
+            ok=False,
+            detail="a writer ended between its commit and the publication of it",
+            advice="open the registry again, such as with `waygraph status`: that publishes it; "
+            "if this is told again, `waygraph doctor --deep` says what stands against it",
+        )
+    return Finding(check="pending", ok=True, detail="everything committed is published")
+
+
+def _schema(store: EmbeddedStore) -> Finding:
+    found = published_schema(store.folder)
+    known = found is not None and found <= SCHEMA_VERSION
+    detail = "cannot be read" if found is None else f"{found}; this Waygraph knows {SCHEMA_VERSION}"
+    advice = rebuild_advice(store) if found is None else "upgrade waygraph"
+    return Finding(check="schema", ok=known, detail=detail, advice="" if known else advice)
+
+
+def _generation(store: EmbeddedStore) -> Finding:
+    """Opens each file of the published index, and reads a little of it."""
+
+    def look() -> str:
+        with closing(LocalIndex.open(store.folder)) as index:
+            state = index.state
+            index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
+            index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
+            if state.texts not in get_args(TextForm):
+                raise RegistryError(f"texts of the form {state.texts!r} are not known")
+            return (
+                f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
+                f"{len(index.sources())} sources, {state.texts} texts"
+            )
+
+    return attempt("generation", look, rebuild_advice(store))
+
+
+def _graph_copy(store: EmbeddedStore) -> Finding:
+    """Whether Cypher, exports and rehearsals see the revision that routes see."""
+
+    def look() -> str:
+        with (
+            closing(LocalIndex.open(store.folder)) as index,
+            closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
+        ):
+            state = read_state(engine)
+            seen = state.revision if state else None
+            if seen != index.state.revision:
+                raise RegistryError(f"it shows revision {seen}, the index {index.state.revision}")
+            return f"revision {seen}"
+
+    return attempt("graph copy", look, rebuild_advice(store))
+
+
+# The deep checks.
+
+
+def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
+    """Over the live graph, under the write lock; over the published copy if the live one cannot be had."""
+    findings: list[Finding] = []
+    try:
+        if store.path is None or store.path.exists():
+            with store.writing() as (engine, *_):
+                findings = [Finding(check="live graph", ok=True, detail="held alone while it was examined")]
+                findings += _examine(engine, store, settings)
+                return findings  # the publication at the end of the block may still raise
+        reason = f"{store.path} is missing"
+    except DAMAGE as error:
+        reason = str(error)
+    told = Finding(
+        check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
+    )
+    return [told, *findings[1:]] if findings else [told, *_over_copy(store, settings)]
+
+
+def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
+    try:
+        with (
+            closing(LocalIndex.open(store.folder)) as index,
+            closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
+        ):
+            return _examine(engine, store, settings)
+    except DAMAGE as error:
+        return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
+
+
+def _examine(engine: GraphEngine, store: EmbeddedStore, settings: Settings) -> list[Finding]:
+    graph = Graph(engine, settings)
+    return [*graph_findings(graph, restore_advice(store.place)), *_index_findings(engine, graph, store)]
+
+
+# -- the index against the graph --------------------------------------------------------------------
+
+_FILES = {
+    "index state": (generation.STATE,),
+    "index tables": (generation.TABLES, generation.NAMES),
+    "index records": (generation.RECORDS, generation.OFFSETS),
+    "index sources": (generation.SOURCES,),
+    "index keys": (generation.KEYS,),
+    "index texts": tuple(
+        f"{texts}/{file}" for texts in (generation.AGENT_TEXT, generation.CAPABILITY_TEXT) for file in FILES
+    ),
+}
+
+
+def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> list[Finding]:
+    """The published files against those of an index built anew in a scratch folder."""
+    advice = rebuild_advice(store)
+    revision = attempt("index revision", lambda: _same_revision(graph, store), advice)
+    if not revision.ok:
+        return [revision]
+    with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
+        try:
+            fresh, held = _build_index(engine, Path(scratch)), _current(store.folder)
+        except DAMAGE as error:
+            return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
+        findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
+        findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
+        findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
+    return [revision, *findings]
+
+
+def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
+    published = published_revision(store.folder)
+    if published != graph.state.revision:
+        raise RegistryError(f"the index shows revision {published}, the graph is at {graph.state.revision}")
+    return f"{published}, as the graph"
+
+
+def _build_index(engine: GraphEngine, scratch: Path) -> Path:
+    if not isinstance(engine, Copying):
+        raise RegistryError("this engine cannot publish a copy")
+    publish_graph(scratch, engine)
+    return _current(scratch)
+
+
+def _current(folder: Path) -> Path:
+    return folder / generation.current_name(folder)
+
+
+def _same_files(held: Path, fresh: Path, names: Iterable[str]) -> Callable[[], str]:
+    def look() -> str:
+        refuse(name for name in names if _content(held / name) != _content(fresh / name))
+        return "as built anew"
+
+    return look
+
+
+def _content(file: Path) -> object:
+    """The bytes; of JSON the value, since the order of names in it says nothing."""
+    content = file.read_bytes()
+    return json.loads(content.decode("utf-8", "surrogatepass")) if file.suffix == ".json" else content
+
+
+def _same_vectors(held: Path, fresh: Path) -> str:
+    ours, wanted = np.load(held / generation.VECTORS), np.load(fresh / generation.VECTORS)
+    if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
+        raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {wanted.dtype} of {wanted.shape}")
+    ids = _row_ids(fresh)
+    refuse(ids[row] for row in np.flatnonzero((ours != wanted).any(axis=1)))
+    return f"{len(ids)}, as in the graph"
+
+
+def _row_ids(folder: Path) -> list[str]:
+    tables: Any = _content(folder / generation.TABLES)
+    return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
+
+
+def _same_copy(held: Path, graph: Graph) -> str:
+    with closing(GrafeoEngine.open_copy(held / generation.GRAPH)) as engine:
+        copy = Contents(engine)
+        refuse(
+            what
+            for what in ("state", "agents", "tools", "claims", "settings", "vector_keys")
+            if getattr(copy, what) != getattr(graph, what)
+        )
+    return "holds what the graph holds"

@@ -11,23 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.embedding.entities import TextForms, new_vectors
-from waygraph.registry.embedding.texts import Parts
+from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import (
-    RegistryState,
-    StoredAgent,
-    StoredTool,
-    Vectors,
-    read_agents,
-    read_claims,
-    read_settings,
-    read_state,
-    read_tools,
-    read_vectors,
-    vector_keys_of,
-)
-from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, entries_of
+from waygraph.registry.graph.read import Contents, RegistryState, read_state
+from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
@@ -132,11 +119,12 @@ AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restor
 REINDEX = "run `waygraph reindex`"
 
 
-class Graph:
-    """What the graph holds, each part read once, when a check first asks for it."""
+class Graph(Contents):
+    """What the graph holds, and the texts that its vectors should be of."""
 
-    def __init__(self, session: GraphSession, settings: Settings) -> None:
-        self.session, self.settings = session, settings
+    def __init__(self, session: GraphSession, limits: Settings) -> None:
+        super().__init__(session)
+        self.limits = limits
 
     @cached_property
     def state(self) -> RegistryState:
@@ -146,39 +134,13 @@ class Graph:
         return state
 
     @cached_property
-    def agents(self) -> dict[str, StoredAgent]:
-        return read_agents(self.session)
-
-    @cached_property
-    def tools(self) -> list[StoredTool]:
-        """A row for each owner of a tool: one that has two is here twice."""
-        return read_tools(self.session)
-
-    @cached_property
-    def claims(self) -> list[Claim]:
-        return read_claims(self.session)
-
-    @cached_property
-    def operators(self) -> dict[str, OperatorSettings]:
-        return read_settings(self.session)
-
-    @cached_property
     def entries(self) -> list[AgentEntry]:
         return entries_of((item.agent for item in self.agents.values()), (item.tool for item in self.tools))
 
     @cached_property
     def texts(self) -> dict[str, Parts]:
         """Entity id → the texts that its vector is of."""
-        return TextForms(form=self.state.texts, max_chars=self.settings.max_embedded_chars).of_entries(self.entries)
-
-    @cached_property
-    def vector_keys(self) -> dict[str, str]:
-        return vector_keys_of(self.agents.values(), self.tools)
-
-    @cached_property
-    def vectors(self) -> Vectors:
-        """Entity id → its vector, float32 of shape (dimension,); those without are left out."""
-        return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
+        return TextForms(form=self.state.texts, max_chars=self.limits.max_embedded_chars).of_entries(self.entries)
 
 
 def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
@@ -240,7 +202,7 @@ def _owners(graph: Graph) -> Iterator[str]:
     yield from (f"{tool} has no owner" for tool in _orphans(graph, "tool"))
     tools = [item.tool for item in graph.tools]
     yield from (f"{tool.id} has an owner without id" for tool in tools if tool.agent_id not in graph.agents)
-    counts = graph.session.run(load("check/counts"))[0]
+    counts = graph.counts
     if not (counts["tools"] == counts["owns"] == len(owners)):
         yield f"{counts['tools']} tools, {counts['owns']} owned"
 
@@ -263,7 +225,7 @@ def _call_names(graph: Graph) -> Iterator[str]:
 
 
 def _check_removed(graph: Graph) -> Iterator[str]:
-    return (said.agent_id for said in graph.operators.values() if said.removed and said.agent_id in graph.agents)
+    return (said.agent_id for said in graph.settings.values() if said.removed and said.agent_id in graph.agents)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:
