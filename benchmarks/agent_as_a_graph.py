@@ -181,8 +181,7 @@ def tables_of(details: Mapping[str, Any]) -> str:
     for name, held in found.items():
         parts += _table_1(Table.from_json(held["methods"]["steps"]), name)
     parts += _table_1(Table.from_json(found["int8"]["methods"]["questions"]), "int8")
-    parts += [_table_2(found), *(_table_3(rows_of(held), name) for name, held in found.items())]
-    parts += [_nodes(found)] if all("agent_nodes" in held for held in found.values()) else []
+    parts += [_table_2(found), *(_table_3(rows_of(held), name) for name, held in found.items()), _nodes(found)]
     return "\n\n".join(parts)
 
 

@@ -99,7 +99,7 @@ def _measures(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
-    return "\n\n".join(_markdown(by, details[by]) for by in TRIED if by in details)
+    return "\n\n".join(_markdown(by, details[by]) for by in TRIED)
 
 
 def _markdown(by: By, rows: Sequence[Mapping[str, Any]]) -> str:
