@@ -9,8 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli.lazy_commands import CommandAfterDashes, LazyCommand, LazyGroup
-from waygraph.api.cli.options import Invocation
+from waygraph.api.cli.options import CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.registry.model.process import uncollected_at_exit
 
@@ -53,15 +52,15 @@ _COMMANDS = {
     ),
     "route": LazyCommand("route:route", "Find the agents that can do this, best first."),
     "find": LazyCommand("route:find", "Find the tools that can do this, best first, whoever owns them."),
-    "agents": LazyCommand("agents:agents", "List the agents."),
-    "tools": LazyCommand("agents:tools", "List the tools of all agents, or of one."),
-    "show": LazyCommand("agents:show_one", "Show all that is known of an agent or a tool."),
+    "agents": LazyCommand("route:agents", "List the agents."),
+    "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
+    "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),
     "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
-    "changes": LazyCommand("changes:changes", "List what sources changed of agents that were known before."),
-    "approve": LazyCommand("changes:approve", "Let what waits into routing; also accept flagged texts."),
+    "changes": LazyCommand("operate:changes", "List what sources changed of agents that were known before."),
+    "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),
     "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
-    "status": LazyCommand("agents:status", "Say where the registry is and what it holds."),
+    "status": LazyCommand("route:status", "Say where the registry is and what it holds."),
     "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
     "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
     "reindex": LazyCommand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
@@ -73,7 +72,7 @@ _COMMANDS = {
     ),
     "connect": LazyCommand("connect:connect", "Print or write the entry by which a host starts this gateway."),
     "sources": LazyCommand("operate:sources", "List the sources, or forget one."),
-    "keys": LazyCommand("keys:keys", "Make, list and revoke the API keys of a service."),
+    "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
     "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
     "generate": LazyCommand("evaluate:generate", "Make a dataset for `waygraph eval`."),

@@ -21,9 +21,8 @@ from waygraph.api.mcp.stdio_transport import host_streams, leave, until_signal
 from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.remote.answers import answer_of, stranger
 from waygraph.registry.remote.calls import Call, Reply
-from waygraph.registry.remote.transport import Limits, client_options, patience
+from waygraph.registry.remote.transport import Limits, answer_of, client_options, patience, stranger
 from waygraph.registry.storage.location import ServiceAddress, api_key
 
 NOTICE_S, LEAVE_S, LISTEN_S = 10.0, 1.0, 2.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from waygraph.api.mcp.host_callbacks import OnBehalf
+from waygraph.api.mcp.sessions import OnBehalf
 from waygraph.api.mcp.tools import USE_TOOL
 from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys

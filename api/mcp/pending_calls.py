@@ -18,8 +18,7 @@ from anyio.abc import TaskGroup
 from mcp.types import ClientCapabilities
 from pydantic import ValidationError
 
-from waygraph.api.mcp.host_callbacks import OfSession, as_request, takes, untakable
-from waygraph.api.mcp.sessions import Asker
+from waygraph.api.mcp.sessions import Asker, OfSession, as_request, takes, untakable
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
 from waygraph.registry.model.errors import CallError, InvalidQuery

@@ -28,12 +28,10 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_use_tool
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
-from waygraph.api.mcp.host_callbacks import Heard, SessionHost, takes
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
 from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
-from waygraph.api.mcp.sessions import Asker, Context, connection_of
-from waygraph.api.mcp.tools import IDENTITY, USE_TOOL, instructions, questions, version
-from waygraph.api.mcp.tools_list import Listeners, tools_page
+from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
+from waygraph.api.mcp.tools import IDENTITY, USE_TOOL, Listeners, instructions, questions, tools_page, version
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.find_tools.find import capabilities
 

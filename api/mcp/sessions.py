@@ -1,15 +1,35 @@
-"""What the gateway remembers of a host between its requests, and who sent a request."""
+"""What the gateway remembers of a host between its requests, who sent a request, and how a host is asked."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, cast, get_args
 
+import anyio
 from cachetools import FIFOCache
+from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
+from mcp.types import (
+    LOG_LEVEL_META_KEY,
+    ClientCapabilities,
+    CreateMessageRequest,
+    CreateMessageResult,
+    CreateMessageResultWithTools,
+    ElicitRequest,
+    ElicitResult,
+    ListRootsRequest,
+    ListRootsResult,
+    LoggingLevel,
+    LoggingMessageNotification,
+    LoggingMessageNotificationParams,
+)
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
 
+from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.nouns import Agent, Principal
 
 Context = ServerRequestContext[Any, Any]
 
@@ -71,4 +91,161 @@ def connection_of(ctx: Context) -> Connection:
 def session_of(ctx: Context) -> Session:
     """The session of a request that came over HTTP."""
     state = connection_of(ctx).state
-    return cast(Session, state.setdefault(_STATE, Session()))
+    return cast("Session", state.setdefault(_STATE, Session()))
+
+
+_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
+Request = CreateMessageRequest | ElicitRequest | ListRootsRequest
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+def takes(capabilities: ClientCapabilities | None, question: Question) -> bool:
+    """Whether a host with these capabilities takes such questions."""
+    if capabilities is None:
+        return False
+    capability: Mapping[Question, object] = {
+        "elicitation/create": capabilities.elicitation,
+        "sampling/createMessage": capabilities.sampling,
+        "roots/list": capabilities.roots,
+    }
+    return capability[question] is not None
+
+
+def untakable(capabilities: ClientCapabilities | None, question: Question, params: Mapping[str, Any]) -> str:
+    """Why a host with these capabilities cannot be asked just this; empty if it can."""
+    if capabilities is None or not takes(capabilities, question):
+        return f"the host does not take {question}"
+    elicitation, sampling = capabilities.elicitation, capabilities.sampling
+    if question == "elicitation/create" and elicitation and params.get("mode") == "url" and elicitation.url is None:
+        return "the host shows no pages"
+    wants_tools = bool(params.get("tools") or params.get("toolChoice"))
+    if question == "sampling/createMessage" and sampling and wants_tools and sampling.tools is None:
+        return "the host's model is not offered tools"
+    return ""
+
+
+def as_request(question: Question, params: Mapping[str, Any]) -> tuple[Request, type[BaseModel]]:
+    """The question as the protocol has it, and what its answer is. Raises pydantic's ValidationError."""
+    said = {"method": question, "params": dict(params)}
+    match question:
+        case "elicitation/create":
+            return ElicitRequest.model_validate(said), ElicitResult
+        case "sampling/createMessage":
+            with_tools = bool(params.get("tools") or params.get("toolChoice"))
+            answer = CreateMessageResultWithTools if with_tools else CreateMessageResult
+            return CreateMessageRequest.model_validate(said), answer
+        case "roots/list":
+            return ListRootsRequest(), ListRootsResult
+
+
+class Heard:
+    """What a host hears of a call: progress if it asked for it, and logs as loud as it wants them."""
+
+    def __init__(self, ctx: Context, session: Session) -> None:
+        self._ctx, self._session = ctx, session
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        try:
+            await self._ctx.session.report_progress(done, total, message)
+        except _GONE:
+            return
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        if not self._wants(level):
+            return
+        params = LoggingMessageNotificationParams(level=level, data=data, logger=logger)  # type: ignore[arg-type]
+        try:
+            await self._ctx.session.send_notification(
+                LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
+            )
+        except _GONE:
+            return
+
+    @property
+    def log_level(self) -> str:
+        said = (self._ctx.meta or {}).get(LOG_LEVEL_META_KEY) if self._is_modern else self._session.log_level
+        return str(said) if said in _LEVELS else ""
+
+    def _wants(self, level: str) -> bool:
+        """A modern host says so with each request, and hears nothing unless it does."""
+        least = self.log_level or ("" if self._is_modern else _LEVELS[0])
+        return level in _LEVELS and least in _LEVELS and _LEVELS.index(level) >= _LEVELS.index(least)
+
+    @property
+    def _is_modern(self) -> bool:
+        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+class OfSession:
+    """Made anew for each call, and equal to all others of its session, which is a connection's or a stdio process'.
+
+    A modern host over HTTP has no session: each of its requests stands for a host of its own, since nobody can tell
+    whether another one came from the same. They only have the same owner.
+    """
+
+    _session: Session
+    owner: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OfSession) and self._session is other._session
+
+    def __hash__(self) -> int:
+        return id(self._session)
+
+
+class SessionHost(OfSession, Heard):
+    """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
+
+    def __init__(self, ctx: Context, asker: Asker) -> None:
+        super().__init__(ctx, asker.session)
+        self.owner = asker.owner
+
+    def can(self, question: Question) -> bool:
+        return self._ctx.session.can_send_request and takes(self._ctx.session.client_capabilities, question)
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        capabilities = self._ctx.session.client_capabilities
+        if reason := untakable(capabilities, question, params):
+            raise NotAnswered(reason)
+        if not self._ctx.session.can_send_request:
+            raise NotAnswered("the host's connection carries no questions")
+        try:
+            return await self._ask(question, params)
+        except ValidationError as exc:
+            raise NotAnswered("the question, or its answer, is not of the protocol") from exc
+        except MCPError as exc:
+            raise NotAnswered(f"the host answered with error {exc.code}: {exc.message}") from exc
+        except _GONE as exc:
+            raise NotAnswered("the host is gone") from exc
+
+    async def _ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        request, kind = as_request(question, params)
+        answer = await self._ctx.session.send_request(
+            request,
+            kind,
+            request_read_timeout_seconds=ANSWER_S,
+            metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
+        )
+        return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+class OnBehalf(Through):
+    """The host, as a tool's agent reaches it: a person who is asked something is told by whom.
+
+    Equal where one host is asked on behalf of one agent.
+    """
+
+    def __init__(self, host: Host, agent: Agent) -> None:
+        super().__init__(host)
+        self._agent = agent
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OnBehalf) and self._agent.id == other._agent.id and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((self._agent.id, self._host))
+
+    async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        if question == "elicitation/create":
+            params = {**params, "message": f"{self._agent.name} ({self._agent.id}): {params.get('message', '')}"}
+        return await super().ask(question, params)

@@ -15,18 +15,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
-from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.mcp_mount import OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, Limited
 from waygraph.api.rest.openapi import complete
-from waygraph.api.rest.problems import Stoppable
+from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.responses import Problem
-from waygraph.api.rest.routes import admin, api_browser, catalog, cypher, health, search
+from waygraph.api.rest.routes import admin, catalog, health, search
 from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.dependencies import Service
-    from waygraph.api.rest.thread_pools import Lanes
+    from waygraph.api.rest.dependencies import Lanes, Service
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.traces import Traces
 
@@ -105,7 +103,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         openapi_tags=_TAGS,
         openapi_url=None,  # `_document` does it
-        docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `api_browser` does not
+        docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `health.browser_routes` does not
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
@@ -113,11 +111,11 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     )
     app.state.service = service
     app.add_route("/openapi.json", _document, include_in_schema=False)
-    app.router.routes.extend(api_browser.browser_routes())
-    routers = [part.router for part in (search, catalog, admin, cypher, health)]
+    app.router.routes.extend(health.browser_routes())
+    routers = [search.router, catalog.router, admin.router, admin.cypher_router, health.router]
     for router in routers:
         app.include_router(router)
-    app.state.routes = [each for router in (app, *routers) for each in router.routes if isinstance(each, Route)]
+    app.state.routes = [each for at in (app.router, *routers) for each in at.routes if isinstance(each, Route)]
     if gateway is not None:
         app.router.routes.extend(routes(service, gateway))
     problems.register(app)

@@ -7,24 +7,22 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import ceil, isfinite
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from waygraph.api.rest.application import application
-from waygraph.api.rest.dependencies import Readiness, Service
+from waygraph.api.rest.dependencies import Lanes, Readiness, Service
 from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
-from waygraph.api.rest.http_faults import Protocol
 from waygraph.api.rest.mcp_mount import OfferedGateway
-from waygraph.api.rest.middleware import LOOPBACK
-from waygraph.api.rest.thread_pools import Lanes
+from waygraph.api.rest.middleware import LOOPBACK, Protocol
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
@@ -300,3 +298,19 @@ def _hand_over(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[No
         yield
     finally:
         del environ[CHOSEN]
+
+
+HOST = "127.0.0.1"
+
+
+def serve_on_loopback(app: Any, port: int, before: Callable[[str], None]) -> None:
+    """`port` 0: any that is free. `before` gets the address, which is open, before the first request is answered.
+
+    Raises InvalidSetting for a port that cannot be had, and what `before` raises.
+    """
+    with stops_in_order() as stops, listen(HOST, port) as listening:
+        before(f"http://{HOST}:{listening.getsockname()[1]}")
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, ws="none", lifespan="on", timeout_graceful_shutdown=1
+        )
+        Alone(config, stops).run(sockets=[listening])

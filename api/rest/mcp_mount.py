@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from waygraph.api.rest import problems
-from waygraph.api.rest.http_faults import ENDLESS
+from waygraph.api.rest.middleware import ENDLESS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.manifest.environment import Surroundings

@@ -17,8 +17,16 @@ from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
-from waygraph.registry.http.client import IDENTITY, TooMuch, TooSlow, UnusableProxy, coding_of, http_client, whole_body
-from waygraph.registry.http.retry import wait_s
+from waygraph.registry.http.client import (
+    IDENTITY,
+    TooMuch,
+    TooSlow,
+    UnusableProxy,
+    coding_of,
+    http_client,
+    wait_s,
+    whole_body,
+)
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id

@@ -13,7 +13,7 @@ from waygraph.ingest.manifest.records import Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, first_of
 from waygraph.ingest.upstream.connection import Connect, Connection
 from waygraph.ingest.watch.events import Failing, Listed, ServerEvent, Starting, Stopped, Unreachable
-from waygraph.registry.http.retry import backoff_s
+from waygraph.registry.http.client import backoff_s
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
 # How often a server is asked: in rest, when it tells of changes, and when it does not answer. Times in seconds.

@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx2
 
-from waygraph.registry.http.client import TooMuch, TooSlow, http_client, whole_body
-from waygraph.registry.http.retry import wait_s
+from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
 from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings

@@ -12,8 +12,7 @@ from mcp.types import ElicitResult
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http
 from tests.service import served
-from waygraph.api.mcp.host_callbacks import OnBehalf, SessionHost
-from waygraph.api.mcp.sessions import Asker, Context, Session
+from waygraph.api.mcp.sessions import Asker, Context, OnBehalf, Session, SessionHost
 from waygraph.ingest.upstream import inflight
 from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.visibility import LOCAL
@@ -21,7 +20,7 @@ from waygraph.registry.model.nouns import Agent
 
 PATIENCE_S = 60.0
 BOX, CHEST = Agent(id="box", name="Box"), Agent(id="chest", name="Chest")
-CTX = cast(Context, None)
+CTX = cast("Context", None)
 
 
 @pytest.fixture(params=["stdio", "http"])

@@ -11,8 +11,8 @@ from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, process, served
-from waygraph.api.mcp import tools_list
-from waygraph.api.mcp.tools_list import Listeners
+from waygraph.api.mcp import tools
+from waygraph.api.mcp.tools import Listeners
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Registry
 
@@ -161,7 +161,7 @@ def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyP
                 await lines[1].heard.wait()
                 await lines[3].heard.wait()
                 tasks.cancel_scope.cancel()
-            monkeypatch.setattr(tools_list, "TELL_S", 0.1)
+            monkeypatch.setattr(tools, "TELL_S", 0.1)
             await listeners.tell()
 
     anyio.run(walk)

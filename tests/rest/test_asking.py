@@ -14,7 +14,7 @@ import pytest
 from tests.gateway.hosts import over_http
 from tests.gateway.hosts import told as told_of
 from tests.service import Served, assert_good, assert_problem, served
-from waygraph.api.rest.answers import as_json
+from waygraph.api.rest.problems import as_json
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import Settings

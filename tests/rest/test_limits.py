@@ -25,7 +25,7 @@ from tests.service import (
     ingest,
     served,
 )
-from waygraph.api.rest import http_faults
+from waygraph.api.rest import middleware
 from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
@@ -93,7 +93,7 @@ def test_a_head_without_end_is_refused(service: Served) -> None:
 
 def test_a_head_that_does_not_come_is_not_waited_for(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """408 for a part of one, also of a second request; a connection that sends nothing is closed."""
-    monkeypatch.setattr(http_faults, "HEAD_S", 1.0)
+    monkeypatch.setattr(middleware, "HEAD_S", 1.0)
     whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ThreadPoolExecutor(3) as together:
         answers = list(together.map(service.raw, (b"", whole[:20], whole + whole[:20])))

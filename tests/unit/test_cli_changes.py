@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.api.cli.commands.changes import since_when
+from waygraph.api.cli.commands.operate import since_when
 
 NOW = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from waygraph.api.cli.lazy_commands import DefaultGroup
-from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
+from waygraph.api.cli.options import AsJson, DefaultGroup, Invocation, TextForm, invocation
 from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def scalemcp(
 def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port: int) -> None:
     """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
     from waygraph.api.mcp.company_servers import CompanyServers
-    from waygraph.api.rest.loopback import serve_on_loopback
+    from waygraph.api.rest.bootstrap import serve_on_loopback
     from waygraph.ingest.datasets.folder import write_server_config
 
     servers = CompanyServers(companies, layout)

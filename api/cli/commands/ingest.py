@@ -19,8 +19,7 @@ from waygraph.api.cli.commands.source_options import (
     SourceKind,
     opening,
 )
-from waygraph.api.cli.lazy_commands import after_dashes
-from waygraph.api.cli.options import AsJson, Invocation, invocation
+from waygraph.api.cli.options import AsJson, Invocation, after_dashes, invocation
 from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waygraph.api.cli.commands.source_options import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
-from waygraph.api.cli.lazy_commands import after_dashes
-from waygraph.api.cli.options import Policy, invocation
+from waygraph.api.cli.options import Policy, after_dashes, invocation
 
 if TYPE_CHECKING:
     from waygraph.api.cli.render.watch_output import WatchOutput

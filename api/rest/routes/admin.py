@@ -1,4 +1,4 @@
-"""What changes the registry: manifests of sources, and what operators say."""
+"""What changes the registry: manifests of sources, and what operators say; and Cypher that a caller typed."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import Calling, Service, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import problem_of
-from waygraph.api.rest.requests import ApprovalRequest, ManifestRequest, SettingsRequest
+from waygraph.api.rest.problems import as_json, problem_of
+from waygraph.api.rest.requests import ApprovalRequest, CypherRequest, ManifestRequest, SettingsRequest
 from waygraph.api.rest.routes.catalog import AgentId
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.ingest.sources.formats import export
@@ -21,13 +20,14 @@ from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import Document
+from waygraph.registry.model.changes import CypherResult, Document
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.validation import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Manifest
     from waygraph.registry.model.shapes import Shape
+
 
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 """What a caller says of a manifest beside itself, as the audit has it."""
@@ -168,3 +168,23 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
         replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
         for manifest in read
     ]
+
+
+cypher_router = APIRouter(prefix="/v1", tags=["cypher"])
+
+
+@cypher_router.post("/cypher", **operation("cypher"))
+async def cypher(asked: CypherRequest, service: Serving, caller: Calling) -> Response:
+    """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
+
+    It needs a caller who sees everything and has the scope `admin`: a statement reads every property of every agent.
+    """
+
+    def ask() -> CypherResult:
+        with service.audit.attempt(caller, "cypher", asked.statement, parameters=asked.params):
+            caller.require("cypher")
+            caller.require("admin")
+            caller.require_everything("Cypher")
+            return service.registry.cypher(asked.statement, asked.params)
+
+    return as_json(shapes.shape(await service.lanes.wait(ask)))

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.api.rest.answers import unless_known
 from waygraph.api.rest.dependencies import ForRead, Service, Serving
 from waygraph.api.rest.openapi import operation
+from waygraph.api.rest.problems import unless_known
 from waygraph.api.rest.requests import Name
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.registry.access.visibility import Caller

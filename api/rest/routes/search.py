@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from waygraph.api.rest.answers import as_json
 from waygraph.api.rest.dependencies import ForRoute, Service, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import problem_of
+from waygraph.api.rest.problems import as_json, problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
