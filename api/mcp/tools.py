@@ -24,7 +24,6 @@ from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query
-from waygraph.registry.routing.find_tools.describe import DETAILS, summary
 from waygraph.registry.routing.find_tools.find import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -35,11 +34,11 @@ from waygraph.registry.routing.find_tools.find import (
     judging,
 )
 from waygraph.registry.routing.find_tools.resolve import reading_tool
-from waygraph.registry.routing.tool_formats import definition
+from waygraph.registry.routing.tool_formats import DETAILS, definition, summary
 
 if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Tool
-    from waygraph.registry.routing.find_tools.describe import Detail
+    from waygraph.registry.routing.tool_formats import Detail
 
 
 IDENTITY = {"name": "waygraph", "title": "Waygraph"}

@@ -23,8 +23,8 @@ from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.index.neo4j.neo4j_schema import UNIQUE, Index, renew_schema
-from waygraph.registry.index.neo4j.neo4j_schema import faults as index_faults
+from waygraph.registry.index.neo4j.neo4j_index import UNIQUE, Index, renew_schema
+from waygraph.registry.index.neo4j.neo4j_index import faults as index_faults
 from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.storage.integrity.examine import examine, examine_at

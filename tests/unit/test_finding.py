@@ -24,10 +24,9 @@ from waygraph.registry import Principal, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import canonical_json
-from waygraph.registry.routing.find_tools.describe import parameters, version
 from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
 from waygraph.registry.routing.find_tools.resolve import bare, tool_meant
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition
+from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition, parameters, version
 
 
 @pytest.fixture(scope="module")

@@ -263,8 +263,6 @@ def _vectors(
     session: GraphSession, agents: list[StoredAgent], tools: Sequence[StoredTool], known: "Rows"
 ) -> "tuple[NDArray[np.float32], list[str]]":
     """float32 of shape (agents + tools, dimension), a row of zeros for an entity without a vector; and the keys."""
-    import numpy as np
-
     ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
     keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
     read = read_vectors(

@@ -19,7 +19,6 @@ from waygraph.registry.model.nouns import (
     public_status,
     reachable,
 )
-from waygraph.registry.routing.find_tools.describe import DETAILS, PARAMETERS_TOLD, SUMMARY_CHARS, Detail, describe_tool
 from waygraph.registry.routing.find_tools.resolve import (
     BORNE_BY,
     exact_first,
@@ -29,7 +28,15 @@ from waygraph.registry.routing.find_tools.resolve import (
     nearest,
 )
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS, ToolFormat
+from waygraph.registry.routing.tool_formats import (
+    DETAILS,
+    PARAMETERS_TOLD,
+    SUMMARY_CHARS,
+    TOOL_FORMATS,
+    Detail,
+    ToolFormat,
+    describe_tool,
+)
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Listed, SourceSummary

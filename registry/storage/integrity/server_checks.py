@@ -10,8 +10,13 @@ from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, seen_migrations
-from waygraph.registry.index.neo4j.neo4j_index import Neo4jIndex
-from waygraph.registry.index.neo4j.neo4j_schema import faults, labels_not_unique, text_indexes, vector_indexes
+from waygraph.registry.index.neo4j.neo4j_index import (
+    Neo4jIndex,
+    faults,
+    labels_not_unique,
+    text_indexes,
+    vector_indexes,
+)
 from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.errors import RegistryError
