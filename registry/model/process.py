@@ -1,6 +1,5 @@
 """Work that goes on beside the caller's: what pays is the work of a model, which holds no lock of Python."""
 
-import asyncio
 import atexit
 import ctypes
 import gc
@@ -8,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache, wraps
 from threading import get_native_id
@@ -103,6 +101,9 @@ def remember[T](make: Callable[[str], T]) -> Callable[[str], T]:
 
 def run_whole[T](work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """In this thread, or in one of its own where an event loop runs in this one, as in a notebook."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
     import anyio
 
     try:

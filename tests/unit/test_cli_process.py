@@ -17,6 +17,7 @@ import pytest
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 HEAVY = (
+    "asyncio",
     "fastapi",
     "grafeo",
     "huggingface_hub",
@@ -34,7 +35,7 @@ HEAVY = (
     "waygraph.registry.registry",
     "yaml",
 )
-NOT_FOR_A_ROUTE = ("grafeo", "huggingface_hub", "networkx", "onnx", "pydantic_settings", "rich", "yaml")
+NOT_FOR_A_ROUTE = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "pydantic_settings", "rich", "yaml")
 IMPORTED = """
 import sys
 from waygraph.api.cli.app import main
@@ -78,7 +79,7 @@ def test_the_version_is_printed() -> None:
 
 def test_a_pipe_gets_plain_text(held: Path) -> None:
     """No escape sequence, no box, no cut, whatever the environment says of colours and width."""
-    done = run("--registry", held, "agents", FORCE_COLOR="1", COLUMNS="20", TERM="xterm-256color")
+    done = run("--registry", held, "agents", "--full", FORCE_COLOR="1", COLUMNS="20", TERM="xterm-256color")
     assert done.returncode == 0
     assert not re.search("[\x1b─━│…]", done.stdout)
     assert {line.count("\t") for line in done.stdout.splitlines()} == {5}
