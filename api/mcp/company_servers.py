@@ -4,7 +4,7 @@ An ASGI application over the SDK's servers, without sessions: each request stand
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +13,7 @@ import mcp.types as t
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.datasets.scalemcp.companies import (
     KINDS,
     Company,
@@ -23,10 +24,6 @@ from waygraph.ingest.datasets.scalemcp.companies import (
     company_value,
     tool_name,
 )
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class CompanyServers:

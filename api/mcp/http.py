@@ -5,7 +5,7 @@ the handshake era have one, which belongs to who opened it and to the process th
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, Iterator, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from waygraph.api.mcp.gateway import Ask, Parts
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import open_server
 from waygraph.api.mcp.sessions import Asker, Context, connection_of, session_of
+from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import TooManySessions
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 # A seat is taken before the SDK opens a session, and left when its connection ends, however that ends.
 
 
-ASGIScope = MutableMapping[str, Any]
-
 _SEAT = "waygraph.mcp.seat"
 _VERSION, _SESSION = b"mcp-protocol-version", b"mcp-session-id"
 
@@ -59,7 +58,7 @@ class OpenSessions:
         return self._open.total()
 
     @contextmanager
-    def around(self, scope: ASGIScope, owner: str) -> Iterator[None]:
+    def around(self, scope: Scope, owner: str) -> Iterator[None]:
         """Around an HTTP request of the owner. Raises TooManySessions for one that would open a session too many."""
         if not self._most or not _opens(scope):
             yield
@@ -99,16 +98,12 @@ async def seat_session(ctx: Context, call_next: CallNext) -> HandlerResult:
     return await call_next(ctx)
 
 
-def _opens(scope: ASGIScope) -> bool:
+def _opens(scope: Scope) -> bool:
     """Whether the SDK opens a session for the request, to close it again if it is none that may begin one."""
     headers = dict(scope["headers"])
     version = headers.get(_VERSION, b"").decode("latin-1")
     return _SESSION not in headers and (not version or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
 

@@ -176,7 +176,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
-        if self._head_size() > MAX_HEAD_BYTES:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
             self._too_large()
         else:
             super().on_headers_complete()
@@ -187,9 +187,6 @@ class Protocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._too_large()
-
-    def _head_size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _too_large(self) -> None:
         self._refuse(431, "too-large", f"the head of a request has at most {MAX_HEAD_BYTES:,} bytes")
@@ -226,7 +223,10 @@ class Protocol(HttpToolsProtocol):
             return
         request_id = uuid4().hex
         logger.warning(
-            "%s: %s", code, reason, extra={FACTS: {"request_id": request_id, "client": _client_host(self.client)}}
+            "%s: %s",
+            code,
+            reason,
+            extra={FACTS: {"request_id": request_id, "client": self.client[0] if self.client else ""}},
         )
         found = problem(status, code, reason, f"urn:waygraph:request:{request_id}")
         content = json.dumps(found).encode()
@@ -242,7 +242,3 @@ class Protocol(HttpToolsProtocol):
         first = f"HTTP/1.1 {status} {_REASONS[status]}\r\n".encode()
         self.transport.write(b"".join((first, *lines, b"\r\n", content)))
         self.transport.close()
-
-
-def _client_host(client: tuple[str, int] | None) -> str:
-    return client[0] if client else ""

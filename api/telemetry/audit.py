@@ -66,7 +66,7 @@ def _object(fields: Mapping[str, Any], levels: int) -> dict[str, Any]:
 
     def member_value(name: str, value: Any) -> Any:
         called = fields[label] if label and name == "value" else name
-        is_secret = name != label and _is_secret(called) and _may_hold(value)
+        is_secret = name != label and isinstance(called, str) and names_secret(called) and _may_hold(value)
         return HIDDEN if is_secret else _audit_value(value, levels)
 
     return {without_keys(name): member_value(name, value) for name, value in fields.items()}
@@ -90,10 +90,6 @@ def _text(text: str, levels: int) -> str:
     except (ValueError, RecursionError):
         return without_secrets(text)
     return json.dumps(_audit_value(parsed, levels), ensure_ascii=False)
-
-
-def _is_secret(name: object) -> bool:
-    return isinstance(name, str) and names_secret(name)
 
 
 def _may_hold(value: object) -> bool:

@@ -60,7 +60,8 @@ class RateLimit:
         if self._per_s:
             with self._lock:
                 bucket = self._refill(caller_id)
-                self._require(bucket)
+                if bucket.tokens < 1.0:
+                    raise TooManyRequests((1.0 - bucket.tokens) / self._per_s)
                 bucket.tokens -= 1.0
 
     def __len__(self) -> int:
@@ -77,10 +78,6 @@ class RateLimit:
             bucket.tokens = min(bucket.tokens + (now_s - bucket.at_s) * self._per_s, float(self._burst))
             bucket.at_s = now_s
         return bucket
-
-    def _require(self, bucket: _Bucket) -> None:
-        if bucket.tokens < 1.0:
-            raise TooManyRequests((1.0 - bucket.tokens) / self._per_s)
 
 
 class FailureLimit:

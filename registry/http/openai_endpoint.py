@@ -85,7 +85,7 @@ class OpenAIEndpoint:
         patience = self._patience
         for attempt in range(patience.retries + 1):
             response = self._post_once(body, min(ends_at, self._ends_at()))
-            if response is not None and not _is_overload(response):
+            if response is not None and response.status_code != 429 and response.status_code < 500:
                 return response
             asked = response.headers.get("retry-after") if response is not None else None
             pause_s = wait_s(attempt, asked, patience.jitter)
@@ -158,10 +158,6 @@ class OpenAIEndpoint:
         if url.scheme not in {"http", "https"} or not url.host:
             raise refused("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
         return url
-
-
-def _is_overload(response: httpx2.Response) -> bool:
-    return response.status_code == 429 or response.status_code >= 500
 
 
 # A language model behind an OpenAI-compatible `POST /chat/completions`. What it answers is untrusted text.

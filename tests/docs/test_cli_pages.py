@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from scripts.cli_reference import command_names, help_page, reference
 from waygraph.api.cli.app import main
-from waygraph.api.cli.reference import command_names, help_page, reference
 from waygraph.registry.access.api_keys import KeyFile
 
 ROOT = Path(__file__).parents[2]
@@ -189,7 +189,7 @@ def test_every_command_has_its_shape_tested() -> None:
 
 
 def test_the_reference_is_current() -> None:
-    """docs/cli.md is what `python -m waygraph.api.cli.reference` prints."""
+    """docs/cli.md is what `python -m scripts.cli_reference` prints."""
     assert REFERENCE.read_text(encoding="utf-8") == reference()
 
 

@@ -66,7 +66,8 @@ def connect(
 
     waygraph connect claude --import
     """
-    chosen = [option for option, given in _actions(write, remove, take, restore).items() if given]
+    actions = {"--write": write, "--remove": remove, "--import": take, "--restore": restore}
+    chosen = [option for option, given in actions.items() if given]
     if len(chosen) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(chosen)}", param_hint=f"'{chosen[1]}'")
     from waygraph.api.cli.render import operation_views
@@ -94,10 +95,6 @@ class _Asked:
     url: bool
     called: str
     namespace: str
-
-
-def _actions(write: bool, remove: bool, take: bool, restore: bool) -> Mapping[str, bool]:
-    return {"--write": write, "--remove": remove, "--import": take, "--restore": restore}
 
 
 def _target(told: Invocation, name: str, asked: _Asked) -> "Target":

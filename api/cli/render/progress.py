@@ -67,7 +67,13 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
 
     def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
         tell = board.tell if board else _tell
-        asked = McpServers(name=source, servers=servers, settings=settings, on_asked=tell, open_page=_page_opener())
+        asked = McpServers(
+            name=source,
+            servers=servers,
+            settings=settings,
+            on_asked=tell,
+            open_page=_open_page if sys.stdin.isatty() else None,
+        )
         return asked.read()
 
     try:
@@ -75,11 +81,6 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
     finally:
         if board:
             board.stop()
-
-
-def _page_opener() -> Callable[[str], None] | None:
-    """None where no person is there to log in."""
-    return _open_page if sys.stdin.isatty() else None
 
 
 def _open_page(url: str) -> None:

@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the help pages: `python -m waygraph.api.cli.reference > docs/cli.md`."""
+"""docs/cli.md, made from the help pages: `python -m scripts.cli_reference > docs/cli.md`."""
 
 import sys
 from collections.abc import Iterator
