@@ -1,17 +1,383 @@
 """From a folder to a Dataset, whichever format it has."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from waygraph.ingest.datasets import a2x, folder, livemcpbench_set
-from waygraph.registry.evaluation.dataset import Dataset
-from waygraph.registry.model.errors import InvalidDataset
+from waygraph.ingest.manifest.records import AgentRecord, Intake
+from waygraph.ingest.sources.formats.listings import service_record
+from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
+from waygraph.registry.evaluation.dataset import Dataset, Need, Question
+from waygraph.registry.evaluation.metrics import Gold, gold_items
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import InvalidDataset, nearest
 from waygraph.registry.model.settings import Settings
 
+# From the ids that a dataset writes to those of the catalogue as it is held.
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The catalogue's agents by the dataset's own keys and by their ids, and its tools by key and name."""
+
+    agents: Mapping[str, str]
+    tools: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def of(cls, catalogue: Manifest) -> "Known":
+        """Raises InvalidDataset for a catalogue that could not be read whole: gold would be missed silently."""
+        for rejected in catalogue.rejected[:1]:
+            raise InvalidDataset(rejected.where, rejected.reason)
+        return cls(
+            {entry.agent.id: entry.agent.id for entry in catalogue.entries}
+            | {entry.key: entry.agent.id for entry in catalogue.entries},
+            frozenset(tool.id for entry in catalogue.entries for tool in entry.tools),
+        )
+
+    def agents_of(self, items: Iterable[Iterable[str]], where: str) -> Gold:
+        """Raises InvalidDataset for an agent that is not in the catalogue."""
+        return gold_items([self._agent(key, where) for key in item] for item in items)
+
+    def tools_of(self, items: Iterable[Iterable[str]], where: str) -> Gold:
+        """Tools are written `agent/tool`. Raises InvalidDataset for one that is not in the catalogue."""
+        return gold_items([self._tool(name, where) for name in item] for item in items)
+
+    def _agent(self, key: str, where: str) -> str:
+        if key not in self.agents:
+            raise InvalidDataset(where, f"gold agent {key!r} is not in the catalogue")
+        return self.agents[key]
+
+    def _tool(self, name: str, where: str) -> str:
+        # An agent's key may hold a slash itself, and so may a tool's name.
+        parts = name.split("/")
+        for at in range(1, len(parts)):
+            agent = self.agents.get("/".join(parts[:at]))
+            if agent is not None and (found := f"{agent}/{'/'.join(parts[at:])}") in self.tools:
+                return found
+        raise InvalidDataset(where, f"gold tool {name!r} is not in the catalogue; tools are written agent/tool")
+
+
+def checksum(paths: Iterable[Path]) -> str:
+    """SHA-256 over the names and bytes of files, in the order given."""
+    total = sha256()
+    for path in paths:
+        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+# A dataset of anybody's own: `queries.jsonl`, the agents that they are asked of, and what `dataset.json` tells of it.
+
+AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
+SERVERS = "mcp.json"
+"""Beside them where the agents are served: how each is reached, by its id."""
+FILES = (QUERIES,)
+_OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
+_OF_DATASET = ("name", "origin", "license", "checksum", "catalog")
+_OF_QUERY = ("id", "text", "gold", "gold_tools", "steps", "split")
+_MISSPELT = 0.75
+
+
+def read_folder(path: Path, settings: Settings) -> Dataset:
+    """Raises InvalidDataset, with file and line, and SourceError for a catalogue that cannot be read."""
+    about = _about(path / ABOUT)
+    catalogue, files = _agents(path, about, settings)
+    seen = checksum([*files, path / QUERIES])
+    if about.get("checksum") not in (None, "", seen):
+        raise InvalidDataset(str(path / ABOUT), f"checksum is {about['checksum']}, the files have {seen}")
+    known = Known.of(catalogue)
+    questions = tuple(_questions(path / QUERIES, known))
+    return Dataset(
+        name=about.get("name") or path.name,
+        origin=about.get("origin") or "",
+        license=about.get("license") or "",
+        checksum=seen,
+        catalogue=catalogue,
+        questions=questions,
+    )
+
+
+def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[Manifest, list[Path]]:
+    """The catalogue, and the files that it is in."""
+    named = about.get("catalog")
+    if not named:
+        return _catalogue(path / AGENTS, settings), [path / AGENTS]
+    place = path / named
+    listing = list_path(str(place))
+    manifests = read_listing(listing, Reading(settings=settings))
+    entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
+    rejected = tuple(each for manifest in manifests for each in manifest.rejected)
+    return Manifest(source=str(place), entries=entries, rejected=rejected), _files(place, listing)
+
+
+def _files(place: Path, listing: Listing) -> list[Path]:
+    """All of a folder's, also those that are no sources; else those that are read."""
+    if place.is_dir():
+        return sorted(file for file in place.rglob("*") if file.is_file())
+    return [Path(name) for name, _ in listing.files]
+
+
+def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
+    """Each agent once, whichever sources claim it. By a key that two of them give to different agents, which one source
+    may not do, neither is known: their ids stand for it.
+    """
+    held: dict[str, AgentEntry] = {}
+    for entry in chain.from_iterable(manifest.entries for manifest in manifests):
+        held.setdefault(entry.agent.id, entry)
+    borne = Counter(entry.key for entry in held.values())
+    return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in held.values())
+
+
+def server_config(folder: Path) -> Path:
+    """Raises InvalidDataset if the agents of the dataset are not served."""
+    path = folder / SERVERS
+    if not path.is_file():
+        raise InvalidDataset(str(path), "is not there; `waygraph generate scalemcp CSV DIR --serve` writes it")
+    return path
+
+
+def write_server_config(folder: Path, urls: Mapping[str, str]) -> Path:
+    """Agent → URL of its MCP server, as `waygraph ingest` and MCP hosts read it. Raises InvalidDataset."""
+    path = folder / SERVERS
+    servers = {name: {"type": "http", "url": url} for name, url in urls.items()}
+    try:
+        path.write_text(json.dumps({"mcpServers": servers}, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidDataset(str(path), f"cannot be written: {error.strerror}") from error
+    return path
+
+
+def lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Place (`file:line`) and object of each line that is not blank. Raises InvalidDataset."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    for number, line in enumerate(text.split("\n"), start=1):  # JSON may hold what Unicode counts as an end of line
+        if line.strip():
+            yield f"{path}:{number}", _object(line, f"{path}:{number}")
+
+
+def _object(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidDataset(where, f"is not JSON: {error}") from error
+    if not isinstance(record, Mapping):
+        raise InvalidDataset(where, f"expected an object, found {type(record).__name__}")
+    return record
+
+
+def _about(path: Path) -> Mapping[str, str]:
+    if not path.is_file():
+        return {}
+    try:
+        about = _object(path.read_text(encoding="utf-8-sig"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    _refuse_misspelt(about, _OF_DATASET, str(path))
+    for name in _OF_DATASET:
+        if not isinstance(about.get(name) or "", str):
+            raise InvalidDataset(str(path), f"{name}: expected a text, found {type(about[name]).__name__}")
+    return about
+
+
+def _catalogue(path: Path, settings: Settings) -> Manifest:
+    entries: dict[str, Any] = {}
+    for where, record in lines(path):
+        _refuse_misspelt(record, _OF_AGENT, where)
+        intake = Intake(where, settings)
+        intake.take(_agent(record, intake))
+        for rejected in intake.rejected[:1]:
+            raise InvalidDataset(rejected.where, rejected.reason)
+        for entry in intake.entries:
+            if entries.setdefault(entry.agent.id, entry) is not entry:
+                raise InvalidDataset(where, f"a second agent {entry.key!r}")
+    return Manifest(source=str(path), entries=tuple(entries.values()))
+
+
+def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
+    return AgentRecord(
+        pointer="",
+        key=record.get("id"),
+        name=record.get("name") or "",
+        description=record.get("description") or "",
+        kind=record.get("kind") or "custom",
+        tags=record.get("tags") or (),
+        tools=tool_records(record.get("tools") or [], "/tools", intake, own=True),
+    )
+
+
+def _questions(path: Path, known: Known) -> Iterator[Question]:
+    ids: set[str] = set()
+    for where, record in lines(path):
+        question = _question(record, known, where)
+        if question.id in ids:
+            raise InvalidDataset(where, f"a second query {question.id!r}")
+        ids.add(question.id)
+        yield question
+
+
+def _refuse_misspelt(record: Mapping[str, Any], fields: Sequence[str], where: str) -> None:
+    """What else a line holds is its author's own; what is nearly a field of ours would be missed in silence."""
+    for name in record:
+        if name not in fields and (meant := nearest(name, fields, least=_MISSPELT)):
+            raise InvalidDataset(where, f"unknown field {name!r}; did you mean {meant[0]!r}?")
+
+
+def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
+    if not isinstance(record.get("id"), str | int) or isinstance(record["id"], bool) or record["id"] == "":
+        raise InvalidDataset(where, "a query needs an id")
+    steps = [] if record.get("steps") is None else record["steps"]
+    if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
+        raise InvalidDataset(where, "steps: expected a list of objects")
+    if not isinstance(record.get("split") or "", str):
+        raise InvalidDataset(where, "split: expected a name")
+    return Question(
+        id=str(record["id"]),
+        need=_need(record, known, where),
+        steps=tuple(_need(step, known, f"{where}, step {number}") for number, step in enumerate(steps, start=1)),
+        split=str(record.get("split") or ""),
+    )
+
+
+def _need(record: Mapping[str, Any], known: Known, where: str) -> Need:
+    _refuse_misspelt(record, _OF_QUERY, where)
+    text = record.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidDataset(where, "a query needs a text")
+    gold = known.agents_of(_without_empty(_items(record, "gold", where), where), where)
+    gold_tools = known.tools_of(filter(None, _items(record, "gold_tools", where)), where)
+    if gold_tools and not gold:
+        raise InvalidDataset(where, "gold_tools without gold: name the agents that are right, too")
+    return Need(text=text, gold=gold, gold_tools=gold_tools)
+
+
+def _items(record: Mapping[str, Any], name: str, where: str) -> list[list[str]]:
+    items = [] if record.get(name) is None else record[name]
+    whole = isinstance(items, list) and all(isinstance(item, list) for item in items)
+    if not whole or not all(isinstance(choice, str) for item in items for choice in item):
+        raise InvalidDataset(where, f"{name}: expected a list of lists of ids")
+    return items
+
+
+def _without_empty(items: list[list[str]], where: str) -> list[list[str]]:
+    """Raises InvalidDataset for an item that nothing could satisfy."""
+    if not all(items):
+        raise InvalidDataset(where, "gold: an item names no agent; leave it out if none is right")
+    return items
+
+
+# A2X's sets: `service.json`, flat services that count as agents without tools, and `query.json`.
+
+
+SERVICES, A2X_QUERIES = "service.json", "query.json"
+A2X_FILES = (SERVICES, A2X_QUERIES)
+
+
+def read_a2x(path: Path, settings: Settings) -> Dataset:
+    """Raises InvalidDataset."""
+    catalogue = _a2x_catalogue(path / SERVICES, settings)
+    known = Known.of(catalogue)
+    return Dataset(
+        name=path.name,
+        origin="Weizheng96/A2X-registry-demo-data",
+        checksum=checksum([path / name for name in A2X_FILES]),
+        catalogue=catalogue,
+        questions=tuple(
+            _a2x_question(record, known, f"{path / A2X_QUERIES}#/{number}")
+            for number, record in enumerate(_a2x_records(path / A2X_QUERIES))
+        ),
+    )
+
+
+def _a2x_records(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        records = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidDataset(str(path), f"cannot be read: {error}") from error
+    if not isinstance(records, list) or not all(isinstance(record, Mapping) for record in records):
+        raise InvalidDataset(str(path), "expected a list of objects")
+    return records
+
+
+def _a2x_catalogue(path: Path, settings: Settings) -> Manifest:
+    intake = Intake(str(path), settings)
+    for number, service in enumerate(_a2x_records(path)):
+        intake.take(service_record(service, f"/{number}"))
+    return Manifest(source=str(path), entries=tuple(intake.entries), rejected=tuple(intake.rejected))
+
+
+def _a2x_question(record: Mapping[str, Any], known: Known, where: str) -> Question:
+    try:
+        text, right = record["query"], [[str(tool["id"])] for tool in record["correct_tools"]]
+        name = str(record["id"])
+    except (LookupError, TypeError) as error:
+        raise InvalidDataset(where, f"expected id, query and correct_tools: {error!r}") from error
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidDataset(where, "a query needs a text")
+    return Question(id=name, need=Need(text=text, gold=known.agents_of(right, where)))
+
+
+# LiveMCPBench: `tools.json`, and `steps_aligned.json`, which resolves its annotations to servers and tools.
+
+
+TOOLS, STEPS = "tools.json", "steps_aligned.json"
+LIVEMCPBENCH_FILES = (TOOLS, STEPS)
+
+
+def read_livemcpbench(path: Path, settings: Settings) -> Dataset:
+    """Raises InvalidDataset."""
+    (catalogue,) = read_path(str(path / TOOLS), settings)
+    known = Known.of(catalogue)
+    try:
+        tasks = json.loads((path / STEPS).read_bytes())
+        questions = tuple(
+            _livemcpbench_question(task, known, f"{path / STEPS}#/{number}") for number, task in enumerate(tasks)
+        )
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InvalidDataset(str(path / STEPS), f"is not as expected: {error!r}") from error
+    return Dataset(
+        name="LiveMCPBench",
+        origin="icip-cas/LiveMCPBench; steps and tools aligned to servers by this project",
+        license="Apache-2.0",
+        checksum=checksum([path / name for name in LIVEMCPBENCH_FILES]),
+        catalogue=catalogue,
+        questions=questions,
+        unsatisfiable=sum(not tool["agents_any_of"] for task in tasks for tool in task["tools"]),
+    )
+
+
+def _livemcpbench_question(task: Mapping[str, Any], known: Known, where: str) -> Question:
+    return Question(
+        id=str(task["index"]),
+        need=_livemcpbench_need(task["question"], task["tools"], known, where),
+        steps=tuple(
+            _livemcpbench_need(step["text"], step["tools"], known, f"{where}/steps/{number}")
+            for number, step in enumerate(task["steps"])
+        ),
+    )
+
+
+def _livemcpbench_need(text: str, annotated: Iterable[Mapping[str, Any]], known: Known, where: str) -> Need:
+    """A tool that no server of the corpus has is no gold."""
+    met = [tool for tool in annotated if tool["agents_any_of"]]
+    return Need(
+        text=text,
+        gold=known.agents_of((tool["agents_any_of"] for tool in met), where),
+        gold_tools=known.tools_of(([f"{key}/{t['tool']}" for key in t["agents_any_of"]] for t in met), where),
+    )
+
+
 FORMATS: Sequence[tuple[Sequence[str], Callable[[Path, Settings], Dataset]]] = (
-    (folder.FILES, folder.read),
-    (livemcpbench_set.FILES, livemcpbench_set.read),
-    (a2x.FILES, a2x.read),
+    (FILES, read_folder),
+    (LIVEMCPBENCH_FILES, read_livemcpbench),
+    (A2X_FILES, read_a2x),
 )
 """The files that must be there, and who reads them."""
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.execution.call import ToolCall, text
+from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, text
 from waygraph.ingest.execution.services import (
     Configured,
     Incomplete,
@@ -26,7 +26,6 @@ from waygraph.ingest.execution.services import (
     confidential,
     origins_vouched_for,
 )
-from waygraph.ingest.execution.web_request import Request, Response, Web
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
 from waygraph.ingest.manifest.redaction import MOST_CHARS, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, unquote_plus
 
-from waygraph.ingest.execution.call import ToolCall, result_of
+from waygraph.ingest.execution.call import Request, ToolCall, Web, result_of
 from waygraph.ingest.execution.openapi_request import (
     Body,
     Fault,
@@ -24,7 +24,6 @@ from waygraph.ingest.execution.openapi_request import (
     parameter_of,
 )
 from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, Services, confidential
-from waygraph.ingest.execution.web_request import Request, Web
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.formats.openapi import METHODS
 from waygraph.ingest.upstream.connection import Result

@@ -20,7 +20,7 @@ from anyio import to_thread
 from cachetools import FIFOCache
 
 from waygraph.ingest.execution.availability import HOW_TO_NAME
-from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller
+from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
     Claimed,
@@ -30,7 +30,6 @@ from waygraph.ingest.execution.services import (
     load_services,
     servers_vouched_for,
 )
-from waygraph.ingest.execution.web_request import Web
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, StdioLaunch
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, vouched_file

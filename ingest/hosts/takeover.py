@@ -17,8 +17,7 @@ from typing import Any
 
 from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.hosts.entry import Gateway, entry_of, is_gateway
-from waygraph.ingest.hosts.hosts import Host
+from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of, is_gateway
 from waygraph.ingest.manifest.environment import PLAIN, input_variable
 from waygraph.ingest.manifest.records import shape_of
 from waygraph.registry.model.errors import SourceError

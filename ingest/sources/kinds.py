@@ -15,12 +15,10 @@ from waygraph.ingest.sources.formats import (
     catalogue,
     docker_catalog,
     export,
-    livemcpbench,
+    listings,
     mcp_config,
     mcp_registry,
     openapi,
-    server_lines,
-    service_list,
     skill,
     tools_list,
 )
@@ -76,11 +74,11 @@ BUILT_IN = (
     Kind("a2a-card", a2a_card.SHAPE, a2a_card.fits, a2a_card.read),
     Kind("docker-catalog", docker_catalog.SHAPE, docker_catalog.fits, docker_catalog.read),
     Kind("tools-list", tools_list.SHAPE, tools_list.fits, tools_list.read),
-    Kind("livemcpbench", livemcpbench.SHAPE, livemcpbench.fits, livemcpbench.read),
+    Kind("livemcpbench", listings.LIVEMCPBENCH_SHAPE, listings.fits_livemcpbench, listings.read_livemcpbench),
     Kind("mcp-config", mcp_config.SHAPE, mcp_config.fits, mcp_config.read, mcp_config.servers, live=True),
     Kind("mcp-registry", mcp_registry.SHAPE, mcp_registry.fits, mcp_registry.read, mcp_registry.servers),
-    Kind("service-list", service_list.SHAPE, service_list.fits, service_list.read),
-    Kind("server-lines", server_lines.SHAPE, server_lines.fits, server_lines.read),
+    Kind("service-list", listings.SERVICES_SHAPE, listings.fits_services, listings.read_services),
+    Kind("server-lines", listings.LINES_SHAPE, listings.fits_lines, listings.read_lines),
 )
 """In the order in which they are tried: what tells itself apart more plainly comes first."""
 

@@ -3,20 +3,21 @@
 What a server says is taken as any file's content is: by the same checks, with the same limits.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from waygraph.ingest.manifest.descriptions import BESIDE_TOOLS, describe_tools
+from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import name_fault, sealed_agent
-from waygraph.registry.model.nouns import failing, unreachable
+from waygraph.registry.model.nouns import Tool, failing, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
@@ -204,3 +205,39 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked
     if answer.entry is None:
         return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
     return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
+
+
+# What stands for a server that says nothing of itself: its tools' names and first sentences.
+
+
+BESIDE_TOOLS = "Beside its tools: "
+"""Begins the last line of a description: how many prompts and resources the server has."""
+MAX_CHARS, MAX_SENTENCE_CHARS = 2_000, 160
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
+
+
+def describe_tools(tools: Sequence[Tool]) -> str:
+    """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out."""
+    described = ""
+    for tool in sorted(tools, key=lambda tool: tool.name):
+        if tool_flags(tool, lambda _: {}):
+            continue
+        part = _describe(tool)
+        if len(described) + len(part) + 1 > MAX_CHARS:
+            break
+        described = f"{described} {part}".lstrip()
+    return described
+
+
+def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:
+    """Whether it says nothing but what these tools say, and how much there is beside them."""
+    text = describe_tools(tools)
+    return bool(text) and (description == text or description.startswith(f"{text}\n\n{BESIDE_TOOLS}"))
+
+
+def _describe(tool: Tool) -> str:
+    line = " ".join(tool.description[: 4 * MAX_SENTENCE_CHARS].split())
+    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+    if len(sentence) > MAX_SENTENCE_CHARS:
+        sentence = sentence[:MAX_SENTENCE_CHARS].rpartition(" ")[0]
+    return f"{tool.name}: {sentence.rstrip('.')}." if sentence else f"{tool.name}."

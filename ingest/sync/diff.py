@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from waygraph.ingest.manifest.descriptions import is_made_of_tools
 from waygraph.ingest.manifest.poisoning import OwnedElsewhere, agent_flags, tool_flags
+from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import (
     TELLING_OF_AGENT,

@@ -7,9 +7,8 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.calling.test_a2a_calls import run, texts
 from tests.web_pages import web_pages
-from waygraph.ingest.execution.call import result_of
+from waygraph.ingest.execution.call import Response, result_of
 from waygraph.ingest.execution.services import Login, confidential
-from waygraph.ingest.execution.web_request import Response
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.settings import Settings
 

@@ -141,7 +141,7 @@ IMPORT_STEPS = [
     ("backup.Shelf.keep_servers", 1),
     ("backup.Shelf.keep_servers", 2),
     ("backup.Shelf.keep_takes", 1),
-    ("backup._backed_up", 1),
+    ("backup._back_up", 1),
     ("backup._put", 1),
     ("backup._refuse_changed", 1),
     ("backup.sync_path", 1),

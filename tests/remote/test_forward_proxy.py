@@ -16,7 +16,7 @@ from tests.mcp_stubs import http_servers
 from tests.service import served
 from tests.web_pages import Answer, web_pages
 from waygraph.ingest import ingest
-from waygraph.ingest.execution.web_request import Request, Web
+from waygraph.ingest.execution.call import Request, Web
 from waygraph.registry import Registry, Settings
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.weights import pull

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waygraph.ingest.manifest.descriptions import describe_tools
+from waygraph.ingest.sources.mcp_servers import describe_tools
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.diff import Judge
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy

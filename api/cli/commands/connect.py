@@ -18,7 +18,7 @@ from waygraph.registry.model.files import as_written
 
 if TYPE_CHECKING:
     from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.entry import Gateway
+    from waygraph.ingest.hosts.hosts import Gateway
     from waygraph.ingest.hosts.takeover import Target
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
@@ -75,7 +75,7 @@ def connect(
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
     if chosen and not restore:
-        from waygraph.ingest.hosts.entry import check_is_ours
+        from waygraph.ingest.hosts.hosts import check_is_ours
 
         check_is_ours(target.config, target.name)
     done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
@@ -122,7 +122,7 @@ def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
 
 def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
-    from waygraph.ingest.hosts.entry import program_of, service_entry, start_entry
+    from waygraph.ingest.hosts.hosts import program_of, service_entry, start_entry
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.storage.location import is_service
 
@@ -142,7 +142,7 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
 def _entry(target: "Target") -> Connected:
     """The entry alone, as a file of the host's would have it."""
     from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.entry import entry_of
+    from waygraph.ingest.hosts.hosts import entry_of
 
     config = target.config
     alone = HostConfig(config.host, config.path, None)
@@ -151,7 +151,7 @@ def _entry(target: "Target") -> Connected:
 
 
 def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
-    from waygraph.ingest.hosts.entry import entry_of
+    from waygraph.ingest.hosts.hosts import entry_of
     from waygraph.ingest.hosts.takeover import gateway_for
 
     config = target.config
@@ -213,7 +213,7 @@ def _restore(told: Invocation, target: "Target", dry_run: bool) -> Connected:
 
 
 def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
-    from waygraph.ingest.hosts.entry import hands_on
+    from waygraph.ingest.hosts.hosts import hands_on
 
     host = target.config.host
     return Connected(

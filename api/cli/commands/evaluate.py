@@ -75,7 +75,7 @@ def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port:
     """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
     from waygraph.api.mcp.company_servers import CompanyServers
     from waygraph.api.rest.bootstrap import serve_on_loopback
-    from waygraph.ingest.datasets.folder import write_server_config
+    from waygraph.ingest.datasets.read_dataset import write_server_config
 
     servers = CompanyServers(companies, layout)
 
@@ -207,8 +207,7 @@ def agents(
 
     from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.folder import server_config
-    from waygraph.ingest.datasets.read_dataset import read_dataset
+    from waygraph.ingest.datasets.read_dataset import read_dataset, server_config
     from waygraph.ingest.datasets.trials import AgentBench, agent_trials, choose_tasks
     from waygraph.registry.evaluation.agents import agent_record, without_tasks
     from waygraph.registry.evaluation.record import refuse_unwritable

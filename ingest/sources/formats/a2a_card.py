@@ -20,7 +20,7 @@ from waygraph.ingest.manifest.fields import (
     version_of,
 )
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.formats import service_list
+from waygraph.ingest.sources.formats.listings import is_service, service_record
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest
 
@@ -90,14 +90,14 @@ def _is_listed(entry: Any) -> bool:
 
 
 def _is_of_a_list(entry: Any) -> bool:
-    return _is_card(entry) or _is_listed(entry) or service_list.is_service(entry)
+    return _is_card(entry) or _is_listed(entry) or is_service(entry)
 
 
 def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterator[AgentRecord]:
     """What the card leaves out, the list may say: that of an agent which never answered is empty."""
     key = text_of(entry.get("id")) or text_of(entry.get("name"))
-    if service_list.is_service(entry):
-        yield service_list.record(entry, pointer)
+    if is_service(entry):
+        yield service_record(entry, pointer)
         return
     if not _is_listed(entry):
         intake.reject_agent(pointer, 'expected `"type": "a2a"` and a card in `metadata`', key=key)

@@ -1,0 +1,159 @@
+"""Flat lists of services or servers: A2X's, LiveMCPBench's, and JSON Lines of awesome lists."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from waygraph.ingest.manifest.fields import mostly, pointer
+from waygraph.ingest.manifest.records import AgentRecord, Intake, shape_of
+from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.ingest.sources.parse import Line, Lines
+from waygraph.registry.http.addresses import split_url
+from waygraph.registry.model.identity import MAX_NAME_CHARS
+
+# A2X's `service.json`: each service is an agent without tools. Its `inputSchema` is a flat map of properties and no
+# JSON Schema, and nothing says how it is called.
+
+SERVICES_SHAPE = '[{"id": …, "type": "generic", "name": …, "description": …, "metadata": {…}}]'
+
+
+def fits_services(document: Any) -> bool:
+    return mostly(document, is_service)
+
+
+def read_services(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    for number, service in enumerate(document):
+        pointer = f"/{number}"
+        if not isinstance(service, Mapping):
+            intake.reject_agent(pointer, f"expected a service object, found {shape_of(service)}")
+            continue
+        yield service_record(service, pointer)
+
+
+def service_record(service: Mapping[str, Any], pointer: str) -> AgentRecord:
+    """The agent that a service is, here and in an evaluation."""
+    return AgentRecord(
+        pointer=pointer,
+        key=service.get("id"),
+        name=service.get("name") or "",
+        description=service.get("description"),
+        kind="custom",
+    )
+
+
+def is_service(entry: Any) -> bool:
+    """With `type` a2a it is an agent card, which says more."""
+    return (
+        isinstance(entry, Mapping)
+        and isinstance(entry.get("id"), str)
+        and isinstance(entry.get("metadata"), Mapping)
+        and entry.get("type") == "generic"
+    )
+
+
+# LiveMCPBench's `tools.json`: a list of servers, each with `tools: {server key: {"tools": [MCP tool]}}`.
+
+
+LIVEMCPBENCH_SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
+
+
+def fits_livemcpbench(document: Any) -> bool:
+    return mostly(document, lambda entry: isinstance(entry, Mapping) and isinstance(entry.get("tools"), Mapping))
+
+
+def read_livemcpbench(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    """An agent for each server key. The entry's name is its text, since some keys mislead."""
+    for number, entry in enumerate(document):
+        servers = entry.get("tools") if isinstance(entry, Mapping) else None
+        if not isinstance(servers, Mapping):
+            intake.reject_agent(pointer(number), "expected an entry with `tools: {server key: {…}}`")
+            continue
+        if not servers:
+            intake.reject(pointer(number, "tools"), "names no server")
+        for key, server in servers.items():
+            place = pointer(number, "tools", key)
+            if not isinstance(server, Mapping) or not isinstance(server.get("tools"), list):
+                intake.reject(f"{place}/tools", "expected a list of tools", key=str(key))
+                continue
+            yield _livemcpbench_record(entry, key, server, place, intake)
+
+
+def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
+    listed = server.get("tools") if isinstance(server, Mapping) else None
+    return AgentRecord(
+        pointer=place,
+        key=key,  # a number in YAML, say: refused as a name
+        name=entry.get("name") or key,
+        description=entry.get("description"),
+        version=server.get("version") if isinstance(server, Mapping) else "",
+        transport=_launch(entry, key),
+        tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
+        tools=tool_records(listed, f"{place}/tools", intake),
+    )
+
+
+def _launch(entry: Mapping[str, Any], key: str) -> object:
+    config = entry.get("config")
+    servers = config.get("mcpServers") if isinstance(config, Mapping) else None
+    launch = servers.get(key) if isinstance(servers, Mapping) else None
+    return launch if isinstance(launch, Mapping) else None
+
+
+# JSON Lines with one server a line: name, URL, description and category, as awesome lists of MCP servers have them.
+
+
+LINES_SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "description": …, "category": …}'
+
+
+def fits_lines(document: Any) -> bool:
+    return isinstance(document, Lines) and any(_is_server(line.value) for line in document.lines)
+
+
+def read_lines(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+    names: dict[str, object] = {}
+    for line in document.lines:
+        if fault := _fault(line):
+            intake.reject_agent(f"L{line.number}", fault)
+        else:
+            yield _line_record(line.value, f"L{line.number}", names)
+
+
+def _fault(line: Line) -> str:
+    """Why nothing can be said of the line's server, not even which it is."""
+    if line.fault:
+        return line.fault
+    if not isinstance(line.value, Mapping):
+        return f"expected a server object, found {shape_of(line.value)}"
+    url = line.value.get("url")
+    if url and not _address(url):
+        found = "another text" if isinstance(url, str) else shape_of(url)
+        return f"url: expected an address such as https://host/path, found {found}"
+    return ""
+
+
+def _line_record(server: Mapping[str, Any], pointer: str, names: dict[str, object]) -> AgentRecord:
+    """The server's agent. `names`: address → name of the first server with that address."""
+    name, url, category = server.get("name"), server.get("url"), server.get("category")
+    address = _address(url)
+    key = address if address and len(address) <= MAX_NAME_CHARS else name
+    if key == address and names.setdefault(address, name) != name:  # several servers of one repository
+        key = f"{address}#{name}"
+    return AgentRecord(
+        pointer=pointer,
+        key=key,
+        name=name or "",
+        description=server.get("description"),
+        transport={"homepage": url} if url else None,
+        tags=[category] if category else (),
+    )
+
+
+def _address(url: object) -> str:
+    """Host and path of a URL: without a login or a query, which may hold secrets. Empty if it is no URL."""
+    parts = split_url(url.strip()) if isinstance(url, str) else None
+    if parts is None or not parts.hostname:
+        return ""
+    return f"{parts.hostname}{parts.path.rstrip('/')}"
+
+
+def _is_server(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("name"), str) and isinstance(value.get("url"), str)
