@@ -57,10 +57,10 @@ def find_fault(line: str) -> str:
                 return word
             if takes_value(command, word) and "=" not in word:
                 words = words[1:]
-        elif commands := getattr(command, "commands", None):
-            if word not in commands:
-                return "" if "eval" in line and word not in commands else word
-            command = commands[word]
+        elif get := getattr(command, "get_command", None):
+            if (found := get(None, word)) is None:
+                return "" if "eval" in line else word
+            command = found
     return ""
 
 

@@ -2,7 +2,10 @@
 
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +163,16 @@ def test_a_damaged_build_is_made_anew(tmp_path: Path) -> None:
     graph.write_bytes(b"no graph")
     np.testing.assert_array_equal(opened(DEFAULT_EMBEDDER, settings).embed(EATING, "document"), expected)
     assert graph.stat().st_size > 1000
+
+
+def test_the_runtime_reports_to_nobody(tmp_path: Path) -> None:
+    """From 1.32 on onnxruntime writes what it is used for under the home folder, and sends it."""
+    script = (
+        "from waygraph.registry.embedding import open_embedder; "
+        "from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings; "
+        "open_embedder(DEFAULT_EMBEDDER, Settings(), {}).embed(['a text'], 'query')"
+    )
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    home.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", script], env=home, check=True, capture_output=True, timeout=120)
+    assert [path for path in tmp_path.rglob("*") if "onnxruntime" in path.name] == []

@@ -1,5 +1,6 @@
 """`route` and `find`: who can do this? `agents`, `tools`, `show` and `status`: what does the registry hold?"""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +34,10 @@ Strict = Annotated[
     bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
 ]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+
+
+EVEN = 0.5
+"""A confidence is a probability; below this one, nothing fits is the likelier answer."""
 
 
 @without_collection()
@@ -125,6 +130,8 @@ def _remark(found: "Route | ToolRoute", as_json: bool) -> None:
     if not as_json:
         note(found.notice)
         note(f"{found.reason}; nearest: {', '.join(found.nearest)}" if found.nearest else found.reason)
+        if found.matches and found.confidence is not None and found.confidence < EVEN and not sys.stdout.isatty():
+            note(f"confidence {found.confidence:.2f}: it is likelier that nothing fits")  # a terminal shows it anyhow
 
 
 def agents(
