@@ -10,11 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cache, lru_cache, wraps
 from threading import get_native_id
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
+from typing import Any
 
 # How many processors this process may use.
 
