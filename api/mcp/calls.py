@@ -11,8 +11,8 @@ from waygraph.api.mcp.sessions import OnBehalf
 from waygraph.api.mcp.tools import USE_TOOL
 from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
-from waygraph.ingest.execution.availability import TO_DO
 from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments

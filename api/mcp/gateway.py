@@ -9,10 +9,9 @@ from waygraph.api.mcp import Surface
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import Asker, Context
 from waygraph.api.telemetry.audit import Audit
-from waygraph.ingest.execution.availability import Reach
 from waygraph.ingest.execution.call import ToolCaller
 from waygraph.ingest.execution.executor import open_executor
-from waygraph.ingest.execution.services import Services
+from waygraph.ingest.execution.services import Reach, Services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.policy import CallPolicy

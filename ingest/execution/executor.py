@@ -19,10 +19,10 @@ import anyio
 from anyio import to_thread
 from cachetools import FIFOCache
 
-from waygraph.ingest.execution.availability import HOW_TO_NAME
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
+    HOW_TO_NAME,
     Claimed,
     Configured,
     Services,

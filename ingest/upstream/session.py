@@ -24,8 +24,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.callbacks import Following, Questions
-from waygraph.ingest.upstream.calls import ToolCalls
+from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
 from waygraph.ingest.upstream.connection import (
     Host,
     Items,

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.execution import availability
-from waygraph.ingest.execution.availability import Reach
-from waygraph.ingest.execution.services import Service, Services
+from waygraph.ingest.execution import services
+from waygraph.ingest.execution.services import Reach, Service, Services
 from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.changes import AgentEntry, Manifest
@@ -48,24 +47,24 @@ def server(launch: str) -> dict[str, VouchedServer]:
 def test_a_server_that_was_asked_here(registry: Registry, reached: Reach) -> None:
     """As it is held now; the very moment that somebody asks it, nothing in the registry changes."""
     agent = put(registry, "mcp_server")
-    assert reached.now().why_not(agent) == availability.NOT_ASKED_HERE
+    assert reached.now().why_not(agent) == services.NOT_ASKED_HERE
     vouch(reached, servers=server(LAUNCH))
     assert reached.now().why_not(agent) == ""
     changed = put(registry, "mcp_server", transport='{"command":"other"}')
-    assert reached.now().why_not(changed) == availability.NOT_ASKED_HERE
+    assert reached.now().why_not(changed) == services.NOT_ASKED_HERE
 
 
 def test_a_server_of_a_catalogue(registry: Registry, reached: Reach) -> None:
     vouch(reached, servers=server(LAUNCH))
     agent = put(registry, "mcp_server", rank=0)
-    assert reached.now().why_not(agent) == availability.OF_A_CATALOGUE
+    assert reached.now().why_not(agent) == services.OF_A_CATALOGUE
 
 
 @pytest.mark.parametrize(
     "named", [Service(agent="a", base_url="https://a.example"), Service(source="s", base_url="https://a.example")]
 )
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("openapi", availability.NOT_CONFIGURED), ("a2a_agent", availability.NOT_NAMED_HERE)]
+    ("kind", "reason"), [("openapi", services.NOT_CONFIGURED), ("a2a_agent", services.NOT_NAMED_HERE)]
 )
 def test_a_service_that_an_operator_configured(
     registry: Registry, reached: Reach, kind: AgentKind, reason: str, named: Service

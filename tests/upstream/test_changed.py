@@ -9,7 +9,7 @@ import pytest
 from tests.upstream.launches import SETTINGS, handshake, modern
 from tests.upstream.served import served
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
-from waygraph.ingest.upstream import callbacks
+from waygraph.ingest.upstream import calls
 from waygraph.ingest.upstream.connection import Connection
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamUnreachable
@@ -20,7 +20,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(autouse=True)
 def _waits_for_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listing says whether changes are told, however slowly a server opens the way for that."""
-    monkeypatch.setattr(callbacks, "_STANDS_S", PATIENCE_S)
+    monkeypatch.setattr(calls, "_STANDS_S", PATIENCE_S)
 
 
 def following(launch: Launch, act: Callable[[Connection], object]) -> None:
