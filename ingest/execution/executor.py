@@ -91,10 +91,6 @@ class McpCaller:
             raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
 
 
-CLOSE_S = 2.0
-"""So long may closing take, whatever is under way."""
-
-
 class Executor:
     """Implements ToolCaller. Opened by `open_executor`; when it closes, calls under way end with an error.
 
@@ -240,7 +236,7 @@ def _skill(registry: Registry, vouched: VouchedFile) -> ToolCaller:
 async def open_executor(
     registry: Registry, settings: Settings, surroundings: Surroundings, *, services: Services | None = None
 ) -> AsyncGenerator[Executor]:
-    """What runs the tools of a registry. It is closed within `CLOSE_S`, with every process that it started.
+    """What runs the tools of a registry. It is closed within 2 s, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
     `services`: by default those of the settings' file. Raises InvalidSetting if it cannot be read.

@@ -89,7 +89,7 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return (*BUILT_IN, *_load_plugins().kinds)
+    return (*BUILT_IN, *load_plugins().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
@@ -139,7 +139,7 @@ def of_another_kind(name: str, shape: str, document: object, where: str) -> Sour
 def _contributed_kind_of(document: object, where: str) -> Kind | None:
     """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
     failed: list[SourceError] = []
-    for kind in _load_plugins().kinds:
+    for kind in load_plugins().kinds:
         try:
             if kind.fits(document):
                 return kind
@@ -150,19 +150,13 @@ def _contributed_kind_of(document: object, where: str) -> Kind | None:
     return None
 
 
-def _load_plugins() -> "Contributed":
-    """Looked for when no built-in kind is meant: finding out which packages are installed takes its time."""
-
-    return load_plugins()
-
-
 def _unknown() -> str:
     return f"is no kind of source; known: {_known_names()}"
 
 
 def _known_names() -> str:
     """The kinds, and which of other packages are not among them. An export holds other sources, and is no `Kind`."""
-    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *_load_plugins().faults])
+    return "; ".join([", ".join([*(kind.name for kind in known_kinds()), export.KIND]), *load_plugins().faults])
 
 
 def _top(document: object) -> str:
@@ -191,7 +185,7 @@ class Contributed:
 
 @cache
 def load_plugins() -> Contributed:
-    """Of the packages that are installed; read once."""
+    """Of the packages that are installed; read once, when no built-in kind is meant: it takes its time."""
     kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
     taken, faults = list[Kind](), list[str]()
     for point in points(GROUP):

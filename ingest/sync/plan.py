@@ -102,7 +102,7 @@ class _Plan:
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
         gone = sorted({agent_id for agent_id in released if agent_id not in self.claims.others} | banned)
         old_tools = self._old_tools(stated, gone)
-        written = self._judge_entries(stated, old_tools)
+        written = [self._judge_entry(each, stated, old_tools) for each in stated]
         return Compared(source=self.manifest.source, held=self.held, written=written, old_tools=old_tools, gone=gone)
 
     def _must_write(self, entry: AgentEntry) -> bool:
@@ -142,9 +142,6 @@ class _Plan:
         if known is None:
             return True
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
-
-    def _judge_entries(self, stated: Sequence[AgentEntry], old_tools: OldTools) -> list[AgentEntry]:
-        return [self._judge_entry(each, stated, old_tools) for each in stated]
 
     def _judge_entry(self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools) -> AgentEntry:
         agent_id = entry.agent.id
