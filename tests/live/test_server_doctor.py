@@ -430,6 +430,7 @@ def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.
     """A search met no index; when it looks for what is wrong with it, a writer has made it: it searches once more."""
 
     def look_later(session: GraphSession, wanted: tuple[Index, ...]) -> dict[str, str]:
+        monkeypatch.setattr("waygraph.registry.index.neo4j.neo4j_index.faults", index_faults)
         store = cast("Any", registry.store)
         renew_schema(store.engine, DIMENSION, by_owner=store.engine.version >= IN_INDEX_FILTERS)
         own.tamper("CALL db.awaitIndexes(60)")
