@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from operator import methodcaller
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -390,7 +390,7 @@ def answer(registry: Registry, question: Question, vector: "Vector | None") -> A
     hits = index.search(LEGS, vector, question.text, question.depth, question.scope)
     query = Query(text=question.text, filters=filters, limit=min(question.depth, 10))
     routes = {
-        name: outcome(registry, partial(Registry.route, query=query, recipe=name, principal=principal))
+        name: outcome(registry, methodcaller("route", query, recipe=name, principal=principal))
         for name, recipe in RECIPES.items()
         if recipe.texts in (None, index.state.texts) and (vector is not None or not recipe.needs_vectors)
     }
