@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from waygraph.ingest.hosts import edit_json, edit_toml
-from waygraph.ingest.hosts.hosts import Host
+from waygraph.ingest.hosts.hosts import Host, is_gateway, reaches_gateway
 from waygraph.ingest.manifest.fields import repeated_names
 from waygraph.ingest.manifest.redaction import STRUCK
 from waygraph.registry.model.errors import SourceError
@@ -288,3 +288,14 @@ def _toml(text: str, table: str, name: str) -> Iterator[str]:
         else:
             named = _TOML_NAME.match(line) if kind == "other" else None
             yield f"{named[1] if named else ''} {STRUCK}\n"
+
+
+def check_is_ours(config: HostConfig, name: str) -> None:
+    """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
+    entry = config.servers.get(name)
+    if entry is None or is_gateway(entry) or reaches_gateway(config.host, entry):
+        return
+    raise SourceError(
+        str(config.path),
+        f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name",
+    )

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
@@ -266,9 +266,6 @@ def refuse_outside(path: Path, project: Path) -> None:
 # The entry by which a host starts or reaches the gateway.
 
 
-if TYPE_CHECKING:
-    from waygraph.ingest.hosts.config import HostConfig
-
 NAME = "waygraph"
 """What the gateway is called in a host's config."""
 KEY = f"{PREFIX}API_KEY"
@@ -343,18 +340,7 @@ def is_gateway(entry: object) -> bool:
     return ours and "mcp" in told[1:]
 
 
-def check_is_ours(config: "HostConfig", name: str) -> None:
-    """Raises SourceError if the config has a server under the gateway's name that is no gateway of ours."""
-    entry = config.servers.get(name)
-    if entry is None or is_gateway(entry) or _reaches_one(config.host, entry):
-        return
-    raise SourceError(
-        str(config.path),
-        f"has a server named {name!r} that is no gateway of ours: --name gives the gateway another name",
-    )
-
-
-def _reaches_one(host: Host, entry: object) -> bool:
+def reaches_gateway(host: Host, entry: object) -> bool:
     """By its address, as far as that tells."""
     address = entry.get(host.address_key) if isinstance(entry, Mapping) else None
     return isinstance(address, str) and address.rstrip("/").endswith("/mcp")

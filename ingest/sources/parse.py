@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.fields import Note, Objects, ignore_fault
-from waygraph.ingest.sources.formats.skill_folder import is_skill, skill_of
+from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 

@@ -12,10 +12,10 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
 from waygraph.ingest.manifest.records import Intake, ServerEntry
 from waygraph.ingest.sources.formats import export
-from waygraph.ingest.sources.formats.skill_folder import NAME, is_skill, read_skill_file
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import SUFFIXES, Content, parse, text_of
+from waygraph.ingest.sources.skill_folder import NAME, is_skill, read_skill_file
 from waygraph.registry.model.changes import Document, Manifest, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id

@@ -12,10 +12,10 @@ import anyio
 from anyio import to_thread
 
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, ServerEntry, StdioLaunch
-from waygraph.ingest.sources.formats.skill_folder import beside, is_skill
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.ingest.sources.read import STDIN, Parts, list_path
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.skill_folder import beside, is_skill
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect

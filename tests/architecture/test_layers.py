@@ -20,6 +20,7 @@ PLANTED = {
         "pydantic_core, structlog, typer"
     ),
     "ingest/sync/apply.py": "import huggingface_hub, waygraph.ingest.pipeline",
+    "ingest/sources/skill_folder.py": "import waygraph.ingest.sources.formats.skill",
     "api/telemetry/traces.py": "import waygraph.api.cli.app",
 }
 """File → a line that breaks rules: each contract is broken by one of them."""

@@ -75,7 +75,7 @@ def connect(
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
     if chosen and not restore:
-        from waygraph.ingest.hosts.hosts import check_is_ours
+        from waygraph.ingest.hosts.config import check_is_ours
 
         check_is_ours(target.config, target.name)
     done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)

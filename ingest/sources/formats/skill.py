@@ -10,8 +10,8 @@ from typing import Any
 
 from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, scalar_of, text_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.formats.skill_folder import SCRIPTS
 from waygraph.ingest.sources.parse import parse_yaml
+from waygraph.ingest.sources.skill_folder import SCRIPTS
 from waygraph.registry.model.errors import SourceError
 
 # What a script says of itself at its beginning: its docstring or its first comment. It is read, never run.
