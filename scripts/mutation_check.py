@@ -1,4 +1,4 @@
-"""How many of the mutants in evals/mutants.json the tests kill: `python -m scripts.mutation_check [--of N/M]`.
+"""How many of the mutants in evals/mutation/mutants.json the tests kill: `python -m scripts.mutation_check [--of N/M]`.
 
 A mutant is one line of the product written wrong: a comparison turned, a filter or a check left out, a field forgotten,
 an `await` lost. First every test runs once, and it is noted which of them call a mutated function; then each mutant is
@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(os.environ.get("WAYGRAPH_MUTATED", Path(__file__).parents[1])).resolve()
-MUTANTS, CALLERS, RESULT = (ROOT / "evals" / name for name in ("mutants.json", "mutant_callers.json", "mutation.json"))
-MOST_TESTS = 150
-"""For each mutant; tests in the same process first, since they are the quickest."""
+MUTANTS, CALLERS, RESULT = (
+    ROOT / "evals" / "mutation" / name for name in ("mutants.json", "callers.json", "result.json")
+)
+MOST_TESTS = 100
+"""For each mutant, those in the same process first; none that needs a Neo4j, which would be started for each."""
 TIMEOUT_S = 300
 _TOOL = 4
 
@@ -69,7 +71,7 @@ def note_callers() -> dict[str, list[str]]:
     if not CALLERS.exists():
         run_tests(["-p", "scripts.mutation_check", "-n", "3", "-m", "not slow"], timeout_s=None)
         merged: dict[str, set[str]] = defaultdict(set)
-        for part in CALLERS.parent.glob("mutant_callers.*.json"):
+        for part in CALLERS.parent.glob("callers.*.json"):
             for key, tests in json.loads(part.read_text()).items():
                 merged[key].update(tests)
             part.unlink()
@@ -111,7 +113,8 @@ def main() -> None:
     first, step = map(int, parser.parse_args().of.split("/"))
     callers, told = note_callers(), []
     for mutant in read_mutants()[first::step]:
-        tests = sorted(callers.get(f"{mutant['file']}::{mutant['function']}", ()), key=cost_of)[:MOST_TESTS]
+        found = callers.get(f"{mutant['file']}::{mutant['function']}", ())
+        tests = sorted((each for each in found if "neo4j" not in each), key=cost_of)[:MOST_TESTS]
         killed = bool(tests) and kills(mutant, tests)
         told.append({**mutant, "tests": len(tests), "killed": killed})
         verdict = "killed" if killed else "SURVIVED"

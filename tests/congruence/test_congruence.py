@@ -26,6 +26,7 @@ from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
@@ -425,4 +426,4 @@ def opened(place: Place, life: Life, environ: Mapping[str, str]) -> Registry:
 
 def model(life: Life, environ: Mapping[str, str]) -> "Callable[[str], Vector | None]":
     embedder = open_embedder(life.embedder or DEFAULT_EMBEDDER, Settings(), environ)
-    return lambda text: embedder.embed([query_text(text)], "query")[0] if embedder else None
+    return lambda text: embedder.embed([query_text(replace_surrogates(text))], "query")[0] if embedder else None

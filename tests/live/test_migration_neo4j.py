@@ -1,9 +1,10 @@
 """`waygraph migrate` to a graph server and back: what arrives, what a reader sees on the way, what goes on."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -17,6 +18,7 @@ from tests.neo4j_server import DATABASE, Target
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import engine
+from waygraph.registry.graph.read import Contents
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
@@ -24,7 +26,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import Migrated, migrate_at, parts_of
+from waygraph.registry.storage.migrate import Migrated, Part, migrate_at, parts_of
 from waygraph.registry.storage.server import ServerStore
 
 HALF_WAY = 4
@@ -252,10 +254,16 @@ def test_of_two_that_copy_the_first_gives_way(source: Path, server: Server) -> N
     assert server.copy_from(source).sha256 == done[0].sha256
 
 
+def without_the_last_tool(whole: Contents, held: Collection[str]) -> list[Part]:
+    other = copy(whole)
+    vars(other)["tools"] = whole.tools[:-1]
+    return parts_of(other, held)
+
+
 def test_a_copy_that_differs_is_no_registry(source: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A difference is found before the copy counts; the next call begins anew, for nobody knows what is wrong."""
     with monkeypatch.context() as patch:
-        patch.setattr(migration, "parts_of", lambda whole, held: parts_of(replace(whole, tools=whole.tools[:-1]), held))
+        patch.setattr(migration, "parts_of", without_the_last_tool)
         with pytest.raises(CopyDiffers, match="tools: 1 missing"):
             server.copy_from(source)
     with closing(server.store()) as store, pytest.raises(RegistryUnusable, match="is not whole"):

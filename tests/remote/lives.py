@@ -230,11 +230,11 @@ class Life:
     def _lookups(self, registry: Registry) -> Iterator[Step]:
         agents, tools = registry.agents(), registry.tools()
         for held in self._chance.sample(agents, min(8, len(agents))):
-            yield from (call(method, held.id) for method in ("about", "agent", "named", "tools"))
+            yield from (call(method, held.id) for method in ("about", "agent", "lookup", "tools"))
             yield call("changes", agent_id=held.id)
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
-                yield from (call(method, name) for method in ("tool", "named"))
+                yield from (call(method, name) for method in ("tool", "lookup"))
 
     def _routes(self, count: int) -> Iterator[Step]:
         for _ in range(count):
@@ -319,7 +319,7 @@ def _faults() -> Iterator[Step]:
     for value in ({1, 2}, float("nan"), [1, 2.5, None, "海\ud800", True, {"a": 2**60}]):
         yield call("cypher", "RETURN $x AS x", {"x": value})
     for name in NOBODIES:
-        yield from (call(method, name) for method in ("tool", "named", "forget"))
+        yield from (call(method, name) for method in ("tool", "lookup", "forget"))
         if "/" not in name:  # which no path can hold as an agent
             yield from (call(method, name) for method in ("agent", "about", "tools", "remove"))
             yield call("set", name, pinned=True)
