@@ -65,11 +65,11 @@ class Probes:
 
 def run(world: World) -> Result:
     probes = [
-        probe
+        each
         for family, asked in FAMILIES.items()
         for name, by in asked
         if world.has(name)
-        for probe in probe(world, family, name, by)
+        for each in probe(world, family, name, by)
     ]
     rows = [row for recipe in RECIPES for row in leave_out(_of(probes, recipe))]
     return Result(

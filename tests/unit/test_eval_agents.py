@@ -17,7 +17,7 @@ from tests.upstream.served import running
 from waygraph.api.cli.app import main
 from waygraph.api.mcp.company_servers import CompanyServers
 from waygraph.ingest.datasets.read_dataset import write_server_config
-from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, NoValue, company_value, read_companies
+from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, Kind, NoValue, company_value, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
 from waygraph.ingest.pipeline import ingest
 from waygraph.registry import Registry
@@ -225,7 +225,8 @@ def test_values_are_the_companys_own_and_fit_each_other(companies: Sequence[Comp
         assert low <= mean <= high
         whole = company_value(company, "revenue", {})["revenue"]
         assert company_value(company, "revenue", {"year": 2022})["revenue"] == {"2022": whole["2022"]}
-    for kind, wrong in (("stock_price_history", {"timeline": "y"}), ("net_income", {"year": 1066})):
+    wrongs: dict[Kind, dict[str, Any]] = {"stock_price_history": {"timeline": "y"}, "net_income": {"year": 1066}}
+    for kind, wrong in wrongs.items():
         with pytest.raises(NoValue):
             company_value(companies[0], kind, wrong)
 
