@@ -388,7 +388,8 @@ def shown(registry: Registry, tools: list[str]) -> dict[str, object]:
 def answer(registry: Registry, question: Question, vector: "Vector | None") -> Answer:
     """Of the recipes those that the registry's vectors allow."""
     index, filters, principal = registry.store.index(fresh=True), question.scope.filters, question.scope.principal
-    hits = index.search(LEGS, vector, question.text, question.depth, question.scope)
+    text = replace_surrogates(question.text)  # as `check_query` hands it on
+    hits = index.search(LEGS, vector, text, question.depth, question.scope)
     query = Query(text=question.text, filters=filters, limit=min(question.depth, 10))
     routes = {
         name: outcome(registry, methodcaller("route", query, recipe=name, principal=principal))
