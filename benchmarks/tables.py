@@ -145,6 +145,7 @@ SPEED = {
         "tool call through `waygraph mcp`, of a tool in its list: more than directly, p50",
         "find_tools through `waygraph mcp`, 5000 tools, new steps, p50",
         "find_tools through `waygraph mcp`, 5000 tools, new requests, p50",
+        "`waygraph mcp`, 5000 tools: first find_tools after start",
     ),
 }
 """Record → the measures that the README shows."""
