@@ -126,11 +126,31 @@ class Filters:
     """Leaves out agents that could not be reached, or fail, when they were last asked."""
 
 
+TurnRole = Literal["user", "assistant", "call"]
+CallOutcome = Literal["ok", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a conversation before a request: what was said (`text`), or a call and how it ended.
+
+    `tool` is a tool's id or call name, or the id of an agent that was called as a whole. `result` is a short part of
+    what a call gave; it is never read as a request.
+    """
+
+    role: TurnRole
+    text: str = ""
+    tool: str = ""
+    outcome: CallOutcome = "ok"
+    result: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted.
 
     `strict`: an answer of a confidence below the recipe's least is withheld; its `nearest` are named instead.
+    `history`: the turns before the request, oldest first. It is part of no log, audit, or answer.
     """
 
     text: str = ""
@@ -138,6 +158,7 @@ class Query:
     limit: int = 5
     filters: Filters = field(default_factory=Filters)
     strict: bool = False
+    history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
 def _flat(query: Query) -> dict[str, object]:
