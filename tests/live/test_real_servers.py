@@ -1,5 +1,6 @@
 """Servers that other people wrote, and two of our own on either version of the SDK: all that they offer arrives."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import anyio
 import pytest
 
 from tests.live_http import Form, http_launch
-from tests.live_servers import real_server
+from tests.live_servers import REAL_SERVERS, real_server
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect
@@ -18,6 +19,7 @@ from waygraph.registry.model.settings import Settings
 SETTINGS = Settings(upstream_connect_timeout_s=120.0, upstream_list_timeout_s=120.0)
 """Nothing here is about being late."""
 
+NATURAL = Path(__file__).parents[2] / "examples" / "natural_requests"
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 
 
@@ -130,6 +132,14 @@ def test_all_that_a_program_offers(name: str, tmp_path: Path) -> None:
 def test_all_that_an_address_offers(name: str, form: Form, tmp_path: Path) -> None:
     with http_launch(name, form, tmp_path) as launch:
         compare(listing_of(launch), OFFERS[name])
+
+
+def test_the_natural_requests_know_the_tools_that_servers_offer() -> None:
+    """The snapshot in examples/ is of the pinned versions."""
+    agents = map(json.loads, (NATURAL / "agents.jsonl").read_text("utf-8").splitlines())
+    assert {agent["id"]: {tool["name"] for tool in agent["tools"]} for agent in agents} == {
+        name: OFFERS[name].tools for name in REAL_SERVERS
+    }
 
 
 def test_an_address_of_the_older_form_is_found_out(tmp_path: Path) -> None:
