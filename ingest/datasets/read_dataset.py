@@ -9,13 +9,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.records import AgentRecord, Intake
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.formats.listings import service_record
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.metrics import Gold, gold_items
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import InvalidDataset, nearest
 from waygraph.registry.model.settings import Settings
 
@@ -71,6 +71,14 @@ def checksum(paths: Iterable[Path]) -> str:
     return total.hexdigest()
 
 
+def _checksum_of_bytes(paths: Iterable[Path]) -> str:
+    """SHA-256 as `cat FILE… | sha256sum` prints it: what others state of their files."""
+    total = sha256()
+    for path in paths:
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
 # A dataset of anybody's own: `queries.jsonl`, the agents that they are asked of, and what `dataset.json` tells of it.
 
 AGENTS, QUERIES, ABOUT = "agents.jsonl", "queries.jsonl", "dataset.json"
@@ -88,8 +96,9 @@ def read_folder(path: Path, settings: Settings) -> Dataset:
     about = _about(path / ABOUT)
     catalogue, files = _agents(path, about, settings)
     seen = checksum([*files, path / QUERIES])
-    if about.get("checksum") not in (None, "", seen):
-        raise InvalidDataset(str(path / ABOUT), f"checksum is {about['checksum']}, the files have {seen}")
+    stated = (about.get("checksum") or seen).removeprefix("sha256:")
+    if stated not in (seen, _checksum_of_bytes([*files, path / QUERIES])):
+        raise InvalidDataset(str(path / ABOUT), f"checksum is {stated}, the files have {seen}")
     known = Known.of(catalogue)
     questions = tuple(_questions(path / QUERIES, known))
     return Dataset(
@@ -189,16 +198,18 @@ def _about(path: Path) -> Mapping[str, str]:
 
 def _catalogue(path: Path, settings: Settings) -> Manifest:
     entries: dict[str, Any] = {}
+    cut: list[Rejected] = []
     for where, record in lines(path):
         _refuse_misspelt(record, _OF_AGENT, where)
         intake = Intake(where, settings)
         intake.take(_agent(record, intake))
         for rejected in intake.rejected[:1]:
             raise InvalidDataset(rejected.where, rejected.reason)
+        cut += intake.cut
         for entry in intake.entries:
             if entries.setdefault(entry.agent.id, entry) is not entry:
                 raise InvalidDataset(where, f"a second agent {entry.key!r}")
-    return Manifest(source=str(path), entries=tuple(entries.values()))
+    return Manifest(source=str(path), entries=tuple(entries.values()), cut=tuple(cut))
 
 
 def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
@@ -209,8 +220,18 @@ def _agent(record: Mapping[str, Any], intake: Intake) -> AgentRecord:
         description=record.get("description") or "",
         kind=record.get("kind") or "custom",
         tags=record.get("tags") or (),
-        tools=tool_records(record.get("tools") or [], "/tools", intake, own=True),
+        tools=_distinct(tool_records(record.get("tools") or [], "/tools", intake, own=True), intake),
     )
+
+
+def _distinct(records: Iterable[ToolRecord], intake: Intake) -> list[ToolRecord]:
+    """The first of each name: public data sets have some twice."""
+    first: dict[object, ToolRecord] = {}
+    for record in records:
+        name = record.name if isinstance(record.name, str) else id(record)
+        if first.setdefault(name, record) is not record:
+            intake.note_cut(record.pointer, f"a second tool {record.name!r} was left out")
+    return list(first.values())
 
 
 def _questions(path: Path, known: Known) -> Iterator[Question]:

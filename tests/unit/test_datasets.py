@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_the_checksum_is_that_of_the_files(tmp_path: Path) -> None:
     assert read_dataset(written(tmp_path, AGENTS, [QUERY], {"checksum": first}), Settings()).checksum == first
     with pytest.raises(InvalidDataset, match=rf"dataset\.json: checksum is {first}, the files have "):
         read_dataset(written(tmp_path, AGENTS, [{**QUERY, "text": "write to Bob"}]), Settings())
+
+
+@pytest.mark.parametrize("prefix", ["", "sha256:"])
+def test_a_checksum_of_the_bytes_alone_is_taken(tmp_path: Path, prefix: str) -> None:
+    """As `cat agents.jsonl queries.jsonl | sha256sum` prints it."""
+    folder = written(tmp_path, AGENTS, [QUERY])
+    plain = sha256(b"".join((folder / name).read_bytes() for name in ("agents.jsonl", "queries.jsonl"))).hexdigest()
+    assert read_dataset(written(tmp_path, AGENTS, [QUERY], {"checksum": prefix + plain}), Settings()).questions
+
+
+def test_the_first_tool_of_a_name_is_kept(tmp_path: Path) -> None:
+    """Public data sets list some tools twice; the second is told as cut."""
+    twice = {**AGENTS[0], "tools": [*AGENTS[0]["tools"], {**AGENTS[0]["tools"][0], "description": "another"}]}
+    catalogue = read_dataset(written(tmp_path, [twice, *AGENTS[1:]], [QUERY]), Settings()).catalogue
+    assert catalogue.entries == read_dataset(written(tmp_path, AGENTS, [QUERY]), Settings()).catalogue.entries
+    assert [cut.where.partition("#")[2] for cut in catalogue.cut] == ["/tools/2"]
 
 
 INVALID: list[tuple[list[Any], list[Any], str]] = [
