@@ -104,7 +104,8 @@ def _measure(name: str, world: World, evals: Path) -> None:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
     options = ["--quick"] if world.quick else []
-    record = as_record(result, " ".join(["python -m benchmarks", name, *options]))
+    chosen = [f"WAYGRAPH_EMBEDDER={world.configured}"] if world.configured else []
+    record = as_record(result, " ".join([*chosen, "python -m benchmarks", name, *options]))
     print(measures_table([record]))
     write_record(record, evals)
 

@@ -1,10 +1,12 @@
 """Whether the router knows that nothing fits: every request asked with its right agents there, and without them.
 
 Its confidence is calibrated here: on all families of datasets for what ships, and for what is reported of a family on
-the other ones.
+the other ones. `WAYGRAPH_EMBEDDER=SPEC python -m benchmarks abstention` calibrates for another embedder, and writes a
+record of its own; its `details.ships` are the numbers for `registry/routing/recipes.py`.
 """
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf, log
@@ -19,6 +21,7 @@ from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import recall
 from waygraph.registry.model.nouns import Filters, Query
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, RANKS, Calibration, Recipe
 
@@ -64,32 +67,37 @@ class Probes:
 
 
 def run(world: World) -> Result:
+    spec = world.configured or DEFAULT_EMBEDDER
+    fingerprint = world.embedder(spec).fingerprint
+    recipes = RECIPES if spec == DEFAULT_EMBEDDER else [recipe for recipe in RECIPES if recipe.needs_vectors]
     probes = [
         each
         for family, asked in FAMILIES.items()
-        for name, by in asked
-        if world.has(name)
-        for each in probe(world, family, name, by)
+        for data in asked
+        if world.has(data[0])
+        for each in probe(world, family, data, recipes, spec)
     ]
-    rows = [row for recipe in RECIPES for row in leave_out(_of(probes, recipe))]
+    rows = [row for recipe in recipes for row in leave_out(_of(probes, recipe))]
     return Result(
-        name=NAME,
-        embedder=world.embedder().fingerprint,
+        name=NAME if spec == DEFAULT_EMBEDDER else f"{NAME}_{re.sub(r'[^A-Za-z0-9.-]+', '-', fingerprint)}",
+        embedder=fingerprint,
         measures=list(_measures(rows)),
         notes=NOTES,
-        details={"rows": rows, "ships": {r.name: _as_json(calibrate(_of(probes, r), SHIPPED_SHARE)) for r in RECIPES}},
+        details={"rows": rows, "ships": {r.name: _as_json(calibrate(_of(probes, r), SHIPPED_SHARE)) for r in recipes}},
     )
 
 
-def probe(world: World, family: str, name: str, by: By) -> Iterator[Probes]:
+def probe(world: World, family: str, data: tuple[str, By], recipes: Sequence[Recipe], spec: str) -> Iterator[Probes]:
+    """`data`: a dataset and how it is asked; `spec`: of the embedder."""
+    name, by = data
     dataset = world.dataset(name)
     asked = dataset.queries(by)
     chosen = random.Random(SEED).sample(asked, min(MOST, len(asked)))  # noqa: S311 - no secret
-    with world.registry_of([dataset.catalogue], texts="contextual") as registry:
+    with world.registry_of([dataset.catalogue], texts="contextual", embedder=spec) as registry:
         agents = [agent.id for agent in registry.agents()]
-        for recipe in RECIPES:
+        for recipe in recipes:
             told = show_progress(f"{name}, {by}, {recipe.name}")
-            open_minded = replace(recipe, calibration=PLAIN)
+            open_minded = replace(recipe, calibrations=(PLAIN,))
             present: list[float] = []
             absent: list[float] = []
             right: list[float] = []

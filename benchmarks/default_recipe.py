@@ -71,7 +71,7 @@ def with_shares(shares: Shares) -> Recipe:
     """`hybrid` with other shares. It withholds nothing, unless it is `hybrid` itself, which alone is calibrated."""
     by_leg = dict(zip(LEGS, shares, strict=True))
     legs = tuple(replace(use, share=by_leg.get(use.leg, use.share)) for use in HYBRID.legs)
-    return HYBRID if legs == HYBRID.legs else replace(HYBRID, name=_share_name(shares), legs=legs, calibration=None)
+    return HYBRID if legs == HYBRID.legs else replace(HYBRID, name=_share_name(shares), legs=legs, calibrations=())
 
 
 def _share_name(shares: Shares) -> str:

@@ -224,7 +224,7 @@ def vary_recipe(
     if depth is not None:
         recipe = replace(recipe, depth=depth)
     changed = recipe != was and recipe.merge == "by_score"
-    return replace(recipe, calibration=None) if changed else recipe
+    return replace(recipe, calibrations=()) if changed else recipe
 
 
 # Ablations: every combination of what is to be varied, as trials.

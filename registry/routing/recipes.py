@@ -53,15 +53,24 @@ class RecipeLeg:
 class Calibration:
     """How likely anything is right, by the `fit` of the answer: 1 / (1 + exp(-(offset + slope × fit))).
 
-    Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999). It holds for embedders whose fingerprint
-    holds `model`. A strict query is not answered below `least`: nothing fits. Offset, slope and least are measured by
-    `python -m benchmarks abstention`, how often withholding is right by `python -m benchmarks withholding`.
+    Source: Platt, "Probabilistic Outputs for Support Vector Machines" (1999). A strict query is not answered below
+    `least`: nothing fits. Offset, slope and least are measured by `python -m benchmarks abstention`, how often
+    withholding is right by `python -m benchmarks withholding`.
+
+    `model`: whose vectors they were measured with, as a fingerprint names it: `org/name`, or `name@content` where only
+    these weights are meant. Empty: any, since the recipe reads no vectors.
     """
 
     offset: float
     slope: float
     least: float
     model: str = ""
+
+    def holds_for(self, fingerprint: str) -> bool:
+        """Whether an embedder's fingerprint, `scheme:model@content+precision`, is of the very model."""
+        name = fingerprint.partition(":")[2]
+        model, _, content = name.rpartition("@")
+        return self.model in ("", model or name, f"{model}@{content.partition('+')[0]}")
 
     def probability(self, fit: float) -> float:
         """In [0, 1]."""
@@ -84,7 +93,7 @@ class Rerank:
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
-    `rerank`: a stage after fusion.
+    `calibrations`: one a model. `rerank`: a stage after fusion.
     """
 
     name: str
@@ -96,7 +105,7 @@ class Recipe:
     depth: int = 100
     texts: TextForm | None = None
     literals: bool = False
-    calibration: Calibration | None = None
+    calibrations: tuple[Calibration, ...] = ()
     rerank: Rerank | None = None
 
     def __post_init__(self) -> None:
@@ -129,6 +138,10 @@ class Recipe:
     def ranks_tools(self) -> bool:
         return any(use.kind == "tool" and use.leg != "name" for use in self.legs)
 
+    def calibration(self, fingerprint: str) -> Calibration | None:
+        """The one for the embedder of this fingerprint."""
+        return next((each for each in self.calibrations if each.holds_for(fingerprint)), None)
+
     def fit(self, similarity: float, coverage: float, score: float) -> float:
         """How near the nearest is: cosine and half the share of the query's words found, or that share alone.
 
@@ -146,8 +159,8 @@ class Recipe:
         return tuple(use.leg for use in self.legs)
 
 
-MINILM = "all-MiniLM-L6-v2"
-"""The model whose cosines the calibrations are of."""
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+"""The model whose cosines the calibrations are of. waygraph-minilm has none yet: its confidence is unknown."""
 _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
@@ -184,7 +197,7 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    calibration=Calibration(offset=-0.2, slope=1.62, least=0.453),
+    calibrations=(Calibration(offset=-0.2, slope=1.62, least=0.453),),
 )
 HYBRID = Recipe(
     name="hybrid",
@@ -199,7 +212,7 @@ HYBRID = Recipe(
     ),
     merge="by_score",
     texts="contextual",
-    calibration=Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),
+    calibrations=(Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),),
 )
 RANKS = Recipe(
     name="ranks",
@@ -212,7 +225,7 @@ RANKS = Recipe(
         _NAME,
     ),
     texts="contextual",
-    calibration=Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),
+    calibrations=(Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}

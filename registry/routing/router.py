@@ -102,10 +102,9 @@ class Router:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
         with span("fusion"):
-            confidence = _confidence(hits, ask.recipe)
+            confidence, withheld = _confidence(hits, query, ask.recipe)
             seen = shows(self.index, ask.principal)
             found = _tool_matches(hits, ask, query.limit, seen)
-            withheld = _is_withheld(query, confidence, ask.recipe)
         matches = () if withheld else found
         return ToolRoute(
             query=query,
@@ -136,9 +135,8 @@ class Router:
         with span("fusion"):
             limit = query.limit + len(apart)
             best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.populations["agent"])
-            confidence = _confidence(hits, ask.recipe, best if ask.keeps_recipe_weights else None)
+            confidence, withheld = _confidence(hits, query, ask.recipe, best if ask.keeps_recipe_weights else None)
             seen = shows(self.index, ask.principal)
-            withheld = _is_withheld(query, confidence, ask.recipe)
             found = () if withheld else _agent_matches(hits, best, seen)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
         pinned = _pinned_matches(apart, found, seen) if apart else ()
@@ -232,32 +230,26 @@ def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None) ->
     )
 
 
-def _confidence(hits: Hits, recipe: Recipe, best: Sequence[Candidate] | None = None) -> float | None:
-    """How likely anything found is right; 1 if an entity is named outright.
+def _confidence(
+    hits: Hits, query: Query, recipe: Recipe, best: Sequence[Candidate] | None = None
+) -> tuple[float | None, bool]:
+    """How likely anything found is right, 1 if an entity is named outright; and whether a strict query is withheld.
 
     None where the recipe is not calibrated for the model, or not for the texts that are embedded.
 
     `best` are the agents by the recipe's own weights, if they are at hand.
     """
-    calibration, state = recipe.calibration, hits.records.state
-    if calibration is None or calibration.model not in state.embedder or recipe.texts not in (None, state.texts):
-        return None
+    state = hits.records.state
+    calibration = recipe.calibration(state.embedder)
+    if calibration is None or recipe.texts not in (None, state.texts):
+        return None, False
     named = hits.legs.get("name")
     if named and named.entity_ids:
-        return 1.0
+        return 1.0, False
     if best is None:
         best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
-    return calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
-
-
-def _is_withheld(query: Query, confidence: float | None, recipe: Recipe) -> bool:
-    """Whether a strict query has no answer that is near enough."""
-    return (
-        query.strict
-        and confidence is not None
-        and recipe.calibration is not None
-        and confidence < recipe.calibration.least
-    )
+    sure = calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
+    return sure, query.strict and sure < calibration.least
 
 
 def _pinned_matches(

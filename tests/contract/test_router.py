@@ -464,11 +464,13 @@ def test_steps_are_as_sure_as_the_least_sure_of_them(registry: Registry) -> None
 
 
 def test_a_recipe_without_a_calibration_is_not_sure(registry: Registry) -> None:
-    route = registry.route("zebra xylophone quantum banana", recipe=replace(HYBRID, calibration=None))
+    route = registry.route("zebra xylophone quantum banana", recipe=replace(HYBRID, calibrations=()))
     assert route.matches
     assert route.confidence is None
     foreign = Calibration(offset=0.0, slope=1.0, least=1.0, model="another-model")
-    assert registry.route(SHIP, recipe=replace(HYBRID, calibration=foreign)).confidence is None
+    assert registry.route(SHIP, recipe=replace(HYBRID, calibrations=(foreign,))).confidence is None
+    own = replace(HYBRID, calibrations=(foreign, *HYBRID.calibrations))
+    assert registry.route(SHIP, recipe=own).confidence == registry.route(SHIP).confidence
 
 
 def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless: Registry) -> None:

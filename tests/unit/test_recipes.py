@@ -8,6 +8,7 @@ import pytest
 
 from waygraph.registry import RECIPES, RecipeLeg
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.routing.recipes import MINILM, Calibration
 
 HYBRID = RECIPES["hybrid"]
 
@@ -47,3 +48,28 @@ def test_a_leg_that_cannot_be_is_refused(said: dict[str, Any], why: str) -> None
     given: dict[str, Any] = {"leg": "name", "kind": "tool"}
     with pytest.raises(InvalidSetting, match=why):
         RecipeLeg(**(given | said))
+
+
+@pytest.mark.parametrize(
+    ("model", "fingerprint", "holds"),
+    [
+        (MINILM, f"onnx:{MINILM}@53aa51172d14+int8", True),
+        (MINILM, f"sentence-transformers:{MINILM}@c9745ed1d9f2", True),
+        (MINILM, f"sentence-transformers:{MINILM}", True),
+        (MINILM, "onnx:all-MiniLM-L6-v2@53aa51172d14.0a1b2c3d+int8", False),  # a folder of this name
+        (MINILM, "onnx:my-minilm-tuned@53aa51172d14.0a1b2c3d+int8", False),
+        (MINILM, f"onnx:{MINILM}-tuned@53aa51172d14+int8", False),
+        (MINILM, f"openai:{MINILM}+tuned@384", False),
+        (MINILM, f"onnx:mine@{MINILM}@53aa51172d14+int8", False),
+        (MINILM, "", False),
+        ("waygraph-minilm@53aa51172d14", "onnx:waygraph-minilm@53aa51172d14+int8", True),
+        ("waygraph-minilm@53aa51172d14", "onnx:waygraph-minilm@0123456789ab+int8", False),  # trained anew
+        ("waygraph-minilm@53aa51172d14", "onnx:waygraph-minilm@53aa51172d14.0a1b2c3d+int8", False),
+        ("", "openai:any-model@native", True),
+        ("", "", True),
+    ],
+)
+def test_a_calibration_holds_for_the_very_model_it_was_measured_with(model: str, fingerprint: str, holds: bool) -> None:
+    calibration = Calibration(offset=0.0, slope=1.0, least=0.0, model=model)
+    assert calibration.holds_for(fingerprint) is holds
+    assert replace(HYBRID, calibrations=(calibration,)).calibration(fingerprint) == (calibration if holds else None)

@@ -22,7 +22,7 @@ BORNE_BY = 20
 """So many tools of one bare name are told apart."""
 _NEAR_READ = 10
 _WORD = re.compile(rf"\S{{1,{MAX_NAMED_CHARS}}}")
-_MEANT, _WORDS = replace(HYBRID, calibration=None), replace(LEXICAL, calibration=None)
+_MEANT, _WORDS = replace(HYBRID, calibrations=()), replace(LEXICAL, calibrations=())
 """Recipes that withhold nothing."""
 
 
