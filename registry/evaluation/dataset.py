@@ -1,35 +1,45 @@
 """What is evaluated: a catalogue, questions, and what is right for each."""
 
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from waygraph.registry.evaluation.metrics import Gold
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.nouns import Turn
 
 By = Literal["questions", "steps", "united"]
 """How a dataset is asked: each question as it stands; each step as a query of its own; or each question by all its
 steps in one query, judged by the question's gold."""
 
+SEED = 20_261_124
+"""By which questions are drawn of many."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What somebody asks, and what is right: items, each a set of ids any one of which is right."""
+    """What somebody asks, and what is right: items, each a set of ids any one of which is right.
+
+    `history`: the turns of the conversation before it, oldest first.
+    """
 
     text: str
     gold: Gold
     gold_tools: Gold = ()
+    history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`split` names a part of the dataset, such as `dev`; empty if it has none."""
+    """`split` names a part of the dataset, such as `dev`; empty if it has none. `group`: near copies share it."""
 
     id: str
     need: Need
     steps: tuple[Need, ...] = ()
     split: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +50,7 @@ class Asked:
     texts: tuple[str, ...]
     gold: Gold
     gold_tools: Gold
+    history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +71,14 @@ class Dataset:
         chosen = [question for question in self.questions if split in ("", question.split)]
         queries = [query for question in chosen for query in _ASKED[by](question)]
         return tuple(query for query in queries if query.gold)
+
+    def draw(self, count: int, *, split: str = "", seed: int = SEED) -> "Dataset":
+        """With at most `count` of the questions of a split, drawn by a seed, in their order."""
+        chosen = [question for question in self.questions if split in ("", question.split)]
+        if count >= len(chosen):
+            return self
+        places = sorted(random.Random(seed).sample(range(len(chosen)), count))  # noqa: S311 - no secret
+        return replace(self, questions=tuple(chosen[place] for place in places))
 
     def usual_bys(self, *, split: str = "") -> "tuple[By, ...]":
         """Questions and steps, of which there are some to be judged."""
@@ -85,7 +104,7 @@ class Dataset:
 
 
 def _query_of(name: str, texts: tuple[str, ...], need: Need) -> Asked:
-    return Asked(id=name, texts=texts, gold=need.gold, gold_tools=need.gold_tools)
+    return Asked(id=name, texts=texts, gold=need.gold, gold_tools=need.gold_tools, history=need.history)
 
 
 def _whole(question: Question) -> list[Asked]:

@@ -180,7 +180,8 @@ def _judge(registry: "Searchable", trial: Trial, asked: Asked) -> Judgement:
 
 def _route(registry: "Searchable", trial: Trial, asked: Asked) -> Route:
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
-    return _require_reranked(trial.routing(registry, Query(text=text, steps=steps, limit=DEPTH), trial.recipe), asked)
+    query = Query(text=text, steps=steps, limit=DEPTH, history=asked.history)
+    return _require_reranked(trial.routing(registry, query, trial.recipe), asked)
 
 
 def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
@@ -189,7 +190,8 @@ def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...
         return None
     if trial.by == "united":  # a query of several steps finds no tools, and the few of one step would stand for all
         return None
-    found = registry.find_tools(Query(text=asked.texts[0], limit=DEPTH), recipe=trial.recipe)
+    query = Query(text=asked.texts[0], limit=DEPTH, history=asked.history)
+    found = registry.find_tools(query, recipe=trial.recipe)
     return tuple(match.tool.id for match in _require_reranked(found, asked).matches)
 
 

@@ -16,7 +16,7 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.upstream.served import running
 from waygraph.api.cli.app import main
 from waygraph.api.mcp.company_servers import CompanyServers
-from waygraph.ingest.datasets.read_dataset import write_server_config
+from waygraph.ingest.datasets.folder import write_server_config
 from waygraph.ingest.datasets.scalemcp.companies import KINDS, Company, Kind, NoValue, company_value, read_companies
 from waygraph.ingest.datasets.scalemcp.generate import Choices, generate
 from waygraph.ingest.pipeline import ingest

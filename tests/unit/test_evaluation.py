@@ -13,9 +13,11 @@ from waygraph.registry.evaluation.compare import differences
 from waygraph.registry.evaluation.dataset import Dataset, Need, Question
 from waygraph.registry.evaluation.metrics import measure_query
 from waygraph.registry.evaluation.record import Record, read_record, record_of, summary_of, write_record
-from waygraph.registry.evaluation.run import Grid, Outcome, Trial
+from waygraph.registry.evaluation.run import Grid, Outcome, Trial, by_recipe
+from waygraph.registry.model.nouns import Query, Route, Turn
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS
+from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS, Recipe
+from waygraph.registry.routing.searchable import Searchable
 
 REQUESTS = Path(__file__).parents[2] / "examples" / "requests"
 
@@ -64,6 +66,21 @@ def test_steps_are_asked_alone_or_united() -> None:
     (judgement,) = united.judgements
     assert set(judgement.agents[:2]) == {judged.agents[0] for judged in alone.judgements}
     assert judgement.tools == ()
+
+
+def test_a_query_is_asked_with_the_turns_before_it() -> None:
+    whole = read_dataset(REQUESTS, Settings())
+    turns = (Turn(role="assistant", text="which one?"), Turn(role="call", tool="a/b"))
+    need = replace(whole.questions[0].need, history=turns)
+    seen: list[tuple[Turn, ...]] = []
+
+    def routing(registry: Searchable, query: Query, recipe: Recipe) -> Route:
+        seen.append(query.history)
+        return by_recipe(registry, replace(query, history=()), recipe)
+
+    trial = Trial(recipe=LEXICAL, texts="contextual", embedder="none", routing=routing)
+    outcomes(replace(whole, questions=(Question(id="q", need=need),)), trial)
+    assert set(seen) == {turns}
 
 
 def test_a_grid_holds_every_combination() -> None:

@@ -75,7 +75,7 @@ def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port:
     """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
     from waygraph.api.mcp.company_servers import CompanyServers
     from waygraph.api.rest.bootstrap import serve_on_loopback
-    from waygraph.ingest.datasets.read_dataset import write_server_config
+    from waygraph.ingest.datasets.folder import write_server_config
 
     servers = CompanyServers(companies, layout)
 
@@ -111,6 +111,9 @@ def run(
     texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    tasks: Annotated[
+        int, typer.Option(min=0, help="At most so many questions, drawn by a seed; 0: all.", show_default=True)
+    ] = 0,
     rerank: Annotated[
         str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
     ] = "",
@@ -136,6 +139,7 @@ def run(
         raise typer.BadParameter("expected a file; --json prints what a table shows", param_hint="'--output'")
     told = invocation(context)
     dataset = read_dataset(folder, told.settings())
+    dataset = dataset.draw(tasks, split=split) if tasks else dataset
     grid = Grid(
         recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
         bys=_choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
@@ -207,7 +211,8 @@ def agents(
 
     from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.read_dataset import read_dataset, server_config
+    from waygraph.ingest.datasets.folder import server_config
+    from waygraph.ingest.datasets.read_dataset import read_dataset
     from waygraph.ingest.datasets.trials import AgentBench, agent_trials, choose_tasks
     from waygraph.registry.evaluation.agents import agent_record, without_tasks
     from waygraph.registry.evaluation.record import refuse_unwritable

@@ -10,7 +10,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from waygraph.ingest.datasets.read_dataset import ABOUT, AGENTS, QUERIES, SERVERS, checksum
+from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES, SERVERS, checksum
 from waygraph.ingest.datasets.scalemcp.companies import (
     KINDS,
     MOST_QUESTIONS,
