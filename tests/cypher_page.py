@@ -48,6 +48,12 @@ agents:
     transport: {type: http, url: "https://fax.example/mcp"}
 """
 
+NEAR = [
+    {"one": "pigeon-mail/send-message", "other": "post-room/send-letter", "cosine": 0.9},
+    {"one": "cubby-files/delete", "other": "cubby-files/list", "cosine": 0.8},
+]
+"""Edges that a model's vectors might give."""
+
 ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents by their number of tools": [
         ("cubby-files", 8), ("hearthside", 8), ("skylark-travel", 8), ("daybook-calendar", 7), ("foolscap", 7),
@@ -63,6 +69,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Tools of different agents with nearly the same description": [
         ("pigeon-mail/send-message", "post-room/send-letter", 0.9),
     ],
+    "Near tools of different agents": [("pigeon-mail/send-message", "post-room/send-letter", 0.9)],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
@@ -113,7 +120,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(7, "plain", "")],
+    "Where the registry stands": [(8, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
@@ -178,7 +185,7 @@ def properties_of(registry: Registry, pattern: str) -> set[object]:
 
 
 def fill(registry: Registry, folder: Path) -> None:
-    """The two sources, and what an operator says of four agents."""
+    """The two sources, what an operator says of four agents, and edges between near tools."""
     with pytest.MonkeyPatch.context() as patch:
         for source, when, stamp in (
             ("catalog", FIRST, ""),
@@ -192,6 +199,7 @@ def fill(registry: Registry, folder: Path) -> None:
     registry.set("pigeon-mail", pinned=True)
     registry.set("quarry-sql", visible_to=["analysts"])
     registry.remove("unit-bench")
+    registry.change(lambda session: session.put_similar(lambda _: NEAR))
 
 
 def _sync(registry: Registry, source: str, folder: Path, stamp: str) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -13,6 +13,8 @@ from tests.http_doubles import Quiet, serving
 
 KEY = "sk-right-1234567890"
 NATIVE_DIMENSION = 48
+USAGE = {"prompt_tokens": 30, "completion_tokens": 4}
+"""What each chat is said to cost."""
 
 
 @dataclass
@@ -40,6 +42,8 @@ class FakeOpenAI:
     drop_last: bool = False
     answers: list[str] = field(default_factory=list)
     """What chats are answered with, in turn; the last one stays."""
+    answer: Callable[[dict[str, Any]], str] | None = None
+    """What each chat is answered with, in place of `answers`."""
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -102,13 +106,14 @@ def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, 
         return 400, json.dumps({"error": {"message": f"Unsupported value: '{fake.refuses}'"}}).encode()
     if fake.garbage is not None:
         return 200, fake.garbage
-    return 200, _embeddings(fake, request) if path == "/v1/embeddings" else _completion(fake)
+    return 200, _embeddings(fake, request) if path == "/v1/embeddings" else _completion(fake, request)
 
 
-def _completion(fake: FakeOpenAI) -> bytes:
-    text = fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0]
-    message = {"role": "assistant", "content": text}
-    return json.dumps({"object": "chat.completion", "choices": [{"index": 0, "message": message}]}).encode()
+def _completion(fake: FakeOpenAI, request: dict[str, Any]) -> bytes:
+    turn = fake.answer or (lambda _: fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0])
+    text = turn(request)
+    choices = [{"index": 0, "message": {"role": "assistant", "content": text}}]
+    return json.dumps({"object": "chat.completion", "choices": choices, "usage": USAGE}).encode()
 
 
 def _embeddings(fake: FakeOpenAI, request: dict[str, Any]) -> bytes:

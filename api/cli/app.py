@@ -64,6 +64,7 @@ _COMMANDS = {
     "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
     "migrate": LazyCommand("maintain:migrate", "Copy a registry to another file or server, vectors included."),
     "reindex": LazyCommand("operate:reindex", "Embed everything anew, with another embedder or other texts."),
+    "graph": LazyCommand("maintain:graph", "Make and remove edges between near tools."),
     "doctor": LazyCommand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
     "serve": LazyCommand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
     "mcp": LazyCommand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
@@ -75,7 +76,7 @@ _COMMANDS = {
     "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
     "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
-    "generate": LazyCommand("evaluate:generate", "Make a dataset for `waygraph eval`."),
+    "generate": LazyCommand("generate:generate", "Make data for evaluation and for training a router."),
 }
 _BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}
 """Options that every command has, with what they take."""

@@ -80,7 +80,7 @@ def checksum(paths: Iterable[Path]) -> str:
     return total.hexdigest()
 
 
-def _checksum_of_bytes(paths: Iterable[Path]) -> str:
+def checksum_of_bytes(paths: Iterable[Path]) -> str:
     """SHA-256 as `cat FILE… | sha256sum` prints it: what others state of their files."""
     total = sha256()
     for path in paths:
@@ -111,7 +111,7 @@ def read_asked(
     catalogue, files = _agents(path, about, settings)
     seen = checksum([*files, path / asked])
     stated = (about.get("checksum") or seen).removeprefix("sha256:")
-    if stated not in (seen, _checksum_of_bytes([*files, path / asked])):
+    if stated not in (seen, checksum_of_bytes([*files, path / asked])):
         raise InvalidDataset(str(path / ABOUT), f"checksum is {stated}, the files have {seen}")
     return Dataset(
         name=about.get("name") or path.name,
@@ -131,9 +131,25 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
     place = path / named
     listing = list_path(str(place))
     manifests = read_listing(listing, Reading(settings=settings))
+    return _join_manifests(str(place), manifests), _files(place, listing)
+
+
+def _join_manifests(source: str, manifests: Sequence[Manifest]) -> Manifest:
     entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
     rejected = tuple(each for manifest in manifests for each in manifest.rejected)
-    return Manifest(source=str(place), entries=entries, rejected=rejected), _files(place, listing)
+    return Manifest(source=source, entries=entries, rejected=rejected)
+
+
+def read_catalogue(source: str, settings: Settings) -> Manifest:
+    """The agents of a dataset's folder, or of any files that `waygraph ingest` reads; no server is asked.
+
+    Raises InvalidDataset, SourceError.
+    """
+    folder = Path(source).expanduser()
+    if (folder / AGENTS).is_file() or (folder / ABOUT).is_file():
+        catalogue, _ = _agents(folder, _about(folder / ABOUT), settings)
+        return catalogue
+    return _join_manifests(source, read_listing(list_path(source), Reading(settings=settings)))
 
 
 def _files(place: Path, listing: Listing) -> list[Path]:

@@ -74,19 +74,19 @@ class TemplateAuthor:
 
 def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
     """What it does by its own words, what is asked of such a verb, and by what it can be asked."""
-    verb, thing = _verb_and_thing(tool.name)
+    verb, thing = verb_and_thing(tool.name)
     thing = thing or agent.name
-    sentence, parameters = _first_sentence(tool.description), _parameters(tool)
+    sentence, parameters = first_sentence(tool.description), _parameters(tool)
     asks = ASKS.get(SYNONYMS.get(verb, verb), FALLBACK)
     if sentence:
-        yield f"Can you {_imperative(sentence)}?"
+        yield f"Can you {imperative(sentence)}?"
     yield asks[0].format(thing)
     if parameters:
         yield f"{verb.capitalize()} {thing} by {' and '.join(parameters)}"
     yield asks[1].format(thing)
     yield f"How do I {verb} {thing} with {agent.name}?"
     if sentence:
-        yield f"I need something to {_imperative(sentence)}"
+        yield f"I need something to {imperative(sentence)}"
     yield asks[2].format(thing)
     for parameter in parameters:
         yield f"I have the {parameter}. What about {thing}?"
@@ -94,7 +94,7 @@ def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
     yield f"Is there a tool to {verb} {thing}?"
 
 
-def _verb_and_thing(name: str) -> tuple[str, str]:
+def verb_and_thing(name: str) -> tuple[str, str]:
     """`getUserById` → `get`, `user by id`; a name without a known verb is a thing to use."""
     words = [word.lower() for word in _WORD.findall(CAMEL.sub(" ", name))]
     at = next((at for at, word in enumerate(words) if word in ASKS or word in SYNONYMS), None)
@@ -103,7 +103,7 @@ def _verb_and_thing(name: str) -> tuple[str, str]:
     return words[at], " ".join(words[:at] + words[at + 1 :])
 
 
-def _first_sentence(description: str) -> str:
+def first_sentence(description: str) -> str:
     """Cut at a word where it is long; without its full stop."""
     first = _SENTENCE_END.split(description.strip(), maxsplit=1)[0]
     if len(first) > _LONGEST_SENTENCE_CHARS:
@@ -111,7 +111,7 @@ def _first_sentence(description: str) -> str:
     return first.strip().rstrip(".!?。！？ ")
 
 
-def _imperative(sentence: str) -> str:
+def imperative(sentence: str) -> str:
     """`Returns the weather` → `return the weather`; a sentence in capitals or another script keeps its words."""
     first, _, rest = sentence.partition(" ")
     if not first.isascii() or not first.isalpha() or first.isupper():

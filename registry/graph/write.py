@@ -94,11 +94,13 @@ def put_setting(session: GraphSession, said: OperatorSettings) -> None:
 
 
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
-    """Replaces the vectors of entities that exist."""
+    """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
     for statement, ids in (("sync/put_agents", agents), ("sync/update_tools", tools)):
         for batch in batches(list(ids)):
             rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
             session.run(load(statement), rows=rows)
+            if statement == "sync/update_tools":
+                session.run(load("learning/remove_similar"), ids=list(batch))
 
 
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
@@ -128,6 +130,9 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
     for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/update_tools"), rows=rows)
+        moved = [tool.id for tool in batch if tool.id in vectors.vectors]
+        if moved:
+            session.run(load("learning/remove_similar"), ids=moved)
 
 
 def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:

@@ -7,16 +7,18 @@ from waygraph.cypher import load
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
-from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.read import (
     Held,
     RegistryState,
     Stamp,
+    Vectors,
     outranked_sources,
     read_agents,
     read_held,
     read_state,
     read_tools,
+    read_vectors,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.write import (
@@ -215,6 +217,22 @@ class WriteSession:
 
         revision = self._write(state.revision, None, work)
         return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
+
+    def put_similar(self, choose: Callable[[Vectors], Sequence[Mapping[str, object]]]) -> Written:
+        """Replaces the edges between near tools by those that it chooses: rows of `learning/put_similar`.
+
+        It is given the vectors of the tools that have one.
+        """
+        state = self._begin()
+        vectors = read_vectors(self._engine, tools=[item.tool.id for item in read_tools(self._engine)])
+        rows = choose(vectors)
+
+        def work(session: GraphSession) -> None:
+            session.run(load("learning/clear_similar"))
+            for batch in batches(rows):
+                session.run(load("learning/put_similar"), revision=state.revision + 1, rows=list(batch))
+
+        return Written(revision=self._write(state.revision, (), work))
 
     def _write(self, revision: int, touched: Collection[str] | None, work: Callable[[GraphSession], None]) -> int:
         """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first.

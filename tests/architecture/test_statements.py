@@ -54,13 +54,16 @@ UNDO = {"sync/create_tools": "sync/remove_tools"}
 
 @pytest.fixture
 def engine() -> Iterator[GrafeoEngine]:
-    """A registry in memory: an agent `a` with a tool, claimed by a source `a`, and an agent that nobody claims."""
+    """In memory: an agent `a` with a tool, claimed by a source `a`; one with a near tool that nobody claims."""
     engine = GrafeoEngine.open(None)
     migrate(engine, ":memory:", "2026-01-01T00:00:00+00:00")
     for name in ("state/create", "sync/put_source", "sync/put_agents", "sync/create_tools", "sync/put_claims"):
         engine.run(load(name), **sample(name))
     orphans = [{"id": agent_id, "props": {"id": agent_id}} for agent_id in ORPHANS]
     engine.run(load("sync/put_agents"), rows=orphans)
+    twin = {"agent_id": ORPHANS[0], "props": {"id": "twin"}}
+    engine.run(load("sync/create_tools"), rows=[twin])
+    engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])
     engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
     engine.run(load("sync/put_changes"), rows=[{"props": CHANGE}])
     yield engine

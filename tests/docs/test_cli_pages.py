@@ -23,6 +23,7 @@ REQUESTS = ROOT / "examples" / "requests"
 OWN = "OWN"
 """Stands for the test's own registry."""
 
+CONVERSATION = '{"id": "x", "turns": [{"role": "user", "text": "hi"}, {"role": "call", "agent": "a", "tool": "b"}]}\n'
 KEY_ID = "0123456789ab"
 """The key in the test's own keys file."""
 
@@ -55,13 +56,18 @@ COMMANDS: dict[str, list[list[str]]] = {
     "eval plot": [["eval", "plot", f"{OWN}.lexical.json", "--to", f"{OWN}.plots"]],
     "eval diff": [["eval", "diff", f"{OWN}.lexical.json", f"{OWN}.agents.json"]],
     "generate scalemcp": [["generate", "scalemcp", f"{OWN}.csv", f"{OWN}.dataset", "--instances", "600"]],
+    "generate mutations": [["generate", "mutations", str(CATALOG), f"{OWN}.mutants", "-n", "8"]],
+    "generate trajectories": [["generate", "trajectories", str(CATALOG), f"{OWN}.played", "-n", "4"]],
+    "generate router-data": [["generate", "router-data", f"{OWN}.conversations", f"{OWN}.samples.jsonl"]],
+    "graph link": [["graph", "link"], ["graph", "link", "--nearest", "3"]],
+    "graph unlink": [["graph", "unlink"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
     "connect": [
         ["connect", "cursor", "--file", f"{OWN}.mcp.json"],
         ["connect", "zed", "--file", f"{OWN}.mcp.json", "--write", "--dry-run"],
     ],
 }
-GROUPS = {"keys", "model", "eval", "generate"}
+GROUPS = {"keys", "model", "eval", "generate", "graph"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
@@ -96,6 +102,9 @@ def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
     companies = "".join(f"Firm{n},F{n}X,Trade\n" for n in range(16))
     (tmp_path / "own.grafeo.csv").write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
+    (tmp_path / "own.grafeo.conversations").mkdir()
+    (tmp_path / "own.grafeo.conversations" / "agents.jsonl").write_text('{"id": "a", "tools": [{"name": "b"}]}\n')
+    (tmp_path / "own.grafeo.conversations" / "trajectories.jsonl").write_text(CONVERSATION, encoding="utf-8")
     for name, record in evaluated.items():
         shutil.copy(record, tmp_path / f"own.grafeo.{name}.json")
     return Path(shutil.copy(held, tmp_path / "own.grafeo"))

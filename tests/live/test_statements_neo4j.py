@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from shutil import copy, rmtree
 from typing import Any
@@ -111,6 +112,10 @@ def live(registry: Registry, folder: Path) -> None:
         registry.route(Query(text="a SQL query", filters=filters))
     registry.find_tools("a SQL query")
     registry.tools("harbor-git")
+    tools = product(registry.tools("quarry-sql"), registry.tools("harbor-git"))
+    near = [{"one": one.id, "other": other.id, "cosine": 1.0} for one, other in tools]
+    registry.change(lambda session: session.put_similar(lambda _: near))
+    assert any("harbor-git and quarry-sql" in finding.detail for finding in examine(registry))
     registry.remove("quarry-sql")
     registry.reindex(texts="plain")
     assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []

@@ -4,87 +4,18 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from waygraph.api.cli.options import AsJson, DefaultGroup, Invocation, TextForm, invocation
-from waygraph.api.cli.render.output import flush, note, show
+from waygraph.api.cli.render.output import note, show
 
 if TYPE_CHECKING:
-    from waygraph.ingest.datasets.scalemcp.companies import Company, Layout
     from waygraph.registry.evaluation.dataset import Dataset
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.evaluation.run import Grid, Trial
     from waygraph.registry.model.errors import StorageFailed
-
-
-# `generate`: datasets for evaluation that are made here.
-
-
-generate = typer.Typer(no_args_is_help=True, help="Make a dataset for `waygraph eval`.")
-
-
-@generate.callback()
-def _() -> None:
-    """Make a dataset for `waygraph eval`."""
-
-
-@generate.command()
-def scalemcp(
-    companies: Annotated[
-        Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 15 or more.")
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the dataset is written; a folder of its own.")],
-    *,
-    layout: Annotated[
-        Literal["tools", "companies"], typer.Option(help="An agent for each tool, as in the paper, or each company.")
-    ] = "tools",
-    questions: Annotated[int, typer.Option(min=0, max=10, help="Synthetic questions of a tool, for embedding.")] = 10,
-    instances: Annotated[int, typer.Option(min=1, help="Queries in all.")] = 140_000,
-    daily_only: Annotated[
-        bool, typer.Option("--daily-only", help="Write only the sample of 2,000, the split `daily`.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Another seed, other queries.")] = 20_250_509,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Then serve the agents as MCP servers over HTTP, until Ctrl-C.")
-    ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Where --serve listens; 0: any free port.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Write ScaleMCP's benchmark: five financial tools a company, and queries over them.
-
-    waygraph generate scalemcp fortune1000.csv scalemcp
-
-    The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
-    --serve listens on 127.0.0.1, returns invented figures, and writes DIR/mcp.json for `waygraph ingest`.
-    """
-    from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.ingest.datasets.scalemcp.companies import read_companies
-    from waygraph.ingest.datasets.scalemcp.generate import Choices
-    from waygraph.ingest.datasets.scalemcp.generate import generate as write
-
-    choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
-    listed = read_companies(companies)
-    show(write(folder, listed, choices), cli_json.generation_json, operation_views.view_generation, as_json)
-    if serve:
-        _serve(folder, listed, layout, port)
-
-
-def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port: int) -> None:
-    """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
-    from waygraph.api.mcp.company_servers import CompanyServers
-    from waygraph.api.rest.bootstrap import serve_on_loopback
-    from waygraph.ingest.datasets.folder import write_server_config
-
-    servers = CompanyServers(companies, layout)
-
-    def announce(base: str) -> None:
-        path = write_server_config(folder, servers.urls(base))
-        note(f"{len(servers.names)} MCP servers at {base}, as {path} says; Ctrl-C ends them")
-        flush()
-
-    serve_on_loopback(servers, port, announce)
 
 
 evaluate = typer.Typer(

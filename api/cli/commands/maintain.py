@@ -1,4 +1,4 @@
-"""`export` and `doctor`: take the registry along, and see whether it is well."""
+"""`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import note, print_raw, show
 
 if TYPE_CHECKING:
+    from waygraph.registry.learning.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
 
 
@@ -83,6 +84,55 @@ def _findings(told: Invocation, deep: bool) -> "list[Finding]":
         return examine_at(place, deep=deep, settings=settings, environ=os.environ)
     except WaygraphError as error:
         return [Finding(check="registry", ok=False, detail=str(error))]
+
+
+# `graph`: edges between near tools, made and removed on demand.
+
+
+graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")
+
+
+@graph.command()
+def link(
+    context: typer.Context,
+    *,
+    above: Annotated[float | None, typer.Option(help="All pairs of at least this cosine.")] = None,
+    nearest: Annotated[int | None, typer.Option(help="Each tool with so many nearest ones.")] = None,
+    mean_degree: Annotated[
+        float | None, typer.Option(help="The closest pairs, so many a tool on average. Default: 8.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Link tools whose vectors are near, as (:Tool)-[:SIMILAR {cosine}]->(:Tool), in place of former edges.
+
+    waygraph graph link --above .6
+
+    An ingest removes the edges of tools that it changes. It makes none.
+    """
+    from waygraph.registry.learning.candidate_graph import Nearness
+
+    given = (above, nearest, mean_degree) != (None, None, None)
+    _link(context, Nearness(above=above, nearest=nearest, mean_degree=mean_degree if given else 8.0), as_json)
+
+
+@graph.command()
+def unlink(context: typer.Context, as_json: AsJson = False) -> None:
+    """Remove all edges between near tools."""
+    _link(context, None, as_json)
+
+
+def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) -> None:
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.learning.candidate_graph import link_tools
+    from waygraph.registry.model import shapes
+    from waygraph.registry.storage.local_registry import LocalRegistry
+
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)
+    with told.open(settings) as registry:
+        assert isinstance(registry, LocalRegistry)  # noqa: S101 - no service keeps it
+        show(link_tools(registry, nearness), shapes.shape, operation_views.view_numbers, as_json)
 
 
 # `migrate`: a whole registry from one place to another.

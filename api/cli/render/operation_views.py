@@ -404,3 +404,16 @@ def _state(done: Connected) -> str:
     if done.dry_run:
         return "would change"
     return "as it was before the import" if done.whole else "written"
+
+
+def view_numbers(made: object) -> Iterator[Block]:
+    """A noun of names and numbers; what it counts by names is in one line."""
+    from waygraph.registry.model import shapes
+
+    yield Fields([(name.replace("_", " "), _number_cell(value)) for name, value in shapes.shape(made).items()])
+
+
+def _number_cell(value: object) -> Cell:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

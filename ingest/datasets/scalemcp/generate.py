@@ -1,6 +1,5 @@
 """Writes the benchmark as a dataset folder, which `waygraph eval` reads."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,8 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from waygraph.ingest.datasets.folder import ABOUT, AGENTS, QUERIES, SERVERS, checksum
+from waygraph.ingest.datasets.folder import AGENTS, QUERIES, SERVERS, checksum
+from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph.ingest.datasets.scalemcp.companies import (
     KINDS,
     MOST_QUESTIONS,
@@ -177,16 +177,12 @@ def generate(folder: Path, companies: Sequence[Company], choices: Choices) -> Ge
         for query in instances(companies, seed=choices.seed, count=choices.instances)
         if query.daily or not choices.daily_only
     ]
-    try:
-        _refuse_other_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_about(folder, choices, "")  # first, so that what is cut short is known for ours
-        shown = _write_lines(folder / AGENTS, agents(companies, choices.layout, choices.questions))
-        _write_lines(folder / QUERIES, _queries(asked, choices.layout))
+    files = (AGENTS, QUERIES, SERVERS)
+    with own_folder(folder, files, _about(choices, "")):
+        shown = write_lines(folder / AGENTS, agents(companies, choices.layout, choices.questions))
+        write_lines(folder / QUERIES, _queries(asked, choices.layout))
         seen = checksum([folder / AGENTS, folder / QUERIES])
-        _write_about(folder, choices, seen)
-    except OSError as error:
-        raise InvalidDataset(str(folder), f"cannot be written: {error}") from error
+        write_about(folder, _about(choices, seen))
     sizes = [len(query.gold) for query in asked]
     daily = [len(query.gold) for query in asked if query.daily]
     return Generated(
@@ -202,32 +198,6 @@ def generate(folder: Path, companies: Sequence[Company], choices: Choices) -> Ge
     )
 
 
-def _refuse_other_folder(folder: Path) -> None:
-    strange = {path.name for path in folder.iterdir()} - {AGENTS, QUERIES, ABOUT, SERVERS} if folder.is_dir() else set()
-    if strange:
-        raise InvalidDataset(str(folder), f"holds {', '.join(sorted(strange)[:3])}: give a folder of its own")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / ABOUT):
-        raise InvalidDataset(str(folder), "holds a dataset that was not made here: give a folder of its own")
-
-
-def _is_ours(about: Path) -> bool:
-    try:
-        told = json.loads(about.read_bytes())
-    except (FileNotFoundError, ValueError, RecursionError):
-        return False
-    return isinstance(told, Mapping) and told.get("origin") == ORIGIN
-
-
-def _write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
-    """How many there were."""
-    count = 0
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            count += 1
-    return count
-
-
 def _queries(asked: Iterable[Instance], layout: Layout) -> Iterator[dict[str, Any]]:
     for query in asked:
         yield {
@@ -237,10 +207,6 @@ def _queries(asked: Iterable[Instance], layout: Layout) -> Iterator[dict[str, An
             "gold_tools": [[tool_key(*right, layout)] for right in query.gold],
             "split": DAILY_SPLIT if query.daily else OTHER_SPLIT,
         }
-
-
-def _write_about(folder: Path, choices: Choices, seen: str) -> None:
-    (folder / ABOUT).write_text(json.dumps(_about(choices, seen), indent=1) + "\n", encoding="utf-8")
 
 
 def _about(choices: Choices, seen: str) -> dict[str, Any]:

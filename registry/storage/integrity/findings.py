@@ -19,6 +19,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.searchable import Searchable
+from waygraph.registry.storage.store import Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,6 +142,32 @@ class Graph(Contents):
     def texts(self) -> dict[str, Parts]:
         """Entity id → the texts that its vector is of."""
         return TextForms(form=self.state.texts, max_chars=self.limits.max_embedded_chars).of_entries(self.entries)
+
+
+ALIKE_COSINE, ALIKE_SHARE = 0.9, 0.8
+"""Two agents offer the same where so large a share of the tools of each is so near to a tool of the other."""
+
+
+def similarity_findings(store: Store) -> list[Finding]:
+    """Which agents offer the same, which is no fault; nothing where `waygraph graph link` has made no edges.
+
+    What cannot be read is told by other checks.
+    """
+    try:
+        return store.read(_similar_agents)
+    except DAMAGE:
+        return []
+
+
+def _similar_agents(session: GraphSession) -> list[Finding]:
+    (seen,) = session.run(load("check/similar"))
+    if not seen["edges"]:
+        return []
+    rows = session.run(load("check/alike_agents"), cosine=ALIKE_COSINE, share=ALIKE_SHARE)
+    alike = [f"{row['one']} and {row['other']}" for row in rows]
+    more = f" and {len(alike) - _SHOWN} more pairs" if len(alike) > _SHOWN else ""
+    told = f"offer the same: {'; '.join(alike[:_SHOWN])}{more}" if alike else "no two agents offer the same"
+    return [Finding(check="similar agents", ok=True, detail=f"{told} (by the edges of revision {seen['revision']})")]
 
 
 def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:

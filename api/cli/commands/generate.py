@@ -1,0 +1,260 @@
+"""`generate`: datasets that are made here, for evaluation and for training a router."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from waygraph.api.cli.options import AsJson, Invocation, invocation
+from waygraph.api.cli.render.output import flush, note, show
+
+if TYPE_CHECKING:
+    from waygraph.ingest.datasets.scalemcp.companies import Company, Layout
+    from waygraph.ingest.datasets.synthesis.model_answers import ModelAnswers
+    from waygraph.registry.model.changes import Manifest
+    from waygraph.registry.model.settings import Settings
+
+generate = typer.Typer(no_args_is_help=True, help="Make data for evaluation and for training a router.")
+
+
+@generate.callback()
+def _() -> None:
+    """Make data for evaluation and for training a router."""
+
+
+@generate.command()
+def scalemcp(
+    companies: Annotated[
+        Path, typer.Argument(metavar="CSV", help="Your list of companies: company, ticker, sector; 15 or more.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the dataset is written; a folder of its own.")],
+    *,
+    layout: Annotated[
+        Literal["tools", "companies"], typer.Option(help="An agent for each tool, as in the paper, or each company.")
+    ] = "tools",
+    questions: Annotated[int, typer.Option(min=0, max=10, help="Synthetic questions of a tool, for embedding.")] = 10,
+    instances: Annotated[int, typer.Option(min=1, help="Queries in all.")] = 140_000,
+    daily_only: Annotated[
+        bool, typer.Option("--daily-only", help="Write only the sample of 2,000, the split `daily`.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Another seed, other queries.")] = 20_250_509,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Then serve the agents as MCP servers over HTTP, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Where --serve listens; 0: any free port.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Write ScaleMCP's benchmark: five financial tools a company, and queries over them.
+
+    waygraph generate scalemcp fortune1000.csv scalemcp
+
+    The same list and options give the same files. `waygraph eval DIR --split daily` asks the sample alone.
+    --serve listens on 127.0.0.1, returns invented figures, and writes DIR/mcp.json for `waygraph ingest`.
+    """
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.ingest.datasets.scalemcp.companies import read_companies
+    from waygraph.ingest.datasets.scalemcp.generate import Choices
+    from waygraph.ingest.datasets.scalemcp.generate import generate as write
+
+    choices = Choices(layout=layout, questions=questions, seed=seed, instances=instances, daily_only=daily_only)
+    listed = read_companies(companies)
+    show(write(folder, listed, choices), cli_json.generation_json, operation_views.view_generation, as_json)
+    if serve:
+        _serve(folder, listed, layout, port)
+
+
+def _serve(folder: Path, companies: "Sequence[Company]", layout: "Layout", port: int) -> None:
+    """Raises InvalidSetting for a port that cannot be had, InvalidDataset if mcp.json cannot be written."""
+    from waygraph.api.mcp.company_servers import CompanyServers
+    from waygraph.api.rest.bootstrap import serve_on_loopback
+    from waygraph.ingest.datasets.folder import write_server_config
+
+    servers = CompanyServers(companies, layout)
+
+    def announce(base: str) -> None:
+        path = write_server_config(folder, servers.urls(base))
+        note(f"{len(servers.names)} MCP servers at {base}, as {path} says; Ctrl-C ends them")
+        flush()
+
+    serve_on_loopback(servers, port, announce)
+
+
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A catalogue: a dataset's folder, or files as `ingest` reads them.")
+]
+By = Annotated[str, typer.Option("--by", metavar="AUTHOR", help="rules, or openai:MODEL of OPENAI_BASE_URL.")]
+Seed = Annotated[int, typer.Option(help="Another seed, other data.")]
+AtOnce = Annotated[int, typer.Option(min=1, help="Made at a time. Part of what the seed stands for.")]
+
+
+@generate.command()
+def mutations(
+    context: typer.Context,
+    source: Source,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the mutants are written; a folder of its own.")],
+    *,
+    by: By = "rules",
+    level: Annotated[Literal["tools", "agents"], typer.Option(help="What is mutated.")] = "tools",
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many mutants.")] = 100,
+    seed: Seed = 1,
+    at_once: AtOnce = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Make new agents or tools from those of a catalogue, by the operators of ToolACE-MCP.
+
+    waygraph generate mutations examples/catalog mutants --by openai:MODEL -n 500
+
+    Mutants alone are written, each marked as synthetic and by whom, and in mutations.jsonl what each was made of. What
+    the model answered is kept in DIR: the same command goes on where it was cut short, and asks nothing twice.
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.folder import read_catalogue
+    from waygraph.ingest.datasets.synthesis.mutation_rules import RuleAuthor
+    from waygraph.ingest.datasets.synthesis.mutations import ModelAuthor, write_mutations
+    from waygraph.registry.model import shapes
+
+    settings = invocation(context).settings()
+    catalogue = read_catalogue(source, settings)
+    with _answers(by, folder, settings) as answers, progress_bar("Mutating", settings.progress_after_s) as progress:
+        made = write_mutations(
+            folder,
+            catalogue,
+            ModelAuthor(answers) if answers else RuleAuthor(),
+            by=by,
+            level=level,
+            count=count,
+            seed=seed,
+            settings=settings,
+            at_once=at_once,
+            answers=answers,
+            progress=progress,
+        )
+    if made.mutants < count:
+        note(f"{made.mutants} of {count}: {_join(made.unfit)}")
+    show(made, shapes.shape, operation_views.view_numbers, as_json)
+
+
+@generate.command()
+def trajectories(
+    context: typer.Context,
+    source: Source,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they are written; a folder of its own.")],
+    *,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="DIR", help="Mutants that also play. Repeat."),
+    ] = None,
+    by: By = "rules",
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many conversations.")] = 100,
+    seed: Seed = 1,
+    at_once: AtOnce = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Make conversations with calls: a planner, a user, an assistant and a tool play over near tools.
+
+    waygraph generate trajectories examples/catalog played --with mutants --by openai:MODEL -n 500
+
+    No tool is called. Tools are near by their vectors; `--embedder none` goes by agents and mutations alone.
+    """
+    from dataclasses import replace
+
+    from waygraph.api.cli.render import operation_views
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.folder import read_catalogue
+    from waygraph.ingest.datasets.synthesis.role_rules import RuleRoles
+    from waygraph.ingest.datasets.synthesis.simulation import ModelRoles, mutation_edges, write_trajectories
+    from waygraph.registry.model import shapes
+
+    told = invocation(context)
+    settings = told.settings()
+    catalogue = read_catalogue(source, settings)
+    edges = []
+    for mutants in beside or ():
+        catalogue = replace(catalogue, entries=(*catalogue.entries, *read_catalogue(str(mutants), settings).entries))
+        edges += mutation_edges(mutants)
+    near = _near_tools(told, catalogue, edges)
+    with _answers(by, folder, settings) as answers, progress_bar("Playing", settings.progress_after_s) as progress:
+        made = write_trajectories(
+            folder,
+            catalogue,
+            ModelRoles(answers) if answers else RuleRoles(),
+            near,
+            by=by,
+            count=count,
+            seed=seed,
+            at_once=at_once,
+            answers=answers,
+            progress=progress,
+        )
+    if made.trajectories < count:
+        note(f"{made.trajectories} of {count}: {_join(made.unfit)}")
+    show(made, shapes.shape, operation_views.view_numbers, as_json)
+
+
+@generate.command("router-data")
+def router_data(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Conversations: agents.jsonl and trajectories.jsonl.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the samples are written, as JSON lines.")],
+    *,
+    form: Annotated[
+        Literal["chat", "ranking"], typer.Option(help="chat: messages for trl or LLaMA-Factory; ranking: candidates.")
+    ] = "chat",
+    candidates: Annotated[int, typer.Option(min=2, help="Tools shown, the right one among them.")] = 20,
+    split: Annotated[str, typer.Option(help="Only of this split.")] = "",
+    seed: Seed = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Make training samples of conversations: each call is a label, and what was before it the input.
+
+    waygraph generate router-data played train.jsonl --form chat --split train
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.ingest.datasets.folder import read_catalogue
+    from waygraph.ingest.datasets.synthesis.router_data import write_router_data
+    from waygraph.registry.model import shapes
+
+    told = invocation(context)
+    settings = told.settings()
+    near = _near_tools(told, read_catalogue(str(folder), settings), [])
+    made = write_router_data(
+        folder, file, near, form=form, candidates=candidates, seed=seed, settings=settings, split=split
+    )
+    show(made, shapes.shape, operation_views.view_numbers, as_json)
+
+
+def _join(unfit: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in unfit.items())
+
+
+@contextmanager
+def _answers(by: str, folder: Path, settings: "Settings") -> "Iterator[ModelAnswers | None]":
+    """None: by rules. Raises InvalidSetting."""
+    import os
+
+    from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, model_of
+    from waygraph.registry.http.openai_endpoint import ChatModel
+
+    model = model_of(by)
+    if not model:
+        yield None
+        return
+    with closing(ModelAnswers(ChatModel.open(model, settings, os.environ), folder / ANSWERS)) as answers:
+        yield answers
+
+
+def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """By the vectors of the embedder asked for, if there is one. Raises ModelNotFound."""
+    import os
+
+    from waygraph.ingest.datasets.synthesis.simulation import candidate_edges
+    from waygraph.registry.embedding.factory import OpenedEmbedders
+    from waygraph.registry.model.settings import DEFAULT_EMBEDDER
+
+    settings = told.settings()
+    with closing(OpenedEmbedders(settings, os.environ)) as embedders:
+        chosen = embedders.open_for_documents(told.wanted_embedder or DEFAULT_EMBEDDER)
+        return candidate_edges(catalogue, chosen.embedder, edges, settings)

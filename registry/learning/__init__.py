@@ -1,0 +1,1 @@
+"""What a router learns from: which candidates are near each other."""
