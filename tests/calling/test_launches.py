@@ -13,6 +13,7 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.fake_mcp_registry import entry, fake_mcp_registry
 from tests.upstream.served import served
+from waygraph.ingest.execution.executor import FRESH_S
 from waygraph.ingest.manifest.records import HttpLaunch, StdioLaunch
 from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
@@ -330,6 +331,27 @@ def test_a_file_that_is_no_such_file_is_refused_and_stays(here: Here) -> None:
     with pytest.raises(StorageFailed, match="is no file of what was vouched for"):
         here.launches.of(agent)
     assert file.read_text() == '{"version": 1, "sources": []}'
+
+
+@pytest.mark.parametrize(("age_s", "is_found_again"), [(0.0, False), (FRESH_S, False), (FRESH_S + 0.25, True)])
+def test_a_launch_counts_for_a_second(
+    here: Here, monkeypatch: pytest.MonkeyPatch, age_s: float, is_found_again: bool
+) -> None:
+    """Calls that follow each other do not each read the config; what is revoked is so after a second."""
+    path = here.config({"scales": here.entry})
+    [agent] = here.ingest(path)
+    now_s = [1000.0]
+
+    async def main() -> None:
+        launches = here.launches
+        monkeypatch.setattr(anyio, "current_time", lambda: now_s[-1])
+        first = await launches.fresh(agent)
+        Path(path).unlink()
+        now_s.append(now_s[0] + age_s)
+        with pytest.raises(NotCallable) if is_found_again else nullcontext():
+            assert await launches.fresh(agent) is first
+
+    anyio.run(main)
 
 
 def test_a_launch_that_is_slow_to_be_found_holds_nobody_beyond_the_deadline(

@@ -374,6 +374,18 @@ def test_a_redirect_is_followed_on_its_origin_alone(here: Here, web: WebPages) -
         run(here, {})
 
 
+@pytest.mark.parametrize(("status", "method", "content_type"), [(303, "GET", None), (307, "POST", "application/json")])
+def test_a_redirected_body_is_sent_again_only_where_http_says_so(
+    echoed: Echo, web: WebPages, status: int, method: str, content_type: str | None
+) -> None:
+    """What becomes a GET loses its body and the type of it (RFC 9110, section 15.4)."""
+    web.redirect("/api/echo", "/moved", status)
+    operation = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
+    got = echoed(operation, {"body": {"a": 1}}, method="post")
+    assert (got["method"], got["path"], got["headers"].get("content-type")) == (method, "/moved", content_type)
+    assert got["body"] == ('{"a":1}' if content_type else "")
+
+
 def test_cookies_of_an_answer_are_not_kept(here: Here, web: WebPages) -> None:
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
@@ -394,6 +406,14 @@ def answered(here: Here, web: WebPages, status: int, media: str, content: bytes,
     services(here, web.url)
     web.pages["/echo"] = (status, {"Content-Type": media} if media else {}, content)
     return run(here, {}, **settings)
+
+
+@pytest.mark.parametrize(("media", "is_structured"), [("", True), ("text/plain", False)])
+def test_text_that_looks_like_json_is_json_unless_it_is_said_to_be_another(
+    here: Here, web: WebPages, media: str, is_structured: bool
+) -> None:
+    got = answered(here, web, 200, media, b' {"a": 1}')
+    assert ("structuredContent" in got) == is_structured
 
 
 def test_json_is_structured_and_text(here: Here, web: WebPages) -> None:

@@ -13,7 +13,7 @@ from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import read
-from waygraph.registry.model.changes import AgentEntry, Change, Manifest, Policy, Rejected
+from waygraph.registry.model.changes import AgentEntry, Change, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,
@@ -413,6 +413,17 @@ def test_approval_needs_to_see_what_is_approved(registry: Registry) -> None:
         registry.approve("source:test", principal=NOBODY)
     assert registry.approve("open", principal=NOBODY).agents == ("open",)
     assert registry.approve("source:test", principal=RED).agents == ("red",)
+
+
+def test_only_who_sees_everything_restores_settings(registry: Registry) -> None:
+    """Also of an agent that the caller sees: settings are operators'."""
+    sync(registry, manifest(entry("open", "x")))
+    restoring = replace(manifest(entry("open", "x")), operator=(OperatorSettings(agent_id="open", pinned=True),))
+    with pytest.raises(NotAllowed, match="only restored for a caller who sees everything"):
+        sync(registry, restoring, principal=NOBODY)
+    assert not registry.agent("open").pinned
+    sync(registry, restoring)
+    assert registry.agent("open").pinned
 
 
 def test_statuses_are_put_at_once_and_kept(registry: Registry) -> None:

@@ -1,5 +1,6 @@
 """What every search index answers, whichever it is: scope before rank, a total order, depth filled, names found."""
 
+import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.publish import build_generation
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, LegHits, Scope, SearchIndex
 from waygraph.registry.model.changes import IndexState, SourceSummary
-from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.registry.model.errors import RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.files import sync_path, write_atomically
 from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Principal, Tool
@@ -477,6 +478,16 @@ def test_without_a_publication_there_is_no_registry(tmp_path: Path) -> None:
         LocalIndex.open(tmp_path)
     with pytest.raises(RegistryNotFound):
         LocalIndex.open(tmp_path / "nowhere")
+
+
+def test_a_table_that_gives_a_tool_to_another_agent_is_refused(tmp_path: Path) -> None:
+    """The owner decides who may see a tool."""
+    made = publish(tmp_path, snapshot([Agent(id="a", name="a"), Agent(id="b", name="b")], [tool("a", "t")]))
+    tables = json.loads((made / generation.TABLES).read_text())
+    tables["owners"] = [1 - owner for owner in tables["owners"]]
+    (made / generation.TABLES).write_text(json.dumps(tables))
+    with pytest.raises(RegistryUnusable, match="a tool is not its owner's"):
+        LocalIndex.open(tmp_path)
 
 
 @pytest.mark.parametrize("publications", [30, pytest.param(2000, marks=pytest.mark.slow)])

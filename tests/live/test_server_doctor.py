@@ -194,6 +194,11 @@ def test_a_newer_schema_and_a_foreign_graph(bare: World) -> None:
     assert "newer Waygraph" in bare.look()["registry"].detail
 
 
+def test_texts_of_an_unknown_form(own: World) -> None:
+    own.tamper("MATCH (r:Registry) SET r.texts = 'rhymed'")
+    assert own.look()["registry"].detail == "texts of the form 'rhymed' are not known"
+
+
 def test_a_registry_without_vectors_or_agents_is_well(bare: World) -> None:
     for agents in ([], [{"id": "bare"}]):
         (Path(bare.settings.cache_dir) / "bare.json").write_text(json.dumps({"waygraph": 1, "agents": agents}))

@@ -2,17 +2,19 @@
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.sync_graph import entry
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.read import read_state
+from waygraph.registry.graph.read import Vectors, read_state, read_vectors
 from waygraph.registry.index.local import generation, incremental, publish
 from waygraph.registry.index.local.publish import read_snapshot
 from waygraph.registry.model.changes import Manifest
@@ -73,6 +75,26 @@ def test_what_is_published_is_what_the_graph_holds(registry: Registry, tmp_path:
         if writer is not registry:
             writer.close()
         assert_published_whole(tmp_path / "r.grafeo")
+
+
+def test_what_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its second publication on a process reads the tools and vectors of what was written alone."""
+    read: list[str] = []
+
+    def noted(session: GraphSession, *, agents: Sequence[str], tools: Sequence[str]) -> Vectors:
+        read.extend((*agents, *tools))
+        return read_vectors(session, agents=agents, tools=tools)
+
+    def fail(_: object) -> None:
+        raise AssertionError("all tools were read")
+
+    with Registry.open(tmp_path / "vectors.grafeo", environ={}) as opened:
+        for text in ("one", "two", "three"):
+            if text == "three":
+                monkeypatch.setattr(publish, "read_vectors", noted)
+                monkeypatch.setattr(incremental, "read_tools", fail)
+            sync(opened, Manifest(source="a", entries=(entry("x", text), entry("y"))))
+    assert read == ["x", "x/run"]
 
 
 def test_a_failed_write_leaves_nothing_that_is_published_later(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from waygraph.cypher import load
 from waygraph.ingest.sync.apply import refuse_mass_removal
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph.read import Held
-from waygraph.registry.model.changes import OperatorSettings, Policy, Rejected, Written
+from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import canonical_json
@@ -81,6 +82,35 @@ def test_changed_behaviour_is_told(graph: Graph) -> None:
     changes, _ = graph.sync(manifest("a", entry("x", "new", tools=["one"], schema='{"type":"object"}'), with_tag))
     assert [(u.id, u.fields) for u in changes.changed_behaviour] == [("x/one", ("description", "input_schema"))]
     assert {u.id for u in changes.updated_tools} == {"x/one", "y/two"}
+
+
+def with_tool(**said: Any) -> AgentEntry:
+    """An agent whose one tool says this."""
+    made = entry("x")
+    return replace(made, tools=(sealed_tool(replace(made.tools[0], **said)),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fields"),
+    [
+        ({"description": "now"}, {"description": "won"}, ("description",)),
+        ({"description": "old", "tags": ("a", "b")}, {"description": "new", "tags": ("b", "a")}, ("description",)),
+        ({"questions": ("a?", "b?")}, {"questions": ("b?", "a?")}, ("questions",)),
+    ],
+)
+def test_the_order_of_letters_and_questions_is_a_change_and_that_of_tags_is_none(
+    graph: Graph, before: dict[str, Any], after: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    graph.sync(manifest("a", with_tool(**before)))
+    changes, _ = graph.sync(manifest("a", with_tool(**after)))
+    assert [update.fields for update in changes.updated_tools] == [fields]
+
+
+@pytest.mark.parametrize(("stated", "kept"), [("known", "online"), ("failing: 500", "failing: 500")])
+def test_a_changed_tool_keeps_its_status_unless_its_source_states_one(graph: Graph, stated: str, kept: str) -> None:
+    graph.sync(manifest("a", with_tool(status="online")))
+    graph.sync(manifest("a", with_tool(status=stated, description="new")))
+    assert graph.tools()["x/run"].status == kept
 
 
 def test_an_unreadable_record_keeps_what_was_held(graph: Graph) -> None:
