@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers clean
+.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,10 @@ test-sentence-transformers: ## the tests that need torch, in a virtual environme
 	@$(MAKE) --no-print-directory .venv/torch/.torch
 	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py
 
+test-router-training: ## the training example, in the same virtual environment with trl and peft
+	@$(MAKE) --no-print-directory .venv/torch/.training
+	@.venv/torch/bin/python -m pytest tests/live/test_router_training.py
+
 clean: ## remove what is made here, the virtual environment included
 	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \
 	    .import_linter_cache .hypothesis
@@ -101,6 +105,10 @@ $(MODEL): $(READY)
 
 %/.torch: %/.ready requirements/all.txt
 	@$*/bin/python -m pip install --quiet --require-hashes --requirement requirements/all.txt
+	@touch $@
+
+%/.training: %/.torch examples/router_training/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement examples/router_training/requirements.txt
 	@touch $@
 
 %/.tokens: %/.ready benchmarks/gateway/requirements.txt

@@ -1,0 +1,106 @@
+"""The recipe of examples/router_training, run for real on a tiny random model: `make test-router-training`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waygraph.api.cli.app import main
+
+NEEDED = "trl and peft are not installed: pip install -r examples/router_training/requirements.txt"
+torch = pytest.importorskip("torch", reason=NEEDED)
+transformers = pytest.importorskip("transformers", reason=NEEDED)
+peft = pytest.importorskip("peft", reason=NEEDED)
+pytest.importorskip("trl", reason=NEEDED)
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers renamed
+ROOT = Path(__file__).parents[2]
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real chat samples, of conversations that were made by rules."""
+    folder = tmp_path_factory.mktemp("samples")
+    generate = ["--embedder", "none", "generate"]
+    assert main([*generate, "trajectories", str(ROOT / "examples" / "catalog"), str(folder / "played"), "-n", "6"]) == 0
+    options = ["--candidates", "2", "--form", "chat"]
+    assert main([*generate, "router-data", str(folder / "played"), str(folder / "train.jsonl"), *options]) == 0
+    return folder / "train.jsonl"
+
+
+@pytest.fixture(scope="module")
+def model(samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen3 of two layers with random weights, and a tokenizer of the samples' own bytes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train(
+        [str(samples)], trainers.BpeTrainer(vocab_size=600, special_tokens=MARKS, initial_alphabet=alphabet)
+    )
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=MARKS[2], pad_token=MARKS[0])
+    fast.chat_template = TEMPLATE
+    fast.save_pretrained(folder)
+    torch.manual_seed(1)
+    config = transformers.Qwen3Config(
+        vocab_size=len(fast),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=8192,
+        eos_token_id=fast.eos_token_id,
+        pad_token_id=fast.pad_token_id,
+    )
+    transformers.Qwen3ForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def answer_loss(model: Any, tokenizer: Any, messages: list[dict[str, str]]) -> float:
+    """Mean of the answer's tokens alone."""
+    prompt = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    ids = tokenizer(whole, return_tensors="pt")["input_ids"]
+    labels = ids.clone()
+    labels[:, : len(tokenizer(prompt)["input_ids"])] = -100
+    with torch.no_grad():
+        return float(model(input_ids=ids, labels=labels).loss)
+
+
+def test_an_adapter_is_trained_saved_and_loaded(samples: Path, model: Path, tmp_path: Path) -> None:
+    """Two steps that learn, after one of the warm-up whose rate is 0: the loss of the answers falls, in the program's
+    log and for the adapter as it is loaded again; all linear layers have one, and nothing else was trained."""
+    chosen = samples.read_text(encoding="utf-8").splitlines()[:4]
+    (tmp_path / "four.jsonl").write_text("\n".join(chosen) + "\n", encoding="utf-8")
+    words = [sys.executable, "train.py", str(tmp_path / "four.jsonl"), str(tmp_path / "adapter"), "--model", str(model)]
+    words += ["--rank", "4", "--learning-rate", "0.05", "--batch", "4", "--steps", "3"]
+    folder = ROOT / "examples" / "router_training"
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, same, last = json.loads(done.stdout.splitlines()[-1])["losses"]
+    assert first == pytest.approx(same, rel=1e-2)
+    assert last < 0.99 * first
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "adapter")
+    base = transformers.AutoModelForCausalLM.from_pretrained(model)
+    told = [json.loads(line)["messages"] for line in chosen]
+    before = [answer_loss(base, tokenizer, messages) for messages in told]
+    tuned = peft.PeftModel.from_pretrained(base, tmp_path / "adapter")
+    after = [answer_loss(tuned, tokenizer, messages) for messages in told]
+    assert sum(after) < sum(before)
+    adapted = {name.split(".")[-4] for name, _ in tuned.named_parameters() if "lora_A" in name}
+    assert adapted == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert {path.suffix for path in (tmp_path / "adapter").glob("adapter_model*")} == {".safetensors"}
