@@ -1,7 +1,7 @@
 """`generate`: datasets that are made here, for evaluation and for training a router."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +12,7 @@ from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
     from waygraph.ingest.datasets.scalemcp.companies import Company, Layout
-    from waygraph.ingest.datasets.synthesis.model_answers import ModelAnswers
+    from waygraph.ingest.datasets.synthesis.model_answers import Order
     from waygraph.registry.model.changes import Manifest
     from waygraph.registry.model.settings import Settings
 
@@ -110,30 +110,16 @@ def mutations(
     the model answered is kept in DIR: the same command goes on where it was cut short, and asks nothing twice.
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.folder import read_catalogue
     from waygraph.ingest.datasets.synthesis.mutation_rules import RuleAuthor
-    from waygraph.ingest.datasets.synthesis.mutations import ModelAuthor, write_mutations
+    from waygraph.ingest.datasets.synthesis.mutations import ModelAuthor, evolve, write_mutations
     from waygraph.registry.model import shapes
 
     settings = invocation(context).settings()
-    catalogue = read_catalogue(source, settings)
-    with _answers(by, folder, settings) as answers, progress_bar("Mutating", settings.progress_after_s) as progress:
-        made = write_mutations(
-            folder,
-            catalogue,
-            ModelAuthor(answers) if answers else RuleAuthor(),
-            by=by,
-            level=level,
-            count=count,
-            seed=seed,
-            settings=settings,
-            at_once=at_once,
-            answers=answers,
-            progress=progress,
-        )
-    if made.mutants < count:
-        note(f"{made.mutants} of {count}: {_join(made.unfit)}")
+    catalogue = _read(source, settings)
+    with _order(by, folder, count, seed, at_once, settings) as order:
+        author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
+        made = write_mutations(folder, evolve(catalogue, level, author, order, settings))
+    _remark(made.mutants, count, made.unfit)
     show(made, shapes.shape, operation_views.view_numbers, as_json)
 
 
@@ -162,35 +148,21 @@ def trajectories(
     from dataclasses import replace
 
     from waygraph.api.cli.render import operation_views
-    from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.folder import read_catalogue
     from waygraph.ingest.datasets.synthesis.role_rules import RuleRoles
     from waygraph.ingest.datasets.synthesis.simulation import ModelRoles, mutation_edges, write_trajectories
     from waygraph.registry.model import shapes
 
     told = invocation(context)
     settings = told.settings()
-    catalogue = read_catalogue(source, settings)
-    edges = []
-    for mutants in beside or ():
-        catalogue = replace(catalogue, entries=(*catalogue.entries, *read_catalogue(str(mutants), settings).entries))
-        edges += mutation_edges(mutants)
+    catalogue = _read(source, settings)
+    entries = [entry for mutants in beside or () for entry in _read(str(mutants), settings).entries]
+    edges = [edge for mutants in beside or () for edge in mutation_edges(mutants)]
+    catalogue = replace(catalogue, entries=(*catalogue.entries, *entries))
     near = _near_tools(told, catalogue, edges)
-    with _answers(by, folder, settings) as answers, progress_bar("Playing", settings.progress_after_s) as progress:
-        made = write_trajectories(
-            folder,
-            catalogue,
-            ModelRoles(answers) if answers else RuleRoles(),
-            near,
-            by=by,
-            count=count,
-            seed=seed,
-            at_once=at_once,
-            answers=answers,
-            progress=progress,
-        )
-    if made.trajectories < count:
-        note(f"{made.trajectories} of {count}: {_join(made.unfit)}")
+    with _order(by, folder, count, seed, at_once, settings) as order:
+        roles = ModelRoles(order.answers) if order.answers else RuleRoles()
+        made = write_trajectories(folder, catalogue, roles, near, order)
+    _remark(made.trajectories, count, made.unfit)
     show(made, shapes.shape, operation_views.view_numbers, as_json)
 
 
@@ -213,37 +185,51 @@ def router_data(
     waygraph generate router-data played train.jsonl --form chat --split train
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.ingest.datasets.folder import read_catalogue
     from waygraph.ingest.datasets.synthesis.router_data import write_router_data
     from waygraph.registry.model import shapes
 
     told = invocation(context)
     settings = told.settings()
-    near = _near_tools(told, read_catalogue(str(folder), settings), [])
+    near = _near_tools(told, _read(str(folder), settings), [])
     made = write_router_data(
         folder, file, near, form=form, candidates=candidates, seed=seed, settings=settings, split=split
     )
     show(made, shapes.shape, operation_views.view_numbers, as_json)
 
 
-def _join(unfit: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in unfit.items())
+def _read(source: str, settings: "Settings") -> "Manifest":
+    """Raises InvalidDataset, SourceError."""
+    from waygraph.ingest.datasets.folder import read_catalogue
+
+    catalogue = read_catalogue(source, settings)
+    if catalogue.rejected:
+        note(f"{source}: {len(catalogue.rejected)} records were rejected; `waygraph ingest --dry-run` says why")
+    return catalogue
+
+
+def _remark(made: int, count: int, unfit: Mapping[str, int]) -> None:
+    if made < count:
+        note(f"{made} of {count}: the other tries were {', '.join(f'{n} {reason}' for reason, n in unfit.items())}")
 
 
 @contextmanager
-def _answers(by: str, folder: Path, settings: "Settings") -> "Iterator[ModelAnswers | None]":
-    """None: by rules. Raises InvalidSetting."""
+def _order(  # noqa: PLR0917 - the options, one by one
+    by: str, folder: Path, count: int, seed: int, at_once: int, settings: "Settings"
+) -> "Iterator[Order]":
+    """With a bar of progress, and the answers of a model if it is one. Raises InvalidSetting."""
     import os
 
-    from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, model_of
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, model_of
     from waygraph.registry.http.openai_endpoint import ChatModel
 
     model = model_of(by)
-    if not model:
-        yield None
-        return
-    with closing(ModelAnswers(ChatModel.open(model, settings, os.environ), folder / ANSWERS)) as answers:
-        yield answers
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar("Making", settings.progress_after_s))
+        answers = ModelAnswers(ChatModel.open(model, settings, os.environ), folder / ANSWERS) if model else None
+        if answers:
+            stack.callback(answers.close)
+        yield Order(by=by, count=count, seed=seed, at_once=at_once, answers=answers, progress=progress)
 
 
 def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, str]]) -> dict[str, list[str]]:

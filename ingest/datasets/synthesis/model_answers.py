@@ -5,14 +5,17 @@ What goes in is data, and what comes out is untrusted: whoever asks checks it.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 from threading import Lock
 from typing import Any
 
+from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.openai_endpoint import ChatModel, Completion
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelRefused
 from waygraph.registry.model.identity import replace_surrogates
@@ -131,6 +134,51 @@ def object_in(answer: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+# What is asked for, and how it is made.
+
+
+TRIES_EACH = 4
+"""A run ends after so many tries for each record wanted, however few were fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`count` records by an author (`rules` or `openai:MODEL`), `at_once` at a time, which is part of what the seed
+    stands for. `answers`: of the author, if it is a model.
+    """
+
+    by: str
+    count: int
+    seed: int = 1
+    at_once: int = 4
+    answers: ModelAnswers | None = None
+    progress: Progress | None = None
+
+    @property
+    def mark(self) -> Mapping[str, Any]:
+        """What the folder says of its making."""
+        return {"by": self.by, "count": self.count, "seed": self.seed, "at_once": self.at_once}
+
+    def usage(self) -> Usage:
+        return self.answers.total() if self.answers else Usage()
+
+    def chance(self, number: int) -> Random:
+        """Of one try."""
+        return Random(f"{self.seed} {number}")  # noqa: S311 - not a secret
+
+    def fill[C, M](self, choose: Callable[[int], C], make: Callable[[C], M], take: Callable[[M], bool]) -> int:
+        """How many tries it took. Each is chosen by its number, made beside others, and taken, or not, in order."""
+        made = tries = 0
+        with ThreadPoolExecutor(self.at_once) as pool:
+            while made < self.count and tries < TRIES_EACH * self.count:
+                numbers = range(tries, tries + min(self.at_once, self.count - made))
+                tries += len(numbers)
+                made += sum(map(take, pool.map(make, [choose(number) for number in numbers])))
+                if self.progress:
+                    self.progress(made, self.count)
+        return tries
 
 
 def model_of(by: str) -> str:

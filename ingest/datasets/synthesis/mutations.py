@@ -2,20 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
 from waygraph.ingest.datasets.folder import AGENTS, checksum
 from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
-from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Usage
+from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, Usage
 from waygraph.ingest.manifest.questions import first_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake
 from waygraph.ingest.sources.formats.tools_list import tool_records
-from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.errors import InvalidDataset
@@ -46,8 +43,6 @@ OPERATORS: Mapping[Level, Mapping[str, str]] = {
 EDGES, SYNTHETIC = "mutations.jsonl", "synthetic"
 OF_AGENT = ("id", "name", "description", "kind", "tags", "tools")
 ORIGIN = "Made by `waygraph generate mutations` from a catalogue, by the operators of ToolACE-MCP."
-TRIES_EACH = 4
-"""A run ends after so many tries for each mutation wanted, however few were fit."""
 LEAST_TOOLS, MOST_TOOLS = 4, 8
 """Of a mutated agent (the paper's prompt)."""
 
@@ -113,37 +108,29 @@ class Mutations:
 
 @dataclass(slots=True, kw_only=True)
 class Evolution:
-    """The growing set of candidates. The same catalogue, seed, batch size and answers give the same mutations."""
+    """The growing set of candidates. The same catalogue, order and answers give the same mutations."""
 
     level: Level
-    by: str
+    author: Author
+    order: Order
     settings: Settings
     candidates: list[Candidate]
-    names: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, list[str]]
     texts: set[str] = field(default_factory=set)
     made: list[Mutation] = field(default_factory=list)
     unfit: Counter[str] = field(default_factory=Counter)
-    tries: int = 0
 
-    def run(self, author: Author, *, count: int, seed: int, at_once: int, progress: Progress | None = None) -> None:
-        """Until `count` mutations are made or the tries are used up; `at_once` of them at a time."""
-        with ThreadPoolExecutor(at_once) as pool:
-            while self.candidates and len(self.made) < count and self.tries < TRIES_EACH * count:
-                size = min(at_once, count - len(self.made))
-                batch = [self._choose(seed, number) for number in range(self.tries, self.tries + size)]
-                self.tries += size
-                for mutation in pool.map(partial(self._mutate, author), batch):
-                    self._take(mutation)
-                if progress:
-                    progress(len(self.made), count)
+    def run(self) -> int:
+        """How many tries it took."""
+        return self.order.fill(self._choose, self._mutate, self._take)
 
-    def _choose(self, seed: int, number: int) -> tuple[Candidate, str, Random]:
-        chance = Random(f"{seed} {number}")  # noqa: S311 - not a secret
+    def _choose(self, number: int) -> tuple[Candidate, str, Random]:
+        chance = self.order.chance(number)
         return chance.choice(self.candidates), chance.choice(list(OPERATORS[self.level])), chance
 
-    def _mutate(self, author: Author, choice: tuple[Candidate, str, Random]) -> Mutation | None:
+    def _mutate(self, choice: tuple[Candidate, str, Random]) -> Mutation | None:
         parent, operator, chance = choice
-        record = author.mutate(parent, operator, self.names.get(parent.home.id, ()), chance)
+        record = self.author.mutate(parent, operator, self.names.get(parent.home.id, ()), chance)
         return self._check(parent, operator, record) if record else None
 
     def _check(self, parent: Candidate, operator: str, record: Record) -> Mutation | None:
@@ -167,77 +154,65 @@ class Evolution:
         candidate = Candidate(entry=entry, home=home, tool=None if is_agent else entry.tools[0])
         if not candidate.entity.description.strip() or (is_agent and not LEAST_TOOLS <= len(entry.tools) <= MOST_TOOLS):
             return None
-        return Mutation(candidate=candidate, parent=parent.id, operator=operator, by=self.by)
+        return Mutation(candidate=candidate, parent=parent.id, operator=operator, by=self.order.by)
 
-    def _take(self, mutation: Mutation | None) -> None:
+    def _take(self, mutation: Mutation | None) -> bool:
         if mutation is None:
             self.unfit["invalid"] += 1
-            return
+            return False
         candidate = mutation.candidate
         text = digest(fold(candidate.entity.name), candidate.entity.description)
         names = self.names.setdefault(candidate.home.id, [])
         if fold(candidate.entity.name) in map(fold, names) or text in self.texts:
             self.unfit["repeated"] += 1
-            return
+            return False
         names.append(candidate.entity.name)
         self.texts.add(text)
         self.made.append(mutation)
         self.candidates.append(candidate)
+        return True
 
 
-def evolution_of(catalogue: Manifest, level: Level, by: str, settings: Settings) -> Evolution:
-    """Of the candidates that the catalogue has; agents without tools are none of the level `tools`."""
+def evolve(catalogue: Manifest, level: Level, author: Author, order: Order, settings: Settings) -> Evolution:
+    """Not run yet, with what can be mutated. Raises InvalidDataset if nothing can: agents need no tools, tools do."""
     tools = level == "tools"
     candidates = [
         Candidate(entry=entry, home=entry.agent, tool=tool)
         for entry in catalogue.entries
         for tool in (entry.tools if tools else (None,))
     ]
+    if not candidates:
+        raise InvalidDataset(catalogue.source, f"has no {level} to mutate")
     names = {
         entry.agent.id: [tool.name for tool in entry.tools] if tools else [entry.agent.name]
         for entry in catalogue.entries
     }
-    return Evolution(level=level, by=by, settings=settings, candidates=candidates, names=names)
+    return Evolution(level=level, author=author, order=order, settings=settings, candidates=candidates, names=names)
 
 
-def write_mutations(
-    folder: Path,
-    catalogue: Manifest,
-    author: Author,
-    *,
-    by: str,
-    level: Level,
-    count: int,
-    seed: int,
-    settings: Settings,
-    at_once: int = 4,
-    answers: ModelAnswers | None = None,
-    progress: Progress | None = None,
-) -> Mutations:
+def write_mutations(folder: Path, evolution: Evolution) -> Mutations:
     """Writes agents.jsonl (mutants alone, each marked), mutations.jsonl (their edges) and dataset.json.
 
     Raises InvalidDataset for a folder of something else, LanguageModelError as `ModelAnswers.ask`.
     """
-    made_with = {"by": by, "level": level, "count": count, "seed": seed, "at_once": at_once}
-    about = {"name": folder.name, "origin": ORIGIN, "license": "", SYNTHETIC: made_with}
-    evolution = evolution_of(catalogue, level, by, settings)
-    if not evolution.candidates:
-        raise InvalidDataset(catalogue.source, f"has no {level} to mutate")
+    order, made = evolution.order, evolution.made
+    mark = {**order.mark, "level": evolution.level}
+    about = {"name": folder.name, "origin": ORIGIN, "license": "", SYNTHETIC: mark}
     with own_folder(folder, (AGENTS, EDGES, ANSWERS), about):
-        evolution.run(author, count=count, seed=seed, at_once=at_once, progress=progress)
+        tries = evolution.run()
         write_lines(folder / AGENTS, _agents(evolution))
-        write_lines(folder / EDGES, (mutation.edge for mutation in evolution.made))
+        write_lines(folder / EDGES, (mutation.edge for mutation in made))
         seen = checksum([folder / AGENTS])
         write_about(folder, about | {"checksum": seen})
     return Mutations(
         folder=folder,
-        by=by,
-        mutants=len(evolution.made),
-        operators=dict(Counter(mutation.operator for mutation in evolution.made)),
-        tries=evolution.tries,
+        by=order.by,
+        mutants=len(made),
+        operators=dict(Counter(mutation.operator for mutation in made)),
+        tries=tries,
         unfit=dict(evolution.unfit),
         checksum=seen,
-        usage=answers.total() if answers else Usage(),
+        usage=order.usage(),
     )
 
 
@@ -253,7 +228,7 @@ def _agents(evolution: Evolution) -> Iterator[Record]:
         agent = mutation.candidate.entry.agent
         if tools := owned.pop(mutation.candidate.home.id, None):
             described = "; ".join(first_sentence(tool["description"]) for tool in tools[:MOST_TOOLS])
-            mark = {SYNTHETIC: {"by": evolution.by, "of": mutation.candidate.home.id}}
+            mark = {SYNTHETIC: {"by": evolution.order.by, "of": mutation.candidate.home.id}}
             stated = {"id": agent.id, "name": agent.name, "description": described, "kind": "custom"}
             yield stated | {"tags": [SYNTHETIC], "tools": tools} | mark
 

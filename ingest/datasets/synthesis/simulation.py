@@ -8,7 +8,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import pairwise
@@ -18,10 +17,10 @@ from typing import Any, Protocol
 
 from waygraph.ingest.datasets.folder import AGENTS, checksum_of_bytes, lines
 from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
-from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Usage
+from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, Usage
 from waygraph.ingest.datasets.synthesis.mutations import EDGES, OF_AGENT, SYNTHETIC, describe_tool
 from waygraph.ingest.datasets.trajectories import TRAJECTORIES
-from waygraph.registry.embedding.embedder import Embedder, Progress
+from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
 from waygraph.registry.learning.candidate_graph import Nearness, near_pairs, neighbours, walk
 from waygraph.registry.model.arguments import check_arguments
@@ -37,7 +36,6 @@ ORIGIN = "Made by `waygraph generate trajectories` from a catalogue, by the role
 NEAR = Nearness(mean_degree=8)
 SUBSET_SIZES = (3, 8)
 LEAST_CALLS, MOST_TURNS = 2, 40
-TRIES_EACH = 4
 MAX_TEXT_CHARS, MAX_RESULT_CHARS = 2_000, 400
 """Of a result as much as the paper's authors show their router."""
 TEST_SHARE = 0.2
@@ -98,27 +96,18 @@ class Stage:
     tools: Mapping[str, tuple[Agent, Tool]]
     near: Mapping[str, Sequence[str]]
     roles: Roles
-    seed: int
+    order: Order
+    made: list[dict[str, Any]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     unfit: Counter[str] = field(default_factory=Counter)
-    tries: int = 0
 
-    def run(self, *, count: int, at_once: int, progress: Progress | None = None) -> list[dict[str, Any]]:
-        """`count` trajectories, or as many as the tries give; `at_once` of them at a time."""
-        made: list[dict[str, Any]] = []
-        with ThreadPoolExecutor(at_once) as pool:
-            while len(made) < count and self.tries < TRIES_EACH * count:
-                size = min(at_once, count - len(made))
-                numbers = range(self.tries, self.tries + size)
-                self.tries += size
-                made += [played for played in map(self._take, pool.map(self._play, numbers)) if played]
-                if progress:
-                    progress(len(made), count)
-        return made
+    def run(self) -> int:
+        """How many tries it took."""
+        return self.order.fill(lambda number: number, self._play, self._take)
 
     def _play(self, number: int) -> dict[str, Any] | str:
         """A trajectory, or why there is none."""
-        chance = Random(f"{self.seed} {number}")  # noqa: S311 - not a secret
+        chance = self.order.chance(number)
         subset = walk(self.near, chance.choice(sorted(self.tools)), chance.randint(*SUBSET_SIZES), chance)
         scene = self.roles.plan({tool_id: self.tools[tool_id] for tool_id in subset}, chance)
         if scene is None:
@@ -130,19 +119,21 @@ class Stage:
             return str(reason)
         group = sha256("\n".join(sorted(subset)).encode()).hexdigest()[:12]
         split = "test" if int(group, 16) % 100 < 100 * TEST_SHARE else "train"
-        return {"id": f"{self.seed}-{number}", "turns": turns, "split": split, "group": group}
+        name = f"{self.order.seed}-{number}"
+        return {"id": name, "turns": turns, "split": split, "group": group, SYNTHETIC: {"by": self.order.by}}
 
-    def _take(self, played: dict[str, Any] | str) -> dict[str, Any] | None:
+    def _take(self, played: dict[str, Any] | str) -> bool:
         if isinstance(played, str):
             self.unfit[played] += 1
-            return None
+            return False
         said = [turn.get("text") or f"{turn['agent']}/{turn['tool']}" for turn in played["turns"]]
         text = "\n".join(" ".join(line.lower().split()) for line in said)
         if text in self.seen:
             self.unfit["repeated"] += 1
-            return None
+            return False
         self.seen.add(text)
-        return played
+        self.made.append(played)
+        return True
 
 
 def play(scene: Scene, roles: Roles, chance: Random) -> list[Turn]:
@@ -222,17 +213,7 @@ def mutation_edges(folder: Path) -> list[tuple[str, str]]:
 
 
 def write_trajectories(
-    folder: Path,
-    catalogue: Manifest,
-    roles: Roles,
-    near: Mapping[str, Sequence[str]],
-    *,
-    by: str,
-    count: int,
-    seed: int,
-    at_once: int = 4,
-    answers: ModelAnswers | None = None,
-    progress: Progress | None = None,
+    folder: Path, catalogue: Manifest, roles: Roles, near: Mapping[str, Sequence[str]], order: Order
 ) -> Simulated:
     """Writes agents.jsonl (the catalogue), trajectories.jsonl (each marked) and dataset.json.
 
@@ -241,26 +222,24 @@ def write_trajectories(
     tools = {tool.id: (entry.agent, tool) for entry in catalogue.entries for tool in entry.tools}
     if not tools:
         raise InvalidDataset(catalogue.source, "has no tools to call")
-    mark = {SYNTHETIC: {"by": by}}
-    made_with = {"by": by, "count": count, "seed": seed, "at_once": at_once}
-    about = {"name": folder.name, "origin": ORIGIN, "license": "", SYNTHETIC: made_with}
-    stage = Stage(tools=tools, near=near, roles=roles, seed=seed)
+    about = {"name": folder.name, "origin": ORIGIN, "license": "", SYNTHETIC: order.mark}
+    stage = Stage(tools=tools, near=near, roles=roles, order=order)
     with own_folder(folder, (AGENTS, TRAJECTORIES, ANSWERS), about):
-        made = stage.run(count=count, at_once=at_once, progress=progress)
+        tries = stage.run()
         entries = (as_catalogue(entry) | {"id": entry.agent.id} for entry in catalogue.entries)
         write_lines(folder / AGENTS, ({name: each[name] for name in OF_AGENT} for each in entries))
-        write_lines(folder / TRAJECTORIES, (each | mark for each in made))
+        write_lines(folder / TRAJECTORIES, stage.made)
         seen = f"sha256:{checksum_of_bytes([folder / AGENTS, folder / TRAJECTORIES])}"
         write_about(folder, about | {"checksum": seen})
     return Simulated(
         folder=folder,
-        by=by,
-        trajectories=len(made),
-        calls=sum(turn["role"] == "call" for each in made for turn in each["turns"]),
-        tries=stage.tries,
+        by=order.by,
+        trajectories=len(stage.made),
+        calls=sum(turn["role"] == "call" for each in stage.made for turn in each["turns"]),
+        tries=tries,
         unfit=dict(stage.unfit),
         checksum=seen,
-        usage=answers.total() if answers else Usage(),
+        usage=order.usage(),
     )
 
 
