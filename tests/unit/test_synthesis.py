@@ -72,7 +72,7 @@ def generate(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, An
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def told(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,11 +115,12 @@ def test_rules_mutate_by_every_operator(level: Level, tmp_path: Path, capsys: py
 
 
 def by_number(request: Mapping[str, Any], number: int) -> str:
-    """A fit answer, another for each number."""
+    """A fit answer, another for each number, with a character that Unicode counts as an end of line."""
     if "agent" in told(request):
         tools = [{"name": f"do_{number}_{at}", "description": "Does it"} for at in range(4)]
-        return json.dumps({"name": f"new_{number}_agent", "description": f"Agent {number}", "tools": tools})
-    return json.dumps({"name": f"new_{number}", "description": f"Tool {number}", "inputSchema": {"type": "object"}})
+        return json.dumps({"name": f"new_{number}_agent", "description": f"Agent {number}\u2028!", "tools": tools})
+    described = {"name": f"new_{number}", "description": f"Tool {number}\u2028!"}
+    return json.dumps(described | {"inputSchema": {"type": "object"}})
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -270,7 +271,7 @@ def test_rules_play_conversations(tmp_path: Path, capsys: pytest.CaptureFixture[
     some fail; near copies are on one side of the split; nobody names a tool by its identifier before its call."""
     generate(capsys, "mutations", CATALOG, tmp_path / "m", "-n", 60)
     for name in ("one", "same"):
-        made = generate(capsys, "trajectories", CATALOG, tmp_path / name, "--with", tmp_path / "m", "-n", 80)
+        made = generate(capsys, "trajectories", CATALOG, tmp_path / name, *2 * ("--with", tmp_path / "m"), "-n", 80)
     assert (tmp_path / "one" / "trajectories.jsonl").read_bytes() == (
         tmp_path / "same" / "trajectories.jsonl"
     ).read_bytes()

@@ -157,7 +157,8 @@ def trajectories(
     catalogue = _read(source, settings)
     entries = [entry for mutants in beside or () for entry in _read(str(mutants), settings).entries]
     edges = [edge for mutants in beside or () for edge in mutation_edges(mutants)]
-    catalogue = replace(catalogue, entries=(*catalogue.entries, *entries))
+    once = {entry.agent.id: entry for entry in (*catalogue.entries, *entries)}
+    catalogue = replace(catalogue, entries=tuple(once.values()))
     near = _near_tools(told, catalogue, edges)
     with _order(by, folder, count, seed, at_once, settings) as order:
         roles = ModelRoles(order.answers) if order.answers else RuleRoles()

@@ -416,4 +416,4 @@ def view_numbers(made: object) -> Iterator[Block]:
 def _number_cell(value: object) -> Cell:
     if isinstance(value, dict):
         return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items())
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else None if value is None else str(value)

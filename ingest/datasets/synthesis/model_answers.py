@@ -120,7 +120,7 @@ def _read(file: Path) -> dict[str, Mapping[str, Any]]:
     if whole != content:
         file.write_bytes(whole)
     try:
-        return {line["key"]: line for line in map(json.loads, whole.decode("utf-8").splitlines())}
+        return {line["key"]: line for line in map(json.loads, whole.decode("utf-8").split("\n")[:-1])}
     except (ValueError, LookupError, TypeError) as error:
         raise InvalidDataset(str(file), f"holds no answers of a model: {error!r}; remove it to ask anew") from error
 
