@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sync_graph import entry
+from tests.sync_graph import entry, new_graph
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
@@ -18,6 +18,7 @@ from waygraph.registry.graph.read import Vectors, read_state, read_vectors
 from waygraph.registry.index.local import generation, incremental, publish
 from waygraph.registry.index.local.publish import read_snapshot
 from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import StorageFailed
 
 FILES = (generation.STATE, generation.TABLES, generation.NAMES, generation.SOURCES, generation.KEYS, generation.RECORDS)
 WORDS = "paint zebra count boxes send mail read page book flight cancel order translate text".split()
@@ -114,6 +115,18 @@ def test_a_failed_write_leaves_nothing_that_is_published_later(
             sync(registry, manifest(chance, "a"), allow_mass_removal=True)
     sync(registry, manifest(chance, "b"), allow_mass_removal=True)
     assert_published_whole(tmp_path / "r.grafeo")
+
+
+def test_a_generation_whose_copy_of_the_graph_fails_is_not_published(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    graph = new_graph()
+    graph.sync(Manifest(source="a", entries=(entry("x"),)))
+    with closing(graph.engine):
+        with pytest.raises(StorageFailed, match="no room"):
+            publish.publish_graph(tmp_path, graph.engine, meanwhile=fail)
+        assert publish.published_state(tmp_path) is None
 
 
 def test_a_large_registry_is_not_kept(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
