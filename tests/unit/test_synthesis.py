@@ -449,7 +449,11 @@ def test_chat_samples_end_with_the_label(played: Path, tmp_path: Path, capsys: p
     )
     assert "send_letter" not in given["history"]
     assert len(given["history"]) < 700
-    assert len(given["tools"]) == 2
+    assert len(given["candidates"]) == 2
+    generate(capsys, "router-data", played, out, "--level", "agents")
+    agents = [json.loads(sample["messages"][2]["content"]) for sample in records(out)]
+    assert agents == [["mail"], ["maps"], ["mail"], ["maps"]]
+    assert {each["id"] for each in told(records(out)[0])["candidates"]} == {"mail", "maps"}
     places = set()
     for seed in range(8):
         generate(capsys, "router-data", played, out, "--candidates", 3, "--form", "ranking", "--seed", seed)

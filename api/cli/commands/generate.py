@@ -176,7 +176,8 @@ def router_data(
     form: Annotated[
         Literal["chat", "ranking"], typer.Option(help="chat: messages for trl or LLaMA-Factory; ranking: candidates.")
     ] = "chat",
-    candidates: Annotated[int, typer.Option(min=2, help="Tools shown, the right one among them.")] = 20,
+    level: Annotated[Literal["tools", "agents"], typer.Option(help="What is routed to.")] = "tools",
+    candidates: Annotated[int, typer.Option(min=2, help="How many are shown, the right one among them.")] = 20,
     split: Annotated[str, typer.Option(help="Only of this split.")] = "",
     seed: Seed = 1,
     as_json: AsJson = False,
@@ -186,15 +187,14 @@ def router_data(
     waygraph generate router-data played train.jsonl --form chat --split train
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.ingest.datasets.synthesis.router_data import write_router_data
+    from waygraph.ingest.datasets.folder import Known
+    from waygraph.ingest.datasets.synthesis.router_data import Candidates, write_router_data
     from waygraph.registry.model import shapes
 
     told = invocation(context)
-    settings = told.settings()
-    near = _near_tools(told, _read(str(folder), settings), [])
-    made = write_router_data(
-        folder, file, near, form=form, candidates=candidates, seed=seed, settings=settings, split=split
-    )
+    catalogue = _read(str(folder), told.settings())
+    chosen = Candidates.of(catalogue, _near_tools(told, catalogue, []), level, candidates)
+    made = write_router_data(folder, file, chosen, Known.of(catalogue), form=form, seed=seed, split=split)
     show(made, shapes.shape, operation_views.view_numbers, as_json)
 
 

@@ -264,7 +264,7 @@ class ModelAuthor:
         told = {
             "number": chance.randrange(10**6),  # so that no prompt is that of a try before
             "mutation": {"name": operator, "what": OPERATORS[level][operator]},
-            level[:-1]: describe_tool(parent.tool) if parent.tool else _describe_agent(parent.entry),
+            level[:-1]: describe_tool(parent.tool) if parent.tool else describe_agent(parent.entry),
             "names in use": list(names[-_NAMES_SHOWN:]),
         }
         record = self.answers.ask(_SYSTEM[level], told)
@@ -279,7 +279,7 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description[:_SHOWN_CHARS], "inputSchema": schema}
 
 
-def _describe_agent(entry: AgentEntry) -> Record:
+def describe_agent(entry: AgentEntry) -> Record:
     tools = [{"name": tool.name, "description": first_sentence(tool.description)} for tool in entry.tools]
     described = {"name": entry.agent.name, "description": entry.agent.description[:_SHOWN_CHARS]}
     return described | {"tools": tools[: 2 * MOST_TOOLS]}
