@@ -16,11 +16,12 @@ if TYPE_CHECKING:
         Tool,
         ToolMatch,
         ToolRoute,
+        Turn,
         Vote,
     )
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
-    from waygraph.registry.routing.recipes import RECIPES, Recipe, RecipeLeg, Rerank
+    from waygraph.registry.routing.recipes import RECIPES, HistoryShares, Recipe, RecipeLeg, Rerank
 
     __version__: str
     """The installed version of Waygraph, such as "0.1.0"."""
@@ -30,6 +31,7 @@ __all__ = [
     "Agent",
     "AgentMatch",
     "Filters",
+    "HistoryShares",
     "Principal",
     "Query",
     "Recipe",
@@ -42,11 +44,13 @@ __all__ = [
     "Tool",
     "ToolMatch",
     "ToolRoute",
+    "Turn",
     "Vote",
     "WaygraphError",
 ]
 
 _HOMES = {
+    "HistoryShares": "routing.recipes",
     "RECIPES": "routing.recipes",
     "Recipe": "routing.recipes",
     "RecipeLeg": "routing.recipes",

@@ -216,3 +216,9 @@ class QueryCache:
             with self._lock:
                 self._vectors[text] = vector
         return vector
+
+    def mix(self, vector: "Vector", text: str, share: float) -> "Vector":
+        """The vector with `share` of that of a text of one caller, which is not kept; again of length 1."""
+        mixed: Vector = (1 - share) * vector + share * self._inner.embed([text], "query")[0]
+        length = float(np.linalg.norm(mixed))
+        return mixed / length if length else mixed

@@ -47,9 +47,21 @@ def terms(text: str) -> list[str]:
     return words
 
 
+def query_terms(text: str, before: str = "") -> tuple[str, ...]:
+    """The distinct telling terms of a query, in order; none if it holds only stop words.
+
+    Behind them those of what was said `before` it, which no cache keeps: it is one caller's own.
+    """
+    words = _terms_of_query(text)
+    return tuple(dict.fromkeys((*words, *_telling_terms(before)))) if before else words
+
+
 @lru_cache(maxsize=_QUERIES_KEPT)
-def query_terms(text: str) -> tuple[str, ...]:
-    """The distinct telling terms of a query, in order; none if it holds only stop words."""
+def _terms_of_query(text: str) -> tuple[str, ...]:
+    return _telling_terms(text)
+
+
+def _telling_terms(text: str) -> tuple[str, ...]:
     told = [piece for piece, _ in _pieces(text) if piece.casefold() not in STOP_WORDS]
     return tuple(dict.fromkeys(terms(" ".join(told))))
 

@@ -72,16 +72,41 @@ class Hits(NamedTuple):
     populations: Mapping[EntityKind, int]
 
 
+class Transitions(Protocol):
+    """Which call follows which, as it was counted. Threads may share it."""
+
+    def follows(self, calls: Sequence[str]) -> Mapping[str, float]:
+        """Tool id → the probability, in [0, 1], that it is called next. `calls`: ids of tools, oldest first.
+
+        The ids may be of tools that are gone, or that the caller may not see: whoever asks leaves those out.
+        """
+        ...
+
+
 class SearchIndex(Records, Protocol):
     """A search over the registry as it is now, and all its records. Threads may share it."""
 
+    @property
+    def transitions(self) -> "Transitions | None":
+        """How calls follow each other; None: nothing was learnt."""
+        ...
+
     def search(
-        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+        self,
+        legs: Iterable[Leg],
+        vector: "Vector | None",
+        text: str,
+        depth: int,
+        scope: Scope,
+        *,
+        written: str = "",
+        before: str = "",
     ) -> Hits:
         """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
         shape (dimension,) and of length 1.
 
-        Words are those of `text`; names are looked for in it as it was `written`, if that differs.
+        Words are those of `text`, and of what was said `before` it; names are looked for in the text as it was
+        `written`, if that differs.
         """
         ...
 

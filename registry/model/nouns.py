@@ -218,7 +218,7 @@ class ToolMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The answer: agents best first. Same query, recipe and revision: the same route.
+    """The answer: agents best first. Same query, history, recipe and revision: the same route.
 
     `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
     best. `steps` holds a route per step of the query.

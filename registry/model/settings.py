@@ -48,6 +48,13 @@ class Settings:
     audit_file: str = ""
     """What a service appends its audit to, beside the log; empty: to the log only."""
     max_query_chars: int = 32_000
+    route_history: bool = True
+    """Whether the turns before a request count; false: they are ignored, and a gateway remembers no calls."""
+    max_history_turns: int = 200
+    max_turn_chars: int = 8_000
+    """Of the text and the result of one turn of a history, each."""
+    max_history_chars: int = 64_000
+    """Of all texts and results of a history."""
     max_embedded_chars: int = 4_000
     max_description_chars: int = 1_000_000
     max_schema_chars: int = 1_000_000

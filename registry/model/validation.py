@@ -2,12 +2,21 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, get_args
+from dataclasses import fields, replace
+from typing import Any, Protocol, get_args
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
-from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Query, TextForm, is_status
+from waygraph.registry.model.nouns import (
+    AGENT_KINDS,
+    CallOutcome,
+    Filters,
+    Query,
+    TextForm,
+    Turn,
+    TurnRole,
+    is_status,
+)
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
 
@@ -70,8 +79,21 @@ _LISTS = ("tags", "kinds", "agent_ids")
 """The fields of Filters that hold several texts."""
 
 
-def check_query(query: str | Query, max_chars: int | None, limit: int | None = None) -> Query:
-    """A query that can be asked; `limit` overrules its own. `max_chars` None: another one says how long it may be.
+class Limits(Protocol):
+    """Those of the settings that a query keeps to."""
+
+    @property
+    def max_query_chars(self) -> int: ...
+    @property
+    def max_history_turns(self) -> int: ...
+    @property
+    def max_turn_chars(self) -> int: ...
+    @property
+    def max_history_chars(self) -> int: ...
+
+
+def check_query(query: str | Query, limits: Limits | None, limit: int | None = None) -> Query:
+    """A query that can be asked; `limit` overrules its own. `limits` None: another one says how long it may be.
 
     Half of a surrogate pair becomes `?`: no UTF-8 can hold it, so no model and no server can be sent it.
 
@@ -84,12 +106,64 @@ def check_query(query: str | Query, max_chars: int | None, limit: int | None = N
         raise InvalidQuery("a query has a text, or steps, not both")
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")
-    if max_chars is not None and max(map(len, texts)) > max_chars:
-        raise InvalidQuery(f"a query has at most {max_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
+    if limits is not None and max(map(len, texts)) > limits.max_query_chars:
+        raise InvalidQuery(f"a query has at most {limits.max_query_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
     check_limit(asked.limit)
+    history = _checked_history(asked.history, limits) if asked.history != () else ()
     text, steps = replace_surrogates(asked.text or ""), tuple(map(replace_surrogates, steps))
-    same = text == asked.text and steps == asked.steps and filters is asked.filters
-    return asked if same else replace(asked, text=text, steps=steps, filters=filters)
+    same = text == asked.text and steps == asked.steps and filters is asked.filters and history is asked.history
+    return asked if same else replace(asked, text=text, steps=steps, filters=filters, history=history)
+
+
+def read_turn(told: object, at: int) -> Turn:
+    """A turn as JSON has it, in place `at` of its history from 1. Raises InvalidQuery, which quotes nothing of it."""
+    names = [each.name for each in fields(Turn)]
+    if not isinstance(told, Mapping):
+        raise InvalidQuery(f"turn {at} of the history: expected an object of {', '.join(names)}")
+    if told.keys() - set(names):
+        raise InvalidQuery(f"turn {at} of the history holds an unknown field; a turn has {', '.join(names)}")
+    if "role" not in told:
+        raise InvalidQuery(f"turn {at} of the history: `role` is missing")
+    return _checked_turn(Turn(**told), at)
+
+
+def _checked_history(history: object, limits: Limits | None) -> tuple[Turn, ...]:
+    """Raises InvalidQuery, which tells the turn by its number from 1, and quotes nothing of it."""
+    if isinstance(history, (str, Turn)) or not isinstance(history, Sequence):
+        raise InvalidQuery("a history takes several turns, oldest first")
+    if limits is not None and len(history) > limits.max_history_turns:
+        raise InvalidQuery(f"a history has at most {limits.max_history_turns} turns (WAYGRAPH_MAX_HISTORY_TURNS)")
+    turns = tuple(_checked_turn(turn, at) for at, turn in enumerate(history, start=1))
+    if limits is None:
+        return turns
+    for at, turn in enumerate(turns, start=1):
+        if max(len(turn.text), len(turn.result)) > limits.max_turn_chars:
+            most = f"at most {limits.max_turn_chars} characters (WAYGRAPH_MAX_TURN_CHARS)"
+            raise InvalidQuery(f"turn {at} of the history: its text and its result have {most} each")
+    if sum(len(turn.text) + len(turn.result) for turn in turns) > limits.max_history_chars:
+        most = f"at most {limits.max_history_chars} characters (WAYGRAPH_MAX_HISTORY_CHARS)"
+        raise InvalidQuery(f"a history has {most} in all its turns")
+    return turns
+
+
+def _checked_turn(turn: object, at: int) -> Turn:
+    """Without halves of surrogate pairs. Raises InvalidQuery."""
+    where = f"turn {at} of the history"
+    if not isinstance(turn, Turn):
+        raise InvalidQuery(f"{where} is a Turn, not {type(turn).__name__}")
+    allowed = {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}
+    for name, words in allowed.items():
+        if getattr(turn, name) not in words:
+            raise InvalidQuery(f"{where}: {name} is one of {', '.join(words)}")
+    for name in ("text", "tool", "result"):
+        if not isinstance(getattr(turn, name), str):
+            raise InvalidQuery(f"{where}: {name} takes a text")
+    if (turn.role == "call") != bool(turn.tool.strip()):
+        raise InvalidQuery(f"{where}: a call names its tool, and nothing else does")
+    if len(turn.tool) > MAX_NAME_CHARS:
+        raise InvalidQuery(f"{where}: the name of a tool has at most {MAX_NAME_CHARS} characters")
+    text, result = replace_surrogates(turn.text), replace_surrogates(turn.result)
+    return turn if (text, result) == (turn.text, turn.result) else replace(turn, text=text, result=result)
 
 
 def _query(query: object) -> Query:
@@ -103,13 +177,13 @@ def _query(query: object) -> Query:
 
 
 def checked_for_tools(
-    query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, max_chars: int | None
+    query: str | Query, limit: int | None, agent_ids: Sequence[str] | None, limits: Limits | None
 ) -> Query:
     """The same of a search for tools, whose `limit` and `agent_ids` overrule the query's own.
 
     Filters without an id allow all agents; a list of none can only be a mistake.
     """
-    asked = check_query(query, max_chars, limit)
+    asked = check_query(query, limits, limit)
     if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
     if asked.steps:

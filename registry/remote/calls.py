@@ -51,7 +51,7 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.model.validation import after as id_of
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, RECIPES, Recipe
-from waygraph.registry.routing.router import Ask
+from waygraph.registry.routing.router import Ask, without_history
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.export.formats import ExportFormat
@@ -146,7 +146,7 @@ def route(
     subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
 
     def read(reply: Reply) -> Route:
-        return replace(shapes.read(Route, reply.json()), query=asked)
+        return replace(shapes.read(Route, reply.json()), query=without_history(asked))
 
     return _asking("/v1/route", {**subject, **_query_json(asked, name), **weights}, read)
 
@@ -160,10 +160,10 @@ def find_tools(
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
     _refuse_principal(principal)
-    asked = checked_for_tools(query, limit, agent_ids, max_chars=None)
+    asked = checked_for_tools(query, limit, agent_ids, limits=None)
 
     def read(reply: Reply) -> ToolRoute:
-        return replace(shapes.read(ToolRoute, reply.json()), query=asked)
+        return replace(shapes.read(ToolRoute, reply.json()), query=without_history(asked))
 
     return _asking("/v1/tools/search", {"text": asked.text, **_query_json(asked, _recipe_name(recipe))}, read)
 

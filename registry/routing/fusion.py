@@ -11,7 +11,7 @@ This is the hot path: scores are added up by name, and votes are made only for t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from math import sqrt, sumprod
+from math import inf, sqrt, sumprod
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ DEVIATIONS = 10.0
 """A cosine of 1 counts as much as a BM25 score of so many standard deviations: those of all-MiniLM-L6-v2's cosines
 are about 0.1."""
 
+_AHEAD = 1e-6
+"""How far another tool is ahead of one that failed, at least."""
+
 
 class Candidate(NamedTuple):
     """An agent or a tool, and the votes that speak for it; `score` is the sum of their contributions."""
@@ -37,11 +40,13 @@ class Candidate(NamedTuple):
 class Standing(NamedTuple):
     """What a leg gives its targets: `parts` are contributions by name; of each the first hit counts."""
 
-    use: RecipeLeg
+    leg: str
     hits: LegHits
     targets: Sequence[str]
     weight: float
     parts: Mapping[str, float]
+    may_bring: bool = True
+    """Whether it names candidates, or speaks only of those that others name."""
 
     @classmethod
     def of(
@@ -61,24 +66,37 @@ class Standing(NamedTuple):
             # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
             floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
             parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
-        return cls(use, hits, targets, weight, parts)
+        return cls(use.leg, hits, targets, weight, parts)
+
+    def behind_others(self, scores: Mapping[str, float]) -> "Standing":
+        """The same, its parts at least so much below zero that the best of the others is ahead."""
+        best = max((score for target, score in scores.items() if target not in self.parts), default=inf)
+        parts = {t: min(part, best - scores.get(t, 0.0) - _AHEAD) for t, part in self.parts.items()}
+        return self._replace(parts=parts)
 
     def vote(self, target: str) -> Vote:
         at = self.targets.index(target)
-        place = 1 if self.use.leg == "name" else len(set(self.targets[:at])) + 1
-        return _vote(self.use, self.hits, at, place, weight=self.weight, contribution=self.parts[target])
+        place = 1 if self.leg == "name" else len(set(self.targets[:at])) + 1
+        return _vote(self.leg, self.hits, at, place, weight=self.weight, contribution=self.parts[target])
 
 
 def fuse_agents(
-    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, limit: int, *, population: int
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    limit: int,
+    *,
+    population: int,
+    past: Sequence[Standing] = (),
 ) -> list[Candidate]:
-    """The best `limit` of `population` agents."""
+    """The best `limit` of `population` agents. `past`: what the turns before the request give agents."""
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     standings = [
         Standing.of(recipe, use, legs[use.leg], legs[use.leg].owner_ids, weights, population=population)
         for use in _present(recipe, legs)
     ]
+    standings += past
     scores: dict[str, float] = {}
     for standing in standings:
         _add(scores, standing)
@@ -92,28 +110,44 @@ def fuse_tools(
     limit: int,
     *,
     populations: Mapping[EntityKind, int],
+    past: Sequence[Standing] = (),
+    failed: Standing | None = None,
 ) -> list[Candidate]:
-    """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
+    """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents.
+
+    `past`: what the turns before the request give tools and agents, but for the tools that `failed` in them: of those
+    none is first, unless there is no other.
+    """
     standings = [
         Standing.of(recipe, use, legs[use.leg], legs[use.leg].entity_ids, weights, population=populations[use.kind])
         for use in _present(recipe, legs)
     ]
+    standings += past
     owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
     scores: dict[str, float] = {}
     for standing in standings:
         _add(scores, standing)
     tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    if failed is not None:
+        failed = failed.behind_others(tools)
+        _add(tools, failed)
+        standings.append(failed)
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
 
 
-def tools_of(legs: Mapping[Leg, LegHits], agent_ids: Iterable[str], limit: int) -> dict[str, list[str]]:
-    """For each agent the ids of its tools that were found, in the order of the legs, best first."""
+def tools_of(
+    legs: Iterable[LegHits], agent_ids: Iterable[str], limit: int, last: Callable[[str], bool]
+) -> dict[str, list[str]]:
+    """For each agent the ids of its tools that were found, in the order of the legs, best first.
+
+    Those come last of which `last` says so.
+    """
     found: dict[str, dict[str, None]] = {agent_id: {} for agent_id in agent_ids}
-    for hits in legs.values():
+    for hits in legs:
         for entity, owner in zip(hits.entity_ids, hits.owner_ids, strict=True):
             if owner in found and entity != owner:
                 found[owner][entity] = None
-    return {agent_id: list(tools)[:limit] for agent_id, tools in found.items()}
+    return {agent_id: sorted(tools, key=last)[:limit] for agent_id, tools in found.items()}
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -128,11 +162,12 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
 
 
 def _add(scores: dict[str, float], standing: Standing) -> None:
-    if not scores:
+    if not scores and standing.may_bring:
         scores.update(standing.parts)
         return
     for target, part in standing.parts.items():
-        scores[target] = scores.get(target, 0.0) + part
+        if standing.may_bring or target in scores:
+            scores[target] = scores.get(target, 0.0) + part
 
 
 @lru_cache(maxsize=256)
@@ -162,10 +197,10 @@ def _votes(standings: Iterable[Standing], target: str) -> tuple[Vote, ...]:
     return tuple(standing.vote(target) for standing in standings if target in standing.parts)
 
 
-def _vote(use: RecipeLeg, hits: LegHits, at: int, place: int, *, weight: float, contribution: float) -> Vote:
+def _vote(leg: str, hits: LegHits, at: int, place: int, *, weight: float, contribution: float) -> Vote:
     entity = hits.entity_ids[at]
     kind: EntityKind = "agent" if entity == hits.owner_ids[at] else "tool"
-    return Vote(entity, kind, use.leg, place, hits.scores[at], weight, contribution)
+    return Vote(entity, kind, leg, place, hits.scores[at], weight, contribution)
 
 
 def _present(recipe: Recipe, legs: Mapping[Leg, LegHits]) -> list[RecipeLeg]:
@@ -189,7 +224,7 @@ def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> 
 
 
 def _global_vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
-    return _vote(use, hits, at, place, weight=weight, contribution=weight / (use.k + place))
+    return _vote(use.leg, hits, at, place, weight=weight, contribution=weight / (use.k + place))
 
 
 def _traverse(votes: Iterable[tuple[str, Vote]]) -> list[Candidate]:

@@ -91,6 +91,32 @@ def find_named(index: SearchIndex, name: str, principal: Principal | None) -> Ag
     return agent_named(index, name, principal)
 
 
+def find_all_named(
+    index: SearchIndex, names: Iterable[str], principal: Principal | None
+) -> "dict[str, tuple[str, str]]":
+    """Of each name the id of the agent, and of the tool if it is one's; names that are unknown are left out.
+
+    As `find_named`, but that nothing is suggested, and that the engine is asked once.
+    """
+    agents = index.agents()
+    owners: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        if name in agents and visible(agents[name], principal):
+            found[name] = (name, "")
+            continue
+        among = [name.partition("/")[0]] if "/" in name else index.owners_called(name)
+        owners[name] = [owner for owner in among if owner in agents and visible(agents[owner], principal)]
+    held = index.tool_ids_of(list(dict.fromkeys(chain.from_iterable(owners.values()))))
+    for name, among in owners.items():
+        for owner in among:
+            tool = name if "/" in name and name in held[owner] else _tool_called(name, owner, held[owner])
+            if tool:
+                found[name] = (owner, tool)
+                break
+    return found
+
+
 def _bearers(index: SearchIndex, name: str, principal: Principal | None) -> list[Agent]:
     """The visible agents that may own a tool of this call name."""
     agents = index.agents()

@@ -90,10 +90,49 @@ class Rerank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryShares:
+    """What the turns before a request add to a score, in the recipe's own scale, times its weight for the kind.
+
+    A call is of the request under way unless the assistant spoke since: what is done is seldom done again, and its
+    agent goes on. Chosen on development sets (evals/decisions.md).
+    """
+
+    used: float
+    """For an agent that was called, by its last call."""
+    under_way: float
+    """The same, if that call is of the request under way."""
+    done: float
+    """Against a tool that was called for the request under way."""
+    failed: float
+    """Against a tool whose last call failed, and half of it against its agent. Another tool comes before it anyway."""
+    follows: float
+    """For what is sure to be called next, see `Transitions`."""
+    decay: float = 0.8
+    """Of `used` and `under_way` with each call since, in (0, 1]."""
+    topic: float = 0.5
+    """How much the words before a request count beside it in its vector, in [0, 1]."""
+    topic_turns: int = 2
+    """How many turns of words that is."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting."""
+        for name in ("used", "under_way", "done", "failed", "follows"):
+            value = getattr(self, name)
+            _refuse_unless(f"history {name}={value!r}", _is_number(value), "a number from 0")
+        for name in ("decay", "topic"):
+            value = getattr(self, name)
+            _refuse_unless(f"history {name}={value!r}", _is_number(value) and value <= 1, "a number from 0 to 1")
+        _refuse_unless(
+            f"history topic_turns={self.topic_turns!r}", _is_count(self.topic_turns), "a whole number from 1"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
-    `calibrations`: one a model. `rerank`: a stage after fusion.
+    `calibrations`: one a model. `rerank`: a stage after fusion. `history`: what the turns before a request count;
+    None: nothing.
     """
 
     name: str
@@ -107,6 +146,7 @@ class Recipe:
     literals: bool = False
     calibrations: tuple[Calibration, ...] = ()
     rerank: Rerank | None = None
+    history: HistoryShares | None = None
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
@@ -165,6 +205,8 @@ _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
 """An entity named outright outweighs all other legs together (at most 0.25)."""
+_BY_RANKS = HistoryShares(used=0.02, under_way=0.04, done=0.04, failed=0.04, follows=0.1)
+"""Where the first of a leg gets a share / 11."""
 
 PAPER = Recipe(
     name="paper",
@@ -198,6 +240,7 @@ LEXICAL = Recipe(
         _NAME,
     ),
     calibrations=(Calibration(offset=-0.2, slope=1.62, least=0.453),),
+    history=_BY_RANKS,
 )
 HYBRID = Recipe(
     name="hybrid",
@@ -213,6 +256,7 @@ HYBRID = Recipe(
     merge="by_score",
     texts="contextual",
     calibrations=(Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),),
+    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0),
 )
 RANKS = Recipe(
     name="ranks",
@@ -226,6 +270,7 @@ RANKS = Recipe(
     ),
     texts="contextual",
     calibrations=(Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),),
+    history=_BY_RANKS,
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}

@@ -224,7 +224,7 @@ def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranke
     took_ms = (time.perf_counter() - started) * 1000
     return replace(
         route,
-        query=asked,
+        query=replace(asked, history=()),
         steps=steps,
         matches=matches,
         notice=_join_texts(*(each.notice for each in done)),
@@ -240,7 +240,7 @@ def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Rer
     took_ms = (time.perf_counter() - started) * 1000
     return replace(
         route,
-        query=asked,
+        query=replace(asked, history=()),
         matches=matches[: asked.limit],
         notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,

@@ -24,6 +24,7 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.history import NO_PAST, Past, read_past
 from waygraph.registry.routing.queries import shows
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
 
@@ -100,19 +101,19 @@ class Router:
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
-        hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
+        past, hits = self._search(query, ask)
         with span("fusion"):
             confidence, withheld = _confidence(hits, query, ask.recipe)
             seen = shows(self.index, ask.principal)
-            found = _tool_matches(hits, ask, query.limit, seen)
+            found = _tool_matches(hits, ask, query.limit, seen, past)
         matches = () if withheld else found
         return ToolRoute(
-            query=query,
+            query=without_history(query),
             matches=matches,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
-            notice=self.notice,
+            notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in found[:NEAREST_SHOWN]) if withheld else (),
             elapsed_ms=_milliseconds_since(started),
@@ -124,30 +125,33 @@ class Router:
         if not recipe.needs_vectors:
             return ask
         if self.queries is None:
-            return ask.by(with_rerank(LEXICAL, recipe.rerank))
+            lexical = LEXICAL if recipe.history else replace(LEXICAL, history=None)
+            return ask.by(with_rerank(lexical, recipe.rerank))
         if not recipe.takes(held):
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
         return ask
 
     def _single(self, query: Query, ask: Ask, started: float) -> Route:
-        hits = self._search(query.text, ask, Scope(query.filters, ask.principal))
+        past, hits = self._search(query, ask)
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
-            best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=hits.populations["agent"])
-            confidence, withheld = _confidence(hits, query, ask.recipe, best if ask.keeps_recipe_weights else None)
+            population = hits.populations["agent"]
+            best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=population, past=past.agents)
+            as_asked = ask.keeps_recipe_weights and not past.agents
+            confidence, withheld = _confidence(hits, query, ask.recipe, best if as_asked else None)
             seen = shows(self.index, ask.principal)
-            found = () if withheld else _agent_matches(hits, best, seen)
+            found = () if withheld else _agent_matches(hits, best, seen, past)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
         pinned = _pinned_matches(apart, found, seen) if apart else ()
         return Route(
-            query=query,
+            query=without_history(query),
             matches=matches,
             pinned=pinned,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
-            notice=self.notice,
+            notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if withheld else (),
             elapsed_ms=_milliseconds_since(started),
@@ -163,7 +167,7 @@ class Router:
         matches = union_of_steps(steps, query.limit)
         return replace(
             steps[0],
-            query=query,
+            query=without_history(query),
             matches=matches,
             pinned=tuple(max(same, key=attrgetter("score")) for same in zip(*(s.pinned for s in steps), strict=True)),
             steps=steps,
@@ -173,18 +177,37 @@ class Router:
             elapsed_ms=_milliseconds_since(started),
         )
 
-    def _search(self, text: str, ask: Ask, scope: Scope) -> Hits:
-        recipe, written = ask.recipe, query_text(text, literals=True)
-        told = written if recipe.literals else query_text(text)
-
-        vector = self._embed(self.queries, told) if self.queries is not None and recipe.needs_vectors else None
+    def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits]:
+        """What the turns before give, and what is found by the text and the words before it."""
+        recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
+        past = self._read_past(query, ask) if query.history else NO_PAST
+        written = query_text(query.text, literals=True)
+        told = written if recipe.literals else query_text(query.text)
+        said = query_text(past.said, literals=recipe.literals) if past.said else ""
+        vector = None
+        if self.queries is not None and recipe.needs_vectors:
+            topic = recipe.history.topic if recipe.history and said else 0.0
+            vector = self._embed(self.queries, told, said, topic)
+        before = said if past.is_answered else ""
         with span("legs"):
-            return self.index.search(recipe.leg_names, vector, told, recipe.depth, scope, written=written)
+            names = recipe.leg_names
+            return past, self.index.search(names, vector, told, recipe.depth, scope, written=written, before=before)
 
-    def _embed(self, queries: "QueryCache", text: str) -> "Vector":
-        """Raises EmbedderMismatch if it cannot be compared with the registry's vectors."""
+    def _read_past(self, query: Query, ask: Ask) -> Past:
+        if ask.recipe.history is None:
+            return Past(notice=f"The turns before the request do not count: {ask.recipe.name!r} takes none here.")
+        with span("history"):
+            return read_past(self.index, query, ask.recipe.history, ask.weights, ask.principal)
+
+    def _embed(self, queries: "QueryCache", text: str, said: str, topic: float) -> "Vector":
+        """Of the text, and of it behind what was `said` before, which counts for the share `topic`.
+
+        Raises EmbedderMismatch if it cannot be compared with the registry's vectors.
+        """
         with span("embed"):
             vector = queries.vector(text)
+            if topic:
+                vector = queries.mix(vector, f"{said} {text}", topic)
         held = self.index.state.dimension
         if held and len(vector) != held:
             raise EmbedderMismatch.of_lengths(queries.fingerprint, has=held, wants=len(vector))
@@ -202,8 +225,25 @@ class Router:
         return nothing_fits
 
 
-def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None) -> tuple[ToolMatch, ...]:
-    best = fuse_tools(ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations)
+def without_history(query: Query) -> Query:
+    """As an answer repeats it."""
+    return replace(query, history=()) if query.history else query
+
+
+def _join_notices(*notices: str) -> str:
+    return " ".join(filter(None, notices))
+
+
+def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
+    best = fuse_tools(
+        ask.recipe,
+        hits.legs,
+        ask.weights,
+        limit,
+        populations=hits.populations,
+        past=past.tools,
+        failed=past.failed,
+    )
     agents = hits.records.agents()
     return tuple(
         ToolMatch(
@@ -216,8 +256,9 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None) -> tuple
     )
 
 
-def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None) -> tuple[AgentMatch, ...]:
-    tools = tools_of(hits.legs, (candidate.id for candidate in best), TOOLS_SHOWN)
+def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None, past: Past) -> tuple[AgentMatch, ...]:
+    found = [*hits.legs.values(), *(standing.hits for standing in past.tools)]
+    tools = tools_of(found, (candidate.id for candidate in best), TOOLS_SHOWN, last=past.has_failed)
     agents = hits.records.agents()
     return tuple(
         AgentMatch(

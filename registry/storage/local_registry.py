@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import TracebackType
@@ -120,8 +121,8 @@ class LocalRegistry:
         tool_weight: float | None = None,
         principal: Principal | None = None,
     ) -> Route:
-        ask = Ask.of(_recipe(recipe), agent_weight, tool_weight, principal)
-        asked = check_query(query, self._settings.max_query_chars, limit)
+        ask = self._ask(recipe, agent_weight, tool_weight, principal)
+        asked = check_query(query, self._settings, limit)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
             return self._answering.route(asked, ask)
 
@@ -134,8 +135,8 @@ class LocalRegistry:
         recipe: str | Recipe = DEFAULT_RECIPE,
         principal: Principal | None = None,
     ) -> ToolRoute:
-        asked = checked_for_tools(query, limit, agent_ids, self._settings.max_query_chars)
-        ask = Ask.of(_recipe(recipe), None, None, principal)
+        asked = checked_for_tools(query, limit, agent_ids, self._settings)
+        ask = self._ask(recipe, None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
             return self._answering.find_tools(asked, ask)
 
@@ -343,6 +344,18 @@ class LocalRegistry:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _ask(
+        self,
+        recipe: str | Recipe,
+        agent_weight: float | None,
+        tool_weight: float | None,
+        principal: Principal | None,
+    ) -> Ask:
+        """Raises UnknownRecipe, InvalidQuery."""
+        chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+        ask = Ask.of(chosen, agent_weight, tool_weight, principal)
+        return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
+
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
 
@@ -355,8 +368,3 @@ class LocalRegistry:
             if spec or self._answering.spec:
                 raise
             return ChosenEmbedder(embedder=None, spec=wanted)
-
-
-def _recipe(recipe: str | Recipe) -> Recipe:
-    """Raises UnknownRecipe."""
-    return recipe_named(recipe) if isinstance(recipe, str) else recipe

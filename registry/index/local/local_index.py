@@ -27,6 +27,7 @@ from waygraph.registry.index.search_index import (
     Leg,
     LegHits,
     Scope,
+    Transitions,
     agent_of_record,
     tool_of_record,
 )
@@ -147,8 +148,20 @@ class LocalIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
+    @property
+    def transitions(self) -> "Transitions | None":
+        return None
+
     def search(
-        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+        self,
+        legs: Iterable[Leg],
+        vector: "Vector | None",
+        text: str,
+        depth: int,
+        scope: Scope,
+        *,
+        written: str = "",
+        before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
         mask = self._mask(scope)
@@ -157,7 +170,8 @@ class LocalIndex:
         wanted = tuple(legs)
         with Readable(self._folder):
             similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
-            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], text, depth, mask)
+            words = query_terms(text, before)
+            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], words, depth, mask)
             if "name" in wanted:
                 with span("names"):
                     found["name"] = self._name_hits(written or text, mask)
@@ -200,12 +214,12 @@ class LocalIndex:
         }
 
     def _text_legs(
-        self, found: dict[Leg, LegHits], legs: Sequence[Leg], text: str, depth: int, mask: "Mask | None"
+        self, found: dict[Leg, LegHits], legs: Sequence[Leg], words: Sequence[str], depth: int, mask: "Mask | None"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
         if not legs:
             return 0.0
-        words, coverage = query_terms(text), 0.0
+        coverage = 0.0
         with span("words"):
             for leg in legs:
                 index = self._text_index(leg)

@@ -24,7 +24,7 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
@@ -73,11 +73,24 @@ class Neo4jIndex:
 
     # -- search ------------------------------------------------------------------------------------
 
+    @property
+    def transitions(self) -> "Transitions | None":
+        return None
+
     def search(
-        self, legs: Iterable[Leg], vector: "Vector | None", text: str, depth: int, scope: Scope, *, written: str = ""
+        self,
+        legs: Iterable[Leg],
+        vector: "Vector | None",
+        text: str,
+        depth: int,
+        scope: Scope,
+        *,
+        written: str = "",
+        before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, (text, written or text), depth, scope)
+        said = (text, written or text, before)
+        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, said, depth, scope)
         for _ in range(_ATTEMPTS):
             reach = self._reach(ask)
             found, unanswered = self._first(ask, reach)

@@ -50,14 +50,14 @@ class Ask:
 
     @classmethod
     def of(
-        cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str], depth: int, scope: Scope
+        cls, legs: tuple[Leg, ...], vector: "Vector | None", texts: tuple[str, str, str], depth: int, scope: Scope
     ) -> "Ask":
-        """A search of `legs`. `texts`: the one to take words of, and the one to take names of.
+        """A search of `legs`. `texts`: the one to take words of, the one to take names of, and what was said before.
 
         `vector` is float32 of shape (dimension,); without it there are no vector legs.
         """
-        text, written = texts
-        words, names = query_terms(text)[:MOST_WORDS], names_in(written)[:MOST_WORDS]
+        text, written, before = texts
+        words, names = query_terms(text, before)[:MOST_WORDS], names_in(written)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),

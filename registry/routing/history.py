@@ -1,0 +1,166 @@
+"""What the turns before a request say of it: votes by what was called, and the words that it goes on from.
+
+Calls count by name and outcome, never by what they gave: a result is no request. What the caller may not see counts as
+what is not there, and what may not be found now gets no vote.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from waygraph.registry.access.visibility import routable, visible
+from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
+from waygraph.registry.model.nouns import Principal, Query, Turn
+from waygraph.registry.routing.fusion import Standing, Weights
+from waygraph.registry.routing.queries import find_all_named
+from waygraph.registry.routing.recipes import HistoryShares
+
+TURN_CHARS = 400
+"""So much of the end of an earlier turn is read: there the question stands that a request answers."""
+TOLD = 10
+"""Numbers of turns in a notice, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a history gives to `agents`, to `tools` and their agents, and against the tools that `failed`.
+
+    `said`: the words before the request; `is_answered`: the last of them are the assistant's, as in a dialogue.
+    """
+
+    agents: tuple[Standing, ...] = ()
+    tools: tuple[Standing, ...] = ()
+    failed: Standing | None = None
+    said: str = ""
+    is_answered: bool = False
+    notice: str = ""
+
+    def has_failed(self, tool_id: str) -> bool:
+        return self.failed is not None and tool_id in self.failed.parts
+
+
+NO_PAST = Past()
+
+
+class _Call(NamedTuple):
+    """`tool_id` empty: of the agent as a whole."""
+
+    agent_id: str
+    tool_id: str
+    has_failed: bool
+    is_under_way: bool
+
+
+def read_past(
+    index: SearchIndex, query: Query, shares: HistoryShares, weights: Weights, principal: Principal | None
+) -> Past:
+    """What the turns before the query's text give, of what may be found."""
+    history, scope = query.history, Scope(query.filters, principal)
+    words = [turn for turn in history if turn.role != "call" and turn.text.strip()]
+    if words and words[-1].text.strip() == query.text.strip():
+        words.pop()  # hosts keep the request itself among their turns
+    calls, unknown = _read_calls(index, history, scope)
+    follows = _follow(index, calls, scope)
+    by_agent, by_tool = _latest(calls, "agent_id"), _latest(calls, "tool_id")
+    agents = _findable_agents(index, {*by_agent, *map(_owner, follows)}, scope)
+    tools = _findable_tools(index, {*by_tool, *follows}, scope)
+    follows = {tool_id: chance for tool_id, chance in follows.items() if tool_id in tools}
+    agent_follows = dict.fromkeys(map(_owner, follows), 0.0)
+    for tool_id, chance in follows.items():
+        agent_follows[_owner(tool_id)] += chance
+    used = {agent_id: worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
+    failing = {agent_id: 1.0 for agent_id, call in by_agent.items() if call.has_failed and agent_id in agents}
+    failed = {tool_id: 1.0 for tool_id, call in by_tool.items() if call.has_failed and tool_id in tools}
+    done = {tool_id: float(by_tool[tool_id].is_under_way) for tool_id in by_tool if tool_id in tools - failed.keys()}
+    of_agent, of_tool = weights["agent"], weights["tool"]
+    for_agents = (
+        *_standing("used", used, of_agent),
+        *_standing("failed", failing, -of_agent * shares.failed / 2),
+        *_standing("follows", agent_follows, of_agent * shares.follows),
+    )
+    for_tools = (
+        *_standing("used", done, -of_tool * shares.done),
+        *_standing("follows", follows, of_tool * shares.follows),
+    )
+    return Past(
+        agents=for_agents,
+        tools=(*for_agents, *for_tools),
+        failed=next(_standing("failed", failed, -of_tool * shares.failed), None),
+        said=" ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :]),
+        is_answered=bool(words) and words[-1].role == "assistant",
+        notice=_unknown_notice(unknown),
+    )
+
+
+def _read_calls(index: SearchIndex, history: Sequence[Turn], scope: Scope) -> tuple[list[_Call], list[int]]:
+    """The calls of what the caller sees, latest first, and the numbers of the turns that name nothing so, from 1."""
+    calls = [(at, turn) for at, turn in enumerate(history, start=1) if turn.role == "call"]
+    spoken = max((at for at, turn in enumerate(history, start=1) if turn.role == "assistant"), default=0)
+    known = find_all_named(index, {turn.tool: None for _, turn in calls}, scope.principal) if calls else {}
+    read = [_Call(*known[turn.tool], turn.outcome == "failed", at > spoken) for at, turn in calls if turn.tool in known]
+    return read[::-1], [at for at, turn in calls if turn.tool not in known]
+
+
+def _latest(calls: Iterable[_Call], field: str) -> dict[str, _Call]:
+    """Of each agent or tool the latest call; of calls latest first."""
+    latest: dict[str, _Call] = {}
+    for call in calls:
+        if name := getattr(call, field):
+            latest.setdefault(name, call)
+    return latest
+
+
+def _use(calls: Sequence[_Call], shares: HistoryShares) -> dict[str, float]:
+    """What each agent gets by its latest call that did not fail."""
+    worths: dict[str, float] = {}
+    for back, call in enumerate(calls):
+        if not call.has_failed:
+            share = shares.under_way if call.is_under_way else shares.used
+            worths.setdefault(call.agent_id, share * shares.decay**back)
+    return worths
+
+
+def _follow(index: SearchIndex, calls: Sequence[_Call], scope: Scope) -> dict[str, float]:
+    """The probability of each next tool, as if there were only those that the caller sees."""
+    ids = [call.tool_id for call in reversed(calls) if call.tool_id]
+    if index.transitions is None or not ids:
+        return {}
+    counted, agents = index.transitions.follows(ids), index.agents()
+    seen = {owner for owner in map(_owner, counted) if owner in agents and visible(agents[owner], scope.principal)}
+    whole = 1 - sum(chance for tool_id, chance in counted.items() if _owner(tool_id) not in seen)
+    return {tool_id: chance / whole for tool_id, chance in counted.items() if _owner(tool_id) in seen and whole > 0}
+
+
+def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:
+    agents = index.agents()
+    return frozenset(each for each in ids if each in agents and routable(agents[each], scope.principal, scope.filters))
+
+
+def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:
+    """Those that are there, and that a search in the scope may find."""
+    owners = sorted(_findable_agents(index, set(map(_owner, ids)), scope))
+    held = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
+    return frozenset(tool.id for tool in index.tools(sorted(held.intersection(ids))) if not tool.pending)
+
+
+def _owner(tool_id: str) -> str:
+    return tool_id.partition("/")[0]
+
+
+def _standing(leg: str, worths: Mapping[str, float], weight: float) -> Iterator[Standing]:
+    """One, or none where nobody gets anything; best first."""
+    if not worths:
+        return
+    ids = sorted(worths, key=lambda each: (-worths[each], each))
+    hits = LegHits(ids, [_owner(each) for each in ids], [worths[each] for each in ids])
+    parts = {each: weight * worths[each] for each in ids}
+    yield Standing(leg, hits, ids, weight, parts, may_bring=leg != "failed")
+
+
+def _unknown_notice(turns: Sequence[int]) -> str:
+    """The same of what is hidden from the caller and of what there is not."""
+    if not turns:
+        return ""
+    told = ", ".join(map(str, turns[:TOLD])) + (", …" if len(turns) > TOLD else "")
+    return f"Calls of the history name no agent and no tool that is known here, and do not count: turns {told}."
