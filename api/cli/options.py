@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import AgentKind, Filters, Principal
+    from waygraph.registry.model.nouns import AgentKind, Filters, Principal, Turn
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
@@ -99,6 +99,51 @@ Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
 ]
+
+
+HistoryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
+        "{role: call, tool, outcome: ok|failed}.",
+    ),
+]
+Used = Annotated[
+    list[str] | None,
+    typer.Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first."),
+]
+Failed = Annotated[
+    list[str] | None, typer.Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
+]
+
+
+def history(file: Path | None, used: Sequence[str] | None, failed: Sequence[str] | None) -> "tuple[Turn, ...]":
+    """The turns of the file, then the calls. Raises InvalidQuery, BadParameter for a file that cannot be read."""
+    from waygraph.registry.model.nouns import Turn
+
+    calls = [Turn(role="call", tool=tool) for tool in used or ()]
+    calls += [Turn(role="call", tool=tool, outcome="failed") for tool in failed or ()]
+    return (*(_read_history(file) if file else ()), *calls)
+
+
+def _read_history(file: Path) -> "tuple[Turn, ...]":
+    import json
+
+    from waygraph.registry.model.settings import load_settings
+    from waygraph.registry.model.validation import read_history
+
+    most = load_settings().max_body_bytes
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(most + 1)
+        if len(content) > most:
+            raise typer.BadParameter(f"{file} has more than {most} bytes (WAYGRAPH_MAX_BODY_BYTES)")
+        return read_history(json.loads(content))
+    except (OSError, ValueError, RecursionError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is no JSON"
+        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
 
 
 def filters(

@@ -16,8 +16,8 @@ from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable, WaygraphError
+from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
 from waygraph.registry.routing.find_tools.find import judging
 from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
 
@@ -157,10 +157,22 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent),
         )
-        result = await gateway.executor.call(call)
-        if result.get("isError") is True:
+        try:
+            result = await gateway.executor.call(call)
+        except (WaygraphError, TimeoutError):
+            _note_call(gateway, asker, meant.tool, "failed")
+            raise
+        is_error = result.get("isError") is True
+        _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
+        if is_error:
             attempt.error = TOOL_ERROR
         return result
+
+
+def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:
+    """The next search of the session starts from it."""
+    if gateway.settings.route_history:
+        asker.session.note_call(asker.caller, tool.id, outcome)
 
 
 def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:

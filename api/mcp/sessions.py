@@ -1,5 +1,6 @@
 """What the gateway remembers of a host between its requests, who sent a request, and how a host is asked."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
@@ -29,12 +30,14 @@ from pydantic import BaseModel, ValidationError
 
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.nouns import Agent, Principal
+from waygraph.registry.model.nouns import Agent, CallOutcome, Principal, Turn
 
 Context = ServerRequestContext[Any, Any]
 
 MAX_KNOWN = 4_096
 """So many tools are remembered of a session; the least recently sent go."""
+MAX_CALLS = 50
+"""So many calls are remembered of a session."""
 _OF_SUMMARY = "~"
 _STATE = "waygraph.session"
 
@@ -46,6 +49,8 @@ class Session:
     """
 
     log_level: str = ""
+    _calls: deque[tuple[str, Turn]] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
+    """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
     _sent: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
     """Of each tool, by call name, the version that was sent; `~` behind it: its summary only."""
 
@@ -53,6 +58,13 @@ class Session:
     def known_versions(self) -> Mapping[str, str]:
         """Versions by call name, as `FindAsked.known` takes them."""
         return self._sent
+
+    def calls_of(self, caller: Caller) -> tuple[Turn, ...]:
+        """The calls that this caller made, oldest first, by name and outcome alone."""
+        return tuple(turn for caller_id, turn in self._calls if caller_id == caller.id)
+
+    def note_call(self, caller: Caller, tool_id: str, outcome: CallOutcome) -> None:
+        self._calls.append((caller.id, Turn(role="call", tool=tool_id, outcome=outcome)))
 
     def note_sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """These tools have just been sent, as an answer of find_tools has them."""

@@ -23,7 +23,8 @@ from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import AgentMatch, Filters, Query
+from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn
+from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.find_tools.find import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -43,15 +44,16 @@ if TYPE_CHECKING:
 
 IDENTITY = {"name": "waygraph", "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
-MAX_AGENTS = 20
+MAX_AGENTS, MAX_STEPS = 20, 50
 
 type Definition = dict[str, Any]
 
 INSTRUCTIONS = (
-    "This server reaches many tools without listing them. Call find_tools first, with what you want to do. Then call "
-    "a found tool by its name, directly or by use_tool(name, params). If a description is cut or has no parameters, "
-    'ask again with detail="schema". A tool that changes or deletes things runs only by its exact name, never by '
-    "use_tool(query). route_agents tells which servers and agents fit a whole task."
+    "This server reaches many tools without listing them. Call find_tools first, with what you want to do: one search "
+    "for each thing that you need. Then call a found tool by its name, directly or by use_tool(name, params). If a "
+    'description is cut or has no parameters, ask again with detail="schema". A tool that changes or deletes things '
+    "runs only by its exact name, never by use_tool(query). route_agents tells which servers and agents fit a whole "
+    "task."
 )
 INSTRUCTIONS_OF_RFC = (
     "This server reaches many tools without listing them. Call find_tools with what you want to do before you use a "
@@ -59,6 +61,15 @@ INSTRUCTIONS_OF_RFC = (
 )
 
 _QUERY = {"type": "string", "description": "Natural language description of what you want to do"}
+_HISTORY = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"tool": {"type": "string"}, "outcome": {"enum": ["ok", "failed"]}},
+        "required": ["tool"],
+    },
+    "description": "Tools called before, oldest first, if not through this connection",
+}
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 
 FIND_TOOLS_OF_RFC: Definition = {
@@ -107,6 +118,7 @@ _META_TOOLS: tuple[Definition, ...] = (
                     "description": "Versions you still have, by tool name: unchanged tools are not sent again. "
                     "{}: send all of it again",
                 },
+                "history": _HISTORY,
             },
             "required": ["query"],
         },
@@ -131,15 +143,21 @@ _META_TOOLS: tuple[Definition, ...] = (
     {
         "name": ROUTE_AGENTS,
         "description": (
-            "Find the agents (MCP servers, A2A agents, APIs, skills) that can do a task, each with its best tools."
+            "Find the agents (MCP servers, A2A agents, APIs, skills) that can do a task, each with its best tools. "
+            "Give a query, or steps."
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "Natural language description of the task"},
+                "steps": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "The task's steps, one for each thing that it needs, in place of a query",
+                },
                 "limit": {"type": "integer", "default": DEFAULT_LIMIT, "minimum": 1, "maximum": MAX_AGENTS},
+                "history": _HISTORY,
             },
-            "required": ["query"],
         },
         "annotations": _READS,
     },
@@ -186,6 +204,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
     remembers = "known" not in arguments
     known = asker.session.known_versions if remembers else _versions(arguments["known"])
+    history = _history(asker, arguments, FIND_TOOLS)
 
     def answer_find() -> dict[str, Any]:
         asked = FindAsked(
@@ -195,6 +214,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             known=known,
             agent_ids=gateway.agents_within(asker),
             use_tool=not is_rfc,
+            history=history,
         )
         why_not = gateway.reach.now().why_not
         return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
@@ -203,8 +223,10 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     tools = answer.get("tools", [])
     if detail != "names":
         asker.session.note_sent(tools)
+    if "history" not in arguments:
+        answer.pop("notice", None)  # of calls of the session, which the model did not name
     if remembers and any(tool.get("unchanged") for tool in tools):
-        answer = answer | {"notice": SENT_BEFORE}
+        answer |= {"notice": " ".join(filter(None, (answer.get("notice"), SENT_BEFORE)))}
     return told_as_text(answer)
 
 
@@ -216,14 +238,19 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_AGENTS:
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
 
+    history, steps = _history(asker, arguments, ROUTE_AGENTS), _steps(arguments)
+
     def route() -> dict[str, Any]:
         within = gateway.agents_within(asker)
         filters = Filters(agent_ids=tuple(sorted(within or ())))
         strict = gateway.policy is not None and gateway.policy.strict
-        query = Query(text=_text(arguments, "query", ROUTE_AGENTS), limit=limit, filters=filters, strict=strict)
+        text = _text(arguments, "query", ROUTE_AGENTS)
+        query = Query(text=text, steps=steps, limit=limit, filters=filters, strict=strict, history=history)
         route = gateway.registry.route(query, principal=asker.principal)
         why_not = gateway.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
+        if route.steps:
+            told["steps"] = [[match.agent.id for match in step.matches] for step in route.steps]
         if route.matches:
             told |= confidence_field(route.confidence)
         elif route.nearest:
@@ -257,6 +284,28 @@ def _text(arguments: Arguments, name: str, tool: str) -> str:
     if not isinstance(value, str):
         raise InvalidArguments(tool, [(f"/{name}", "a text")])
     return value
+
+
+def _steps(arguments: Arguments) -> tuple[str, ...]:
+    """Raises InvalidArguments."""
+    steps = arguments.get("steps", [])
+    is_list = isinstance(steps, list) and all(isinstance(step, str) for step in steps)
+    if not is_list or len(steps) > MAX_STEPS:
+        raise InvalidArguments(ROUTE_AGENTS, [("/steps", f"a list of at most {MAX_STEPS} texts")])
+    return tuple(steps)
+
+
+def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
+    """The calls that the host tells, else those of its session. Raises InvalidArguments."""
+    if "history" not in arguments:
+        return asker.session.calls_of(asker.caller)
+    told = arguments["history"]
+    if not isinstance(told, list) or not all(isinstance(call, dict) for call in told):
+        raise InvalidArguments(tool, [("/history", "a list of objects, each with a tool and its outcome")])
+    for at, call in enumerate(told):
+        if astray := call.keys() - {"tool", "outcome"}:
+            raise InvalidArguments(tool, [(f"/history/{at}/{min(astray)}", "not known here")])
+    return read_history([{"role": "call", **call} for call in told])
 
 
 def _versions(known: object) -> Mapping[str, str]:

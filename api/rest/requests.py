@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from pydantic.config import JsonDict
 
 from waygraph.registry.model.changes import Policy
-from waygraph.registry.model.nouns import AgentKind, Filters, Query, TextForm
+from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
 from waygraph.registry.routing.tool_formats import ToolFormat
@@ -55,6 +55,20 @@ class RequestFilters(Strict):
         )
 
 
+class RequestTurn(Strict):
+    """A turn of the conversation before the request: what was said, or a call and how it ended."""
+
+    role: TurnRole
+    text: str = Field(default="", description="What was said.")
+    tool: str = Field(
+        default="",
+        max_length=MAX_NAME_CHARS,
+        description="What was called: a tool's id or call name, or an agent's id.",
+    )
+    outcome: CallOutcome = "ok"
+    result: str = Field(default="", description="A part of what a call gave. It is never read as a request.")
+
+
 class Asked(Strict):
     """What every question may say."""
 
@@ -70,11 +84,18 @@ class Asked(Strict):
     strict: bool = Field(
         default=False, description="Withhold an answer that may not fit: `reason` and `nearest` stand in its place."
     )
+    history: list[RequestTurn] = Field(
+        default=[], description="The turns before the request, oldest first. They are in no log and in no answer."
+    )
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
     format: ToolFormat | None = Field(
         default=None, description="Also give the tools found in this host's own format, as `definitions`."
     )
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The history as a query has it."""
+        return tuple(Turn(**turn.model_dump()) for turn in self.history)
 
 
 class RouteRequest(Asked):
@@ -102,9 +123,14 @@ class RouteRequest(Asked):
         return self
 
     def query(self) -> Query:
-        filters = self.filters.filters()
-        steps = tuple(self.steps)
-        return Query(text=self.text, steps=steps, limit=self.limit, filters=filters, strict=self.strict)
+        return Query(
+            text=self.text,
+            steps=tuple(self.steps),
+            limit=self.limit,
+            filters=self.filters.filters(),
+            strict=self.strict,
+            history=self.turns(),
+        )
 
 
 class BatchRequest(Strict):
@@ -115,7 +141,8 @@ class SearchRequest(Asked):
     text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 
     def query(self) -> Query:
-        return Query(text=self.text, limit=self.limit, filters=self.filters.filters(), strict=self.strict)
+        filters, history = self.filters.filters(), self.turns()
+        return Query(text=self.text, limit=self.limit, filters=filters, strict=self.strict, history=history)
 
 
 class Document(Strict):

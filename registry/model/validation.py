@@ -115,8 +115,14 @@ def check_query(query: str | Query, limits: Limits | None, limit: int | None = N
     return asked if same else replace(asked, text=text, steps=steps, filters=filters, history=history)
 
 
-def read_turn(told: object, at: int) -> Turn:
-    """A turn as JSON has it, in place `at` of its history from 1. Raises InvalidQuery, which quotes nothing of it."""
+def read_history(told: object) -> tuple[Turn, ...]:
+    """Turns as JSON has them. Raises InvalidQuery, which tells the turn by its number from 1, and quotes nothing."""
+    if not isinstance(told, list):
+        raise InvalidQuery("a history is a list of turns, oldest first")
+    return tuple(_read_turn(turn, at) for at, turn in enumerate(told, start=1))
+
+
+def _read_turn(told: object, at: int) -> Turn:
     names = [each.name for each in fields(Turn)]
     if not isinstance(told, Mapping):
         raise InvalidQuery(f"turn {at} of the history: expected an object of {', '.join(names)}")

@@ -6,7 +6,7 @@ Names, filters and settings are checked here as the registry itself does it, so 
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -429,7 +429,9 @@ def _query_json(query: Query, recipe: str) -> dict[str, object]:
         },
         "explain": True,
         "schema": True,
-        **({"strict": True} if query.strict else {}),  # a service of before does not know it
+        # A service of before knows neither.
+        **({"strict": True} if query.strict else {}),
+        **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
     }
 
 

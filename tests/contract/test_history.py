@@ -16,7 +16,7 @@ from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Route, Tool, ToolRoute, Turn, TurnRole
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.validation import check_query, read_turn
+from waygraph.registry.model.validation import check_query, read_history
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, HistoryShares
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -274,12 +274,10 @@ def test_a_malformed_turn_is_told_by_its_number_and_not_quoted(history: Any, tol
 )
 def test_a_turn_as_json_has_it(turn: object, told: str) -> None:
     with pytest.raises(InvalidQuery, match="turn 7 of the history") as caught:
-        read_turn(turn, 7)
+        read_history([*[{"role": "user", "text": "x"}] * 6, turn])
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
-    assert read_turn({"role": "call", "tool": "a/b", "outcome": "failed"}, 1) == replace(
-        call("a/b", failed=True), result=""
-    )
+    assert read_history([{"role": "call", "tool": "a/b"}]) == (replace(call("a/b"), result=""),)
 
 
 def test_a_history_is_not_shown_by_a_query() -> None:

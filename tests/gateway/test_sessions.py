@@ -12,9 +12,11 @@ from mcp.types import ToolListChangedNotification
 from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, process, served
 from waygraph.api.mcp import tools
+from waygraph.api.mcp.sessions import MAX_CALLS, Session
 from waygraph.api.mcp.tools import Listeners
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry import Registry
+from waygraph.registry import Principal, Registry
+from waygraph.registry.access.visibility import Caller
 
 PATIENCE_S = 30.0
 
@@ -81,6 +83,66 @@ def test_sessions_know_nothing_of_each_other(service: Served) -> None:
         ):
             first = told(await one.call_tool("find_tools", asked))
             assert told(await other.call_tool("find_tools", asked)) == first
+
+    anyio.run(walk)
+
+
+DOOR = {"query": "fail to open a door, or ask a person", "limit": 5}
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_session_offers_another_tool_after_a_failure(open_host: Any, service: Served, era: Era) -> None:
+    """It knows its own calls; a modern host over HTTP tells them. No other session is offered anything else."""
+
+    async def offered(host: Any, **more: Any) -> list[str]:
+        return [
+            tool["name"] for tool in told(await host.call_tool("find_tools", {**DOOR, "known": {}, **more}))["tools"]
+        ]
+
+    async def walk() -> None:
+        async with open_host(era) as host, over_http(f"{service.url}/mcp", "legacy") as other:
+            before = await offered(host)
+            assert before[0] == "box__fail"
+            assert (await host.call_tool("box__fail", {})).is_error
+            calls = {} if open_host.remembers(era) else {"history": [{"tool": "box__fail", "outcome": "failed"}]}
+            after = await offered(host, **calls)
+            assert (after[0], sorted(after)) == (before[1], sorted(before))
+            assert await offered(other) == before
+            assert await offered(host, history=[]) == before
+            unknown = {**DOOR, "history": [{"tool": "nowhere__none"}]}
+            assert "turns 1" in told(await host.call_tool("find_tools", unknown))["notice"]
+            for bad in ("box__fail", ["box__fail"], [{"tool": "box__fail", "text": "secret"}], [{"outcome": "ok"}]):
+                refused = await host.call_tool("find_tools", {**DOOR, "history": bad})
+                assert refused.is_error
+                assert "secret" not in str(refused)
+
+    anyio.run(walk)
+
+
+def test_a_caller_starts_from_its_own_calls_only() -> None:
+    """Also if two have one session, as when a key is changed for another; the oldest calls go."""
+    session, one, other = Session(), caller("key:1"), caller("key:2")
+    session.note_call(one, "box/add", "ok")
+    session.note_call(other, "box/fail", "failed")
+    assert [turn.tool for turn in session.calls_of(one)] == ["box/add"]
+    assert [(turn.tool, turn.outcome) for turn in session.calls_of(other)] == [("box/fail", "failed")]
+    for _ in range(MAX_CALLS):
+        session.note_call(other, "box/tell", "ok")
+    assert session.calls_of(one) == ()
+
+
+def caller(caller_id: str) -> Caller:
+    return Caller(id=caller_id, scopes=frozenset(), principal=Principal())
+
+
+def test_steps_are_routed_each_by_itself(toolbox: Place) -> None:
+    async def walk() -> None:
+        async with Client(on_stdio(toolbox)) as host:
+            asked = {"steps": ["add two whole numbers", "zzz qqq"]}
+            answer = told(await host.call_tool("route_agents", asked))
+            assert ([agent["id"] for agent in answer["agents"]], answer["steps"]) == (["box"], [["box"], []])
+            for bad in ({}, {"steps": "add"}, {"steps": [1]}, {"steps": ["a"] * 51}, {"query": "a", "steps": ["b"]}):
+                assert (await host.call_tool("route_agents", bad)).is_error
 
     anyio.run(walk)
 

@@ -19,7 +19,7 @@ from waygraph.registry.model import errors, shapes
 from waygraph.registry.model.changes import Change, CypherResult, Document, Page, SourceSummary, Status, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import agent_id
-from waygraph.registry.model.nouns import Filters, Query
+from waygraph.registry.model.nouns import Filters, Query, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
@@ -235,6 +235,14 @@ class Life:
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
                 yield from (call(method, name) for method in ("tool", "lookup"))
+            history = (
+                Turn(role="user", text=held.description),
+                Turn(role="call", tool=held.call_name, outcome=self._chance.choice(("ok", "failed"))),
+                Turn(role="call", tool=f"{held.id}x", result="x"),
+                Turn(role="assistant", text=self._chance.choice(self._author.requests)),
+            )
+            query = Query(text=self._chance.choice(self._author.requests), limit=40, history=history)
+            yield from (call(method, query) for method in ("route", "find_tools"))
 
     def _routes(self, count: int) -> Iterator[Step]:
         for _ in range(count):
@@ -308,6 +316,8 @@ def _faults() -> Iterator[Step]:
         Query(steps=one_text),
         Query(text="x", limit=0),
         Query(text="x" * 32_001),
+        Query(text="x", history=(Turn(role="call"),)),
+        Query(text="x", history=(Turn(role="user", text="x" * 8_001),)),
     )
     yield from (call("route", query) for query in queries)
     yield call("find_tools", Query(steps=("a", "b")))

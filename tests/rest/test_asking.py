@@ -59,6 +59,50 @@ def test_a_strict_question_is_withheld_and_names_the_nearest(client: httpx2.Clie
             assert (none[part], none["reason"], len(none["nearest"])) == ([], NOTHING_FITS, 3)
 
 
+HISTORY = [
+    {"role": "user", "text": "secret words about the weather in Oslo"},
+    {"role": "call", "tool": "nimbus-desk/getCurrent", "result": "secret"},
+    {"role": "call", "tool": "nowhere/none", "outcome": "failed"},
+    {"role": "assistant", "text": "It rains. Do you want the weather of another town?"},
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/route", "/v1/tools/search"])
+def test_the_turns_before_a_request_count_and_are_not_repeated(client: httpx2.Client, path: str) -> None:
+    asked = {"text": "and now the same for Berlin", "explain": True}
+    plain, told = (assert_good(client.post(path, json={**asked, "history": turns})) for turns in ([], HISTORY))
+    assert plain | {"elapsed_ms": 0} == assert_good(client.post(path, json=asked)) | {"elapsed_ms": 0}
+    best = told["matches"][0]
+    assert best["agent"]["id"] == "nimbus-desk"
+    assert "used" in {vote["leg"] for vote in best["votes"]}
+    assert "turns 3" in told["notice"]
+    assert "secret" not in json.dumps(told)
+    assert told["query"] == plain["query"]
+
+
+@pytest.mark.parametrize("path", ["/v1/route", "/v1/tools/search"])
+@pytest.mark.parametrize(
+    ("turns", "told"),
+    [
+        ([{"role": "user"}, {"role": "tool", "text": "secret"}], "body.history.1.role"),
+        ([{"role": "user", "content": "secret"}], "body.history.0.content"),
+        ([{"role": "user"}, {"role": "call", "text": "secret"}], "turn 2 of the history"),
+        ([{"role": "user", "text": "secret" * 2_000}], "turn 1 of the history"),
+        ([{"role": "user"}] * 201, "at most 200 turns"),
+    ],
+)
+def test_a_turn_that_is_none_is_told_by_its_place(client: httpx2.Client, path: str, turns: object, told: str) -> None:
+    answer = client.post(path, json={"text": TABLE, "history": turns})
+    assert answer.status_code == 422
+    assert told in answer.text
+    assert "secret" not in answer.text
+
+
+def test_a_history_of_ten_megabytes_is_refused_unread(client: httpx2.Client) -> None:
+    history = [{"role": "user", "text": "x" * 50_000}] * 200
+    assert_problem(client.post("/v1/route", json={"text": TABLE, "history": history}), 413, "too-large")
+
+
 @contextmanager
 def policy_service(place: Path, policy: str) -> Iterator[Served]:
     with TemporaryDirectory() as folder:

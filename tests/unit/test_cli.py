@@ -111,6 +111,40 @@ def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
     assert "--step" in answer.err
 
 
+def test_a_history_comes_from_a_file_and_from_options(run: Run, tmp_path: Path) -> None:
+    """--used and --failed are calls behind the turns of --history; the votes say so, and unknown names are noted."""
+    turns = [{"role": "user", "text": "what is the weather in Oslo"}, {"role": "assistant", "text": "It rains."}]
+    file = tmp_path / "turns.json"
+    file.write_text(json.dumps(turns), encoding="utf-8")
+    text = "and now the same for Berlin"
+    assert run("route", text, "--history", file).rows[0][1] == "nimbus-desk"
+    used = run("route", text, "--used", "trencher-tables", "--explain")
+    assert "\tused\t" in used.out
+    assert used.rows[0][1] == "trencher-tables"
+    first = run("find", "book a table for four").rows[0][1]
+    assert run("find", "book a table for four", "--failed", first).rows[0][1] != first
+    assert "turns 1" in run("find", text, "--failed", "nowhere/none").err
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "it is no JSON"),
+        ("{}", "a list of turns"),
+        ('[{"role": "user"}, {"role": "secret"}]', "turn 2 of the history"),
+        ("[" + " " * 1024 * 1024 + "]", "WAYGRAPH_MAX_BODY_BYTES"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_no_history_is_refused(content: str | None, told: str, run: Run, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "turns.json").write_text(content, encoding="utf-8")
+    answer = run("route", "book a table", "--history", tmp_path / "turns.json")
+    assert answer.status != 0
+    assert told in answer.err
+    assert "secret" not in answer.err
+
+
 def test_a_group_sees_what_it_may(run: Run, own: Path) -> None:
     """--group asks as a member of that group; without it the owner of the machine sees everything."""
     run("set", "bureau-fx", "--visible-to", "finance", on=own)

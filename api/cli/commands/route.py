@@ -8,14 +8,18 @@ import typer
 from waygraph.api.cli.options import (
     Agents,
     AsJson,
+    Failed,
     Full,
     Groups,
+    HistoryFile,
     Kinds,
     Limit,
     Reachable,
     RecipeName,
     Tags,
+    Used,
     filters,
+    history,
     invocation,
     principal,
 )
@@ -58,6 +62,9 @@ def route(
     agent: Agents = None,
     reachable: Reachable = False,
     strict: Strict = False,
+    history_file: HistoryFile = None,
+    used: Used = None,
+    failed: Failed = None,
     group: Groups = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
     full: Full = False,
@@ -75,7 +82,9 @@ def route(
     from waygraph.registry.routing.recipes import recipe_named
 
     chosen = filters(tag, kind, agent, reachable=reachable)
-    query = Query(text=text, steps=tuple(step or ()), limit=limit, filters=chosen, strict=strict)
+    turns = history(history_file, used, failed)
+    steps = tuple(step or ())
+    query = Query(text=text, steps=steps, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
         found = registry.route(
             query,
@@ -102,6 +111,9 @@ def find(
     agent: Agents = None,
     reachable: Reachable = False,
     strict: Strict = False,
+    history_file: HistoryFile = None,
+    used: Used = None,
+    failed: Failed = None,
     group: Groups = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
     full: Full = False,
@@ -117,7 +129,8 @@ def find(
     from waygraph.registry.routing.recipes import recipe_named
 
     chosen = filters(tag, kind, agent, reachable=reachable)
-    query = Query(text=text, limit=limit, filters=chosen, strict=strict)
+    turns = history(history_file, used, failed)
+    query = Query(text=text, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
         found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
     view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route

@@ -15,6 +15,7 @@ from waygraph.registry.model.nouns import (
     Query,
     Tool,
     ToolMatch,
+    Turn,
     is_doubtful,
     public_status,
     reachable,
@@ -180,7 +181,7 @@ class FindAsked:
     """What is asked. `limit` 1 to 50; `known`: tool's call name or id → version that the caller has.
 
     `agent_ids`: only the tools of these; None: of all, an empty set: of none. `use_tool`: whether the caller can run
-    what it finds by the tool of that name.
+    what it finds by the tool of that name. `history`: as a query's; the answer's `notice` says what of it is unknown.
     """
 
     query: str = ""
@@ -191,6 +192,7 @@ class FindAsked:
     agent_ids: frozenset[str] | None = None
     recipe: str | Recipe = DEFAULT_RECIPE
     use_tool: bool = True
+    history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
 WhyNot = Callable[[Agent], str]
@@ -238,6 +240,7 @@ def find(
     if not judged:
         return _nothing(registry, asked, principal, found)
     answer = _result_of(asked, judged)
+    answer |= {"notice": found.notice} if asked.history and found.notice else {}
     return answer | confidence_field(found.confidence) if answer["tools"] else answer
 
 
@@ -263,7 +266,7 @@ def _route_tools(
 ) -> "ToolRoute":
     wanted = max(limit, BORNE_BY) if is_name_like(asked.query) else limit
     return registry.find_tools(
-        Query(text=asked.query, limit=wanted, strict=strict),
+        Query(text=asked.query, limit=wanted, strict=strict, history=asked.history),
         agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
         recipe=asked.recipe,
         principal=principal,
