@@ -236,9 +236,9 @@ class Life:
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
                 yield from (call(method, name) for method in ("tool", "lookup"))
             history = (
-                Turn(role="user", text=held.description),
-                Turn(role="call", tool=held.call_name, outcome=self._chance.choice(("ok", "failed"))),
-                Turn(role="call", tool=f"{held.id}x", result="x"),
+                Turn(role="user", text=tool.description),
+                Turn(role="call", tool=tool.call_name, outcome=self._chance.choice(("ok", "failed"))),
+                Turn(role="call", tool=f"{tool.id}x", result="x"),
                 Turn(role="assistant", text=self._chance.choice(self._author.requests)),
             )
             query = Query(text=self._chance.choice(self._author.requests), limit=40, history=history)
