@@ -171,6 +171,7 @@ _URL = re.compile(
     """,
     re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+_ROLE = re.compile(r"^[ \t]*(user|assistant|system|tool)[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[\w-]{1,63}\.){1,8}[a-z]{2,24}\b(?![:/])", re.IGNORECASE)
 _FILE = re.compile(r"(?<![\w:/.~])(?:~|\.{0,2})(?:/[\w.\-+@%]{1,255}){1,64}+|(?<!\w)[A-Za-z]:\\[^\s\"'<>|]{1,1000}")
 _EXTENSION = re.compile(r"\.([A-Za-z]\w{0,4})$")
@@ -183,10 +184,24 @@ def query_text(text: str, *, literals: bool = False) -> str:
     """The query without pasted files (data URIs, base64 or hex of 200 characters or more), blanks collapsed.
 
     A URL becomes its host and `web page`, the path of a file `file` and its extension, an e-mail address `email
-    address`, a UUID or a long hexadecimal number `ID`; with `literals` they stay as they are.
+    address`, a UUID or a long hexadecimal number `ID`, and a dialogue what its user says; with `literals` all stay as
+    they are.
     """
     text = BLOB.sub(" ", DATA_URI.sub(" ", text))
+    text = text if literals else _user_turns(text)
     return " ".join((text if literals else _kinds(text)).split())
+
+
+def _user_turns(text: str) -> str:
+    """Of a text that is a dialogue: it begins with a role, and marks turns of the user and of the assistant."""
+    if "ssistant" not in text and "ASSISTANT" not in text:
+        return text
+    before, *parts = _ROLE.split(text)
+    turns = list(zip(map(str.casefold, parts[::2]), parts[1::2], strict=True))
+    if before.strip() or not {"user", "assistant"} <= {role for role, _ in turns}:
+        return text
+    said = " ".join(words for role, words in turns if role == "user")
+    return said if said.strip() else text
 
 
 def _kinds(text: str) -> str:

@@ -206,8 +206,35 @@ def test_what_only_looks_like_a_literal_stays(text: str) -> None:
     assert query_text(text) == text
 
 
+DIALOGUE = "user: Book a table.\nAssistant: In which town? user: of what\n\n USER : In Oslo,\nfor four"
+
+
 @pytest.mark.parametrize(
-    "part", ["data:", "http://", "http://a:", "http://a.", "a.", "a@", "/a", "./", "~/.", "0123abc-", "C:\\", "/a.b "]
+    ("text", "told"),
+    [
+        (DIALOGUE, "Book a table. In Oslo, for four"),
+        (f"system: Be brief.\n{DIALOGUE}\nassistant: Done.", "Book a table. In Oslo, for four"),
+        ("User: Book a table.", None),
+        ("the header User: is missing\nassistant: none", None),
+        ("Make users.\nuser: ann\nassistant: bob", None),
+        ("user: ann\nuser: bob, the assistant", None),
+        ("user:\nassistant: Hello.", None),
+        ("assistants for every user: a list", None),
+    ],
+)
+def test_of_a_dialogue_the_user_s_turns_are_read(text: str, told: str | None) -> None:
+    """What only holds such words stays; `literals` leaves a dialogue as it is."""
+    whole = " ".join(text.split())
+    assert query_text(text) == (whole if told is None else told)
+    assert query_text(text, literals=True) == whole
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("data:", "http://", "http://a:", "http://a.", "a.", "a@", "/a", "./", "~/.", "0123abc-", "C:\\", "/a.b "),
+        *("user:assistant:", "\nuser:", "\n \t", "assistant \n"),
+    ],
 )
 def test_a_huge_query_is_cleaned_in_linear_time(part: str) -> None:
     """Megabytes of almost-blobs and almost-literals take about a second, not minutes."""
