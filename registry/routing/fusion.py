@@ -8,7 +8,7 @@ many have, and a best hit among equals tells little.
 This is the hot path: scores are added up by name, and votes are made only for the candidates that are shown.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from math import inf, sqrt, sumprod
@@ -50,9 +50,23 @@ class Standing(NamedTuple):
 
     @classmethod
     def of(
-        cls, recipe: Recipe, use: RecipeLeg, hits: LegHits, targets: Sequence[str], weights: Weights, *, population: int
+        cls,
+        recipe: Recipe,
+        use: RecipeLeg,
+        hits: LegHits,
+        weights: Weights,
+        *,
+        population: int,
+        by_owner: bool = False,
+        silent: Collection[str] = (),
     ) -> "Standing":
-        """`population`: how many there are of what the leg gives, found or not."""
+        """`population`: how many there are of what the leg gives, found or not. `by_owner`: agents are the targets, for
+        which tools that are `silent` do not speak.
+        """
+        # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
+        floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
+        hits = _without(hits, silent) if silent and use.leg != "name" else hits
+        targets = hits.owner_ids if by_owner else hits.entity_ids
         weight = use.share * weights[use.kind]
         if use.leg == "name":
             # Whoever is named outright is named as much as the next: no rank among them.
@@ -63,8 +77,6 @@ class Standing(NamedTuple):
         elif use.leg in TEXT_LEGS:
             parts = _parts_of_words(weight, _first(targets, hits.scores), population)
         else:
-            # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
-            floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
             parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
         return cls(use.leg, hits, targets, weight, parts)
 
@@ -88,12 +100,15 @@ def fuse_agents(
     *,
     population: int,
     past: Sequence[Standing] = (),
+    done: Collection[str] = (),
 ) -> list[Candidate]:
-    """The best `limit` of `population` agents. `past`: what the turns before the request give agents."""
+    """The best `limit` of `population` agents. `past`: what the turns before the request give agents; tools that are
+    `done` do not speak for theirs, unless they are named outright.
+    """
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     standings = [
-        Standing.of(recipe, use, legs[use.leg], legs[use.leg].owner_ids, weights, population=population)
+        Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=done)
         for use in _present(recipe, legs)
     ]
     standings += past
@@ -119,7 +134,7 @@ def fuse_tools(
     none is first, unless there is no other.
     """
     standings = [
-        Standing.of(recipe, use, legs[use.leg], legs[use.leg].entity_ids, weights, population=populations[use.kind])
+        Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind])
         for use in _present(recipe, legs)
     ]
     standings += past
@@ -133,6 +148,12 @@ def fuse_tools(
         _add(tools, failed)
         standings.append(failed)
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
+
+
+def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
+    kept = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
+    ids, owners, scores = hits
+    return LegHits([ids[at] for at in kept], [owners[at] for at in kept], [scores[at] for at in kept])
 
 
 def tools_of(

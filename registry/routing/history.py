@@ -26,12 +26,14 @@ TOLD = 10
 class Past:
     """What a history gives to `agents`, to `tools` and their agents, and against the tools that `failed`.
 
+    `done`: tools that were called for the request under way; they do not speak for their agents again.
     `said`: the words before the request; `is_answered`: the last of them are the assistant's, as in a dialogue.
     """
 
     agents: tuple[Standing, ...] = ()
     tools: tuple[Standing, ...] = ()
     failed: Standing | None = None
+    done: frozenset[str] = frozenset()
     said: str = ""
     is_answered: bool = False
     notice: str = ""
@@ -86,6 +88,7 @@ def read_past(
     return Past(
         agents=for_agents,
         tools=(*for_agents, *for_tools),
+        done=frozenset(tool_id for tool_id, is_under_way in done.items() if is_under_way),
         failed=next(_standing("failed", failed, -of_tool * shares.failed), None),
         said=" ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :]),
         is_answered=bool(words) and words[-1].role == "assistant",

@@ -137,7 +137,9 @@ class Router:
         with span("fusion"):
             limit = query.limit + len(apart)
             population = hits.populations["agent"]
-            best = fuse_agents(ask.recipe, hits.legs, ask.weights, limit, population=population, past=past.agents)
+            best = fuse_agents(
+                ask.recipe, hits.legs, ask.weights, limit, population=population, past=past.agents, done=past.done
+            )
             as_asked = ask.keeps_recipe_weights and not past.agents
             confidence, withheld = _confidence(hits, query, ask.recipe, best if as_asked else None)
             seen = shows(self.index, ask.principal)

@@ -113,6 +113,21 @@ def test_the_agent_called_last_comes_first_among_equals(alike: Registry) -> None
     assert given[1]["agent-3"] > given[0]["agent-3"] > given[0]["agent-2"] > 0
 
 
+def test_what_is_done_is_seldom_done_again(alike: Registry) -> None:
+    """A tool called for the request under way gets less than its neighbour, and does not speak for its agent."""
+    first = ids(alike.find_tools(SEND))[0]
+    agent_id, neighbour = first.partition("/")[0], alike.tools(first.partition("/")[0])[1].id
+    done = Query(text=SEND, limit=20, history=(call(first),))
+    found = ids(alike.find_tools(done))
+    assert found.index(neighbour) < found.index(first)
+    (votes,) = (match.votes for match in alike.route(done).matches if match.agent.id == agent_id)
+    assert first not in {vote.entity_id for vote in votes}
+    answered = replace(done, history=(*done.history, said("assistant", "Sent.")))
+    assert ids(alike.find_tools(answered))[0] == first
+    (votes,) = (match.votes for match in alike.route(answered).matches if match.agent.id == agent_id)
+    assert first in {vote.entity_id for vote in votes}
+
+
 def _given_by_use(route: Route) -> dict[str, float]:
     return {m.agent.id: v.contribution for m in route.matches for v in m.votes if v.leg == "used"}
 
