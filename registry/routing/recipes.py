@@ -113,10 +113,12 @@ class HistoryShares:
     """How much the words before a request count beside it in its vector, in [0, 1]."""
     topic_turns: int = 2
     """How many turns of words that is."""
+    doubt: float = 0.0
+    """Off the `fit` of a request with words before it: they are near something, whatever it asks."""
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
-        for name in ("used", "under_way", "done", "failed", "follows"):
+        for name in ("used", "under_way", "done", "failed", "follows", "doubt"):
             value = getattr(self, name)
             _refuse_unless(f"history {name}={value!r}", _is_number(value), "a number from 0")
         for name in ("decay", "topic"):
@@ -256,7 +258,7 @@ HYBRID = Recipe(
     merge="by_score",
     texts="contextual",
     calibrations=(Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),),
-    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0),
+    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0, doubt=0.25),
 )
 RANKS = Recipe(
     name="ranks",
@@ -270,7 +272,7 @@ RANKS = Recipe(
     ),
     texts="contextual",
     calibrations=(Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),),
-    history=_BY_RANKS,
+    history=replace(_BY_RANKS, doubt=0.25),
 )
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}

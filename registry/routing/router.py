@@ -103,7 +103,7 @@ class Router:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
         with span("fusion"):
-            confidence, withheld = _confidence(hits, query, ask.recipe)
+            confidence, withheld = _confidence(hits, query, ask.recipe, past)
             seen = shows(self.index, ask.principal)
             found = _tool_matches(hits, ask, query.limit, seen, past)
         matches = () if withheld else found
@@ -141,7 +141,7 @@ class Router:
                 ask.recipe, hits.legs, ask.weights, limit, population=population, past=past.agents, done=past.done
             )
             as_asked = ask.keeps_recipe_weights and not past.agents
-            confidence, withheld = _confidence(hits, query, ask.recipe, best if as_asked else None)
+            confidence, withheld = _confidence(hits, query, ask.recipe, past, best if as_asked else None)
             seen = shows(self.index, ask.principal)
             found = () if withheld else _agent_matches(hits, best, seen, past)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
@@ -274,7 +274,7 @@ def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None, pa
 
 
 def _confidence(
-    hits: Hits, query: Query, recipe: Recipe, best: Sequence[Candidate] | None = None
+    hits: Hits, query: Query, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
 ) -> tuple[float | None, bool]:
     """How likely anything found is right, 1 if an entity is named outright; and whether a strict query is withheld.
 
@@ -291,7 +291,8 @@ def _confidence(
         return 1.0, False
     if best is None:
         best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
-    sure = calibration.probability(recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0))
+    fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
+    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.said else 0.0))
     return sure, query.strict and sure < calibration.least
 
 
