@@ -19,6 +19,7 @@ from benchmarks import (
     livemcpbench,
     neo4j_speed,
     process_speed,
+    right_tool,
     route_ratio,
     route_speed,
     scalemcp,
@@ -41,6 +42,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     clear_requests.NAME: clear_requests.run,
     default_recipe.NAME: default_recipe.run,
     scalemcp.NAME: scalemcp.run,
+    right_tool.NAME: right_tool.run,
     route_ratio.NAME: route_ratio.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
@@ -66,6 +68,7 @@ QUALITY = (
     withholding.NAME,
     default_recipe.NAME,
     scalemcp.NAME,
+    right_tool.NAME,
     suspicion.NAME,
 )
 """How good answers are, whatever they take."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.record import Measure, Result
-from benchmarks.world import EXAMPLES, World, show_progress
+from benchmarks.world import EXAMPLES, NATURAL, World, show_progress
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
@@ -12,10 +12,10 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.resolve import CLEAR_LEAD, tool_meant
 
 NAME = "clear_requests"
-ASKED: tuple[tuple[str, By], ...] = ((EXAMPLES, "questions"), ("livemcpbench", "steps"))
+ASKED: tuple[tuple[str, By], ...] = ((EXAMPLES, "questions"), ("livemcpbench", "steps"), (NATURAL, "questions"))
 NOTES = (
     "A request is clear if one tool is first by meaning and first by words and its score leads by "
-    f"{CLEAR_LEAD:.0%}. The rule was chosen on the examples alone; LiveMCPBench's steps had no part in it.",
+    f"{CLEAR_LEAD:.0%}. The rule was chosen on the examples alone; the other sets had no part in it.",
     "Right: the tool is one of those that the data set names for the request. `first is right` is how often the best "
     "match of find_tools is, whether or not it is clear: what a gateway that always runs the best would do.",
     "Whether a policy lets the tool run is not asked: what may destroy never runs for a request.",

@@ -10,7 +10,7 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import PRECISIONS, World
 from waygraph.registry.evaluation.compare import markdown_table
 from waygraph.registry.evaluation.dataset import By
-from waygraph.registry.evaluation.run import Outcome, Trial, vary_recipe
+from waygraph.registry.evaluation.run import Mean, Outcome, Trial, vary_recipe
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, TOOLS, Recipe
 
@@ -25,6 +25,7 @@ NOTES = (
     "that finds an item not found before it, discount 1/log2(rank + 1), ideal = one item at each of the first "
     "min(items, 5) ranks.",
     "An item that no server of the corpus can satisfy (an empty set, 1 among the steps) is no gold item.",
+    "Tools: the same measures over the ranking of tools; a gold item is a set of tools any one of which is right.",
 )
 
 
@@ -40,12 +41,15 @@ TRIED: Mapping[By, Mapping[TextForm, Sequence[Recipe]]] = {
     "united": {"plain": (EVEN, PAPER), "contextual": (HYBRID,)},
 }
 """`united`: each question asked by all of its steps at once, judged by the question's gold."""
-TARGETS = {
+TARGETS: Mapping[tuple[str, str, str], Target | None] = {
     ("plain", "paper (1.0, 1.0)", "R@5"): Target(bound="near", value=0.82, tolerance=0.02),
     ("plain", "paper (1.5, 1.0)", "R@5"): Target(bound="near", value=0.79, tolerance=0.02),
     ("contextual", "hybrid", "R@1"): Target(bound="at_least", value=0.73),
     ("contextual", "hybrid", "R@5"): Target(bound="at_least", value=0.85),
+    ("contextual", "hybrid", "tool R@1"): Target(bound="at_least", value=0.62),
+    ("contextual", "hybrid", "tool R@5"): None,
 }
+"""None: reported without a target."""
 
 
 def run(world: World) -> Result:
@@ -53,17 +57,20 @@ def run(world: World) -> Result:
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
     dataset = world.dataset(DATA)
     rows: dict[By, list[dict[str, Any]]] = {by: [] for by in TRIED}
+    tools: dict[By, list[dict[str, Any]]] = {"steps": [], "questions": []}
     prints = {}
     for precision, spec in PRECISIONS.items():
         for outcome in world.bench.outcomes(dataset, list(_trials(spec))):
             prints[precision] = outcome.fingerprint
-            rows[outcome.trial.by].append(row_of(outcome, precision))
+            rows[outcome.trial.by].append(_row(outcome, precision, outcome.agents))
+            if found := outcome.tools:
+                tools[outcome.trial.by].append(_row(outcome, precision, found, only_tools=True))
     return Result(
         name=NAME,
         embedder=prints["int8"],
-        measures=_measures(rows["steps"]),
+        measures=[*_measures(rows["steps"]), *_measures(tools["steps"], "tool ")],
         notes=NOTES,
-        details={"embedders": prints} | dict(rows),
+        details={"embedders": prints, "tools": tools} | dict(rows),
     )
 
 
@@ -73,36 +80,37 @@ def _trials(embedder: str) -> Iterator[Trial]:
             yield from (_trial(recipe, texts, by, embedder) for recipe in recipes)
 
 
-def row_of(outcome: Outcome, precision: str) -> dict[str, Any]:
-    means = outcome.agents
+def _row(outcome: Outcome, precision: str, means: Mapping[str, Mean], *, only_tools: bool = False) -> dict[str, Any]:
+    judged = [judgement for judgement in outcome.judgements if judgement.tool_metrics or not only_tools]
     return {
         "method": outcome.trial.name,
         "texts": outcome.trial.texts,
         "precision": precision,
-        "queries": len(outcome.judgements),
+        "queries": len(judged),
         **{told: round(means[name].value, 4) for told, name in METRICS.items()},
-        "unanswered": sum(not judgement.agents for judgement in outcome.judgements),
+        "unanswered": sum(not judgement.agents for judgement in judged),
     }
 
 
-def _measures(rows: Iterable[Mapping[str, Any]]) -> list[Measure]:
+def _measures(rows: Iterable[Mapping[str, Any]], level: str = "") -> list[Measure]:
     return [
         Measure(
-            name=f"LiveMCPBench steps, {row['method']}, {row['texts']} texts, {row['precision']}: {metric}",
+            name=f"LiveMCPBench steps, {row['method']}, {row['texts']} texts, {row['precision']}: {level}{metric}",
             value=row[metric],
-            target=TARGETS.get((row["texts"], row["method"], metric)),
+            target=TARGETS[key],
         )
         for row in rows
         for metric in ("R@1", "R@5")
-        if (row["texts"], row["method"], metric) in TARGETS
+        if (key := (row["texts"], row["method"], f"{level}{metric}")) in TARGETS
     ]
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
-    return "\n\n".join(_markdown(by, details[by]) for by in TRIED)
+    agents = [_markdown(by, details[by]) for by in TRIED]
+    return "\n\n".join([*agents, *(_markdown(f"{by}, tools", rows) for by, rows in details["tools"].items())])
 
 
-def _markdown(by: By, rows: Sequence[Mapping[str, Any]]) -> str:
+def _markdown(queries: str, rows: Sequence[Mapping[str, Any]]) -> str:
     keys = ("method", "texts", "precision", *METRICS, "unanswered")
-    head = f"LiveMCPBench {by}, the product's recipes, {rows[0]['queries']} queries:"
+    head = f"LiveMCPBench {queries}, the product's recipes, {rows[0]['queries']} queries:"
     return f"{head}\n\n{markdown_table(keys, [[row[key] for key in keys] for row in rows])}"

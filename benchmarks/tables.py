@@ -14,6 +14,7 @@ from benchmarks import (
     default_recipe,
     livemcpbench,
     process_speed,
+    right_tool,
     route_speed,
     scalemcp,
     withholding,
@@ -39,6 +40,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     withholding.NAME: withholding.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
     scalemcp.NAME: scalemcp.tables_of,
+    right_tool.NAME: right_tool.tables_of,
 }
 """Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 FLOAT32 = f"{DEFAULT_EMBEDDER}?precision=float32"
 PRECISIONS: Mapping[str, str] = {"int8": DEFAULT_EMBEDDER, "float32": FLOAT32}
-EXAMPLES = "examples"
-"""The data set of the project's own requests."""
+EXAMPLES, NATURAL = OWN = ("examples", "natural_requests")
+"""The data sets of the project's own requests: to an invented catalogue, and to public servers."""
 QUICK_QUESTIONS = 20
 DATA_VARIABLE = "WAYGRAPH_BENCH_DATA"
 
@@ -80,12 +80,12 @@ class World:
         return self._folder_of(name).is_dir()
 
     def dataset(self, name: str) -> Dataset:
-        """A data set by its folder, or `examples`; only its first questions if quick. Raises InvalidDataset."""
+        """A data set by its folder, or one of `OWN`; only its first questions if quick. Raises InvalidDataset."""
         dataset = read_dataset(self._folder_of(name), self.settings)
         return replace(dataset, questions=dataset.questions[:QUICK_QUESTIONS]) if self.quick else dataset
 
     def _folder_of(self, name: str) -> Path:
-        return self.examples / "requests" if name == EXAMPLES else self.data / name
+        return self.examples / ("requests" if name == EXAMPLES else name) if name in OWN else self.data / name
 
     @contextmanager
     def registry_of(

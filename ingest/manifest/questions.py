@@ -12,6 +12,7 @@ from unicodedata import category
 
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, is_lines
 from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.index.analyser import CAMEL
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
@@ -50,13 +51,11 @@ SYNONYMS: Mapping[str, str] = {
 }
 FALLBACK = ("Help me with {}", "I need {}", "Who can take care of {}?")
 _WORD = re.compile(r"[^\W_]+")
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s|\n")
 _THIRD_PERSON = (
     (re.compile(r"(ch|sh|ss|x|o)es$"), r"\1"),
     (re.compile(r"ies$"), "y"),
     (re.compile(r"([^aius])s$"), r"\1"),
 )
-_LONGEST_SENTENCE_CHARS = 160
 _PARAMETERS = 3
 
 
@@ -76,7 +75,7 @@ def _lines(agent: Agent, tool: Tool) -> Iterator[str]:
     """What it does by its own words, what is asked of such a verb, and by what it can be asked."""
     verb, thing = verb_and_thing(tool.name)
     thing = thing or agent.name
-    sentence, parameters = first_sentence(tool.description), _parameters(tool)
+    sentence, parameters = bare_sentence(tool.description), _parameters(tool)
     asks = ASKS.get(SYNONYMS.get(verb, verb), FALLBACK)
     if sentence:
         yield f"Can you {imperative(sentence)}?"
@@ -103,12 +102,9 @@ def verb_and_thing(name: str) -> tuple[str, str]:
     return words[at], " ".join(words[:at] + words[at + 1 :])
 
 
-def first_sentence(description: str) -> str:
-    """Cut at a word where it is long; without its full stop."""
-    first = _SENTENCE_END.split(description.strip(), maxsplit=1)[0]
-    if len(first) > _LONGEST_SENTENCE_CHARS:
-        first = first[:_LONGEST_SENTENCE_CHARS].rpartition(" ")[0] or first[:_LONGEST_SENTENCE_CHARS]
-    return first.strip().rstrip(".!?。！？ ")
+def bare_sentence(description: str) -> str:
+    """The first sentence without its full stop."""
+    return first_sentence(description).rstrip(".!?。！？ ")
 
 
 def imperative(sentence: str) -> str:

@@ -20,7 +20,8 @@ from uuid import uuid4
 import numpy as np
 from cachetools import LRUCache
 
-from waygraph.registry.embedding.embedder import Embedder, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
@@ -199,6 +200,10 @@ class QueryCache:
     @property
     def fingerprint(self) -> str:
         return self._inner.fingerprint
+
+    def knows_script(self, text: str) -> bool:
+        """Whether the model knows the script of the text; one that does not say what it knows is taken to know all."""
+        return is_latin(text) or not isinstance(self._inner, Literate) or self._inner.languages == "multilingual"
 
     def holds(self, text: str) -> bool:
         """Whether the query's vector is at hand."""

@@ -52,6 +52,17 @@ class Embedder(Protocol):
         ...
 
 
+Languages = Literal["English", "multilingual"]
+
+
+@runtime_checkable
+class Literate(Protocol):
+    """An embedder that says which languages its model knows."""
+
+    @property
+    def languages(self) -> Languages: ...
+
+
 @runtime_checkable
 class Connected(Protocol):
     """An embedder that holds connections."""

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import batched
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from tokenizers import Tokenizer
 
-from waygraph.registry.embedding.embedder import EmbedderSpec, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.embedder import EmbedderSpec, Languages, Progress, Role, distinct, in_order
 from waygraph.registry.embedding.weights import (
     TOKENIZER,
     WEIGHTS,
@@ -29,6 +29,7 @@ from waygraph.registry.embedding.weights import (
     is_folder_name,
     locate,
     read_card,
+    read_languages,
     weights_sha256,
 )
 from waygraph.registry.model.errors import EmbedderRefused
@@ -139,9 +140,14 @@ class OnnxEmbedder:
     """Vectors of a BERT model. Every text runs alone, so its vector is the same in any company."""
 
     def __init__(
-        self, session: onnxruntime.InferenceSession, tokenizer: "TextTokenizer", card: ModelCard, fingerprint: str
+        self,
+        session: onnxruntime.InferenceSession,
+        tokenizer: "TextTokenizer",
+        card: ModelCard,
+        fingerprint: str,
+        folder: Path,
     ) -> None:
-        self._session, self._tokenizer = session, tokenizer
+        self._session, self._tokenizer, self._folder = session, tokenizer, folder
         self._prompts: Mapping[Role, str] = card.prompts
         self.dimension = card.shape.hidden
         self.fingerprint = fingerprint
@@ -156,7 +162,12 @@ class OnnxEmbedder:
         card = read_card(folder)
         session = _cached_session(folder, card, precision, settings, sha256)
         tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
-        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision))
+        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision), folder)
+
+    @cached_property
+    def languages(self) -> Languages:
+        """Read when a text of another script than Latin comes: the vocabulary takes some 20 ms."""
+        return read_languages(self._folder)
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""

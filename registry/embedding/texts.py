@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 
 TOOL_NAMES_SHOWN = 25
+"""More names than these would fill what a model reads of an agent's text."""
 MAX_PARAMETERS = 100
 """Of a tool, that are told."""
-"""More names than these would fill what a model reads of an agent's text."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
+_MAX_SENTENCE_CHARS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,10 @@ def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Pa
 
 
 def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tuple[str, ...]:
-    """The texts of the forms that weigh none: one if plain or concat, two if contextual; each cut at the limit."""
+    """The texts of the forms that weigh none: one if plain or concat, three if contextual; each cut at the limit.
+
+    Contextual: whose tool it is, all that it says, and what it does in one sentence, which tells siblings apart.
+    """
     plain = _title_text(tool.name, tool.description)
     if form == "plain":
         return (plain[:limit_chars],)
@@ -90,8 +95,16 @@ def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tu
     called = f"{plain} Parameters: {parameters}" if parameters else plain
     if form == "concat":
         return (" ".join([called, *tool.questions])[:limit_chars],)
-    owned = f"{agent.name} | {plain}"
-    return owned[:limit_chars], called[:limit_chars]
+    texts = (f"{agent.name} | {plain}", called, first_sentence(tool.description))
+    return tuple(text[:limit_chars] for text in texts if text)
+
+
+def first_sentence(description: str) -> str:
+    """Or its first line, if that ends earlier: at most 160 characters, cut at a word."""
+    first = _SENTENCE_END.split(description.strip(), maxsplit=1)[0].strip()
+    if len(first) > _MAX_SENTENCE_CHARS:
+        first = first[:_MAX_SENTENCE_CHARS].rpartition(" ")[0] or first[:_MAX_SENTENCE_CHARS]
+    return first
 
 
 def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_chars: int) -> tuple[str, ...]:
@@ -202,6 +215,15 @@ def _user_turns(text: str) -> str:
         return text
     said = " ".join(words for role, words in turns if role == "user")
     return said if said.strip() else text
+
+
+def is_latin(text: str) -> bool:
+    """Whether half of its letters or more are Latin, as in a text without letters."""
+    if text.isascii():
+        return True
+    letters = [letter for letter in text if letter.isalpha()]
+    latin = sum(letter < "\u0250" or "\u1e00" <= letter < "\u1f00" for letter in letters)
+    return 2 * latin >= len(letters)
 
 
 def _kinds(text: str) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from waygraph.registry.embedding.embedder import Role, parse_spec
+from waygraph.registry.embedding.embedder import Languages, Role, parse_spec
+from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
 from waygraph.registry.model.files import as_written, write_atomically
 from waygraph.registry.model.settings import Settings
@@ -32,6 +33,8 @@ PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document":
 """The names under which the models' authors keep the prefix of each role."""
 
 Pooling = Literal["mean", "cls"]
+_FOREIGN_SHARE = 0.1
+"""Of a vocabulary. That of all-MiniLM-L6-v2 has half as much, nearly all of it single letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +86,20 @@ def read_card(folder: Path) -> ModelCard:
     with _sound(lengths):
         longest = int(_object(lengths).get("max_seq_length") or shape.positions)
     return ModelCard(shape=shape, max_tokens=min(longest, shape.positions), prompts=_prompts(folder))
+
+
+def read_languages(folder: Path) -> Languages:
+    """By the vocabulary: a model knows more than English if a tenth of its tokens are of other scripts than Latin.
+
+    Raises EmbedderRefused for a file that is no tokenizer.
+    """
+    file = folder / TOKENIZER
+    tokenizer = _object(file)
+    with _sound(file):
+        vocabulary = tokenizer["model"]["vocab"]  # of Unigram a list of tokens and scores, else tokens and ids
+        tokens = [str(token) if isinstance(vocabulary, Mapping) else str(token[0]) for token in vocabulary]
+    foreign = sum(not is_latin(token) for token in tokens)
+    return "multilingual" if foreign >= _FOREIGN_SHARE * len(tokens) else "English"
 
 
 def _shape(config: Mapping[str, Any], pooling: Pooling) -> BertShape:
@@ -181,6 +198,7 @@ class InstalledModel:
     path: Path
     sha256: str
     where: Place
+    languages: Languages
 
 
 def locate(spec: str, settings: Settings) -> Path:
@@ -296,7 +314,7 @@ def _cached_models(settings: Settings) -> list[tuple[str, Path]]:
 
 def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
     sha256 = weights_sha256(path, settings)
-    return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where)
+    return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where, languages=read_languages(path))
 
 
 def _download(name: str, folder: Path) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import product
 from operator import itemgetter
 from statistics import fmean
 from typing import Any, Literal
@@ -188,11 +189,13 @@ class Table:
     against: str
     metrics: tuple[str, ...]
     rows: tuple[Row, ...]
+    level: Level = "agents"
+    """What was ranked."""
 
     @property
     def queries_name(self) -> str:
-        """Such as `LiveMCPBench, steps`."""
-        return ", ".join(filter(None, (self.dataset, self.by, self.split)))
+        """Such as `LiveMCPBench, steps`, or `LiveMCPBench, steps, tools`."""
+        return ", ".join(filter(None, (self.dataset, self.by, self.split, "tools" if self.level == "tools" else "")))
 
     @property
     def sweeps(self) -> Mapping[str, tuple[Row, ...]]:
@@ -236,30 +239,30 @@ def tabulate(
     metrics: Sequence[str] = SHOWN,
     bys: Sequence[str] = (),
     against: str = "",
-    level: Level = "agents",
+    levels: Sequence[Level] = ("agents",),
 ) -> list[Table]:
-    """One table for each dataset and way of asking, in the order of the records, each given with its name.
+    """One table for each level, dataset and way of asking, in the order of the records, each given with its name.
 
     `bys`: only these ways of asking; empty: all. `against`: the method that others are tested by; empty: a table's
     first. What is tested is the ranking of agents, where the record holds its queries: else there is no p.
     Raises UnknownName for a metric that the records lack, and for a method that is in none.
     """
-    groups: dict[tuple[str, ...], list[_Entry]] = {}
-    for name, record in records:
-        for outcome in record["outcomes"]:
-            if outcome[level] and outcome["by"] in (bys or (outcome["by"],)):
-                held = record["dataset"]
-                key = (held["name"], held["checksum"], outcome["by"], outcome["split"])
-                groups.setdefault(key, []).append(_Entry(name, outcome))
-    found = [_table(key, entries, metrics, against, level) for key, entries in groups.items()]
+    groups: dict[tuple[Level, str, str, str, str], list[_Entry]] = {}
+    held = [(name, record["dataset"], outcome) for name, record in records for outcome in record["outcomes"]]
+    for level, (name, dataset, outcome) in product(levels, held):
+        if outcome[level] and outcome["by"] in (bys or (outcome["by"],)):
+            key = (level, dataset["name"], dataset["checksum"], outcome["by"], outcome["split"])
+            groups.setdefault(key, []).append(_Entry(name, outcome))
+    found = [_table(key, entries, metrics, against) for key, entries in groups.items()]
     if against and all(table.against != against for table in found):
         raise UnknownName("method", against, {row.method for table in found for row in table.rows})
     return found
 
 
 def _table(
-    key: tuple[str, ...], entries: Sequence[_Entry], metrics: Sequence[str], against: str, level: Level
+    key: tuple[Level, str, str, str, str], entries: Sequence[_Entry], metrics: Sequence[str], against: str
 ) -> Table:
+    level, dataset, _, by, split = key
     names = _distinct_names(entries)
     first = against or names[0]
     tested = entries[names.index(first)] if first in names else None
@@ -267,7 +270,6 @@ def _table(
         _row(name, entry, metrics, level, None if entry is tested or level == "tools" else tested)
         for name, entry in zip(names, entries, strict=True)
     ]
-    dataset, _, by, split = key
     return Table(
         dataset=dataset,
         by=by,
@@ -275,6 +277,7 @@ def _table(
         against=first if tested else "",
         metrics=tuple(metrics),
         rows=tuple(rows),
+        level=level,
     )
 
 

@@ -157,18 +157,36 @@ def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
 
 
 def tools_of(
-    legs: Iterable[LegHits], agent_ids: Iterable[str], limit: int, last: Callable[[str], bool]
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    agent_ids: Iterable[str],
+    limit: int,
+    *,
+    population: int,
+    past: Sequence[Standing],
+    last: Callable[[str], bool],
 ) -> dict[str, list[str]]:
-    """For each agent the ids of its tools that were found, in the order of the legs, best first.
+    """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves.
 
-    Those come last of which `last` says so.
+    `population`: how many capabilities there are. `past`: what the turns before the request give tools. Those come last
+    of which `last` says so.
     """
-    found: dict[str, dict[str, None]] = {agent_id: {} for agent_id in agent_ids}
-    for hits in legs:
-        for entity, owner in zip(hits.entity_ids, hits.owner_ids, strict=True):
+    standings = [
+        Standing.of(recipe, use, legs[use.leg], weights, population=population)
+        for use in _present(recipe, legs)
+        if use.kind == "tool"
+    ]
+    found: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}
+    for standing in [*standings, *past]:
+        for entity, owner in zip(standing.hits.entity_ids, standing.hits.owner_ids, strict=True):
             if owner in found and entity != owner:
-                found[owner][entity] = None
-    return {agent_id: sorted(tools, key=last)[:limit] for agent_id, tools in found.items()}
+                found[owner][entity] = found[owner].get(entity, 0.0) + standing.parts.get(entity, 0.0)
+    # Equal ones stay in the order of the legs.
+    return {
+        agent_id: sorted(tools, key=lambda tool: (last(tool), -tools[tool]))[:limit]
+        for agent_id, tools in found.items()
+    }
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:

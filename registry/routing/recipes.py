@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, inf
 from typing import Literal, get_args
 
-from waygraph.registry.index.search_index import VECTOR_LEGS, Leg
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Leg
 from waygraph.registry.model.errors import InvalidSetting, UnknownRecipe
 from waygraph.registry.model.nouns import EntityKind, TextForm
 
@@ -134,7 +135,8 @@ class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
     `calibrations`: one a model. `rerank`: a stage after fusion. `history`: what the turns before a request count;
-    None: nothing.
+    None: nothing. `unread_words`: what legs of words count, times their share, where the model does not know the script
+    of the query.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Recipe:
     calibrations: tuple[Calibration, ...] = ()
     rerank: Rerank | None = None
     history: HistoryShares | None = None
+    unread_words: float = 1.0
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
@@ -160,6 +163,7 @@ class Recipe:
         _refuse_unless(f"{of}merge={self.merge!r}", self.merge in merges, f"one of {', '.join(merges)}")
         for kind, weight in self.weights.items():
             _refuse_unless(f"{of}{kind}_weight={weight!r}", _is_number(weight), "a number from 0")
+        _refuse_unless(f"{of}unread_words={self.unread_words!r}", _is_number(self.unread_words), "a number from 0")
         fits = self.rerank is None or isinstance(self.rerank, Rerank)
         _refuse_unless(f"{of}rerank={self.rerank!r}", fits, "a Rerank, such as Rerank(spec='openai:MODEL')")
 
@@ -257,7 +261,8 @@ HYBRID = Recipe(
     ),
     merge="by_score",
     texts="contextual",
-    calibrations=(Calibration(offset=-1.86, slope=2.22, least=0.246, model=MINILM),),
+    unread_words=1.5,
+    calibrations=(Calibration(offset=-1.92, slope=2.27, least=0.236, model=MINILM),),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0, doubt=0.25),
 )
 RANKS = Recipe(
@@ -271,7 +276,7 @@ RANKS = Recipe(
         _NAME,
     ),
     texts="contextual",
-    calibrations=(Calibration(offset=-1.26, slope=2.2, least=0.333, model=MINILM),),
+    calibrations=(Calibration(offset=-1.33, slope=2.29, least=0.322, model=MINILM),),
     history=replace(_BY_RANKS, doubt=0.25),
 )
 
@@ -286,6 +291,14 @@ def recipe_named(name: str, *, rerank: str = "") -> Recipe:
     except KeyError:
         raise UnknownRecipe(name, RECIPES) from None
     return with_rerank(recipe, Rerank(spec=rerank) if rerank else None)
+
+
+@lru_cache(maxsize=64)
+def for_unread_script(recipe: Recipe) -> Recipe:
+    """The recipe for queries in a script that the model does not know."""
+    by = recipe.unread_words
+    legs = (replace(use, share=by * use.share) if use.leg in TEXT_LEGS else use for use in recipe.legs)
+    return recipe if by == 1 else replace(recipe, legs=tuple(legs))
 
 
 def with_rerank(recipe: Recipe, rerank: Rerank | None) -> Recipe:

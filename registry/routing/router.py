@@ -26,7 +26,7 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.history import NO_PAST, Past, read_past
 from waygraph.registry.routing.queries import shows
-from waygraph.registry.routing.recipes import LEXICAL, Recipe, with_rerank
+from waygraph.registry.routing.recipes import LEXICAL, Recipe, for_unread_script, with_rerank
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -105,7 +105,7 @@ class Router:
         with span("fusion"):
             confidence, withheld = _confidence(hits, query, ask.recipe, past)
             seen = shows(self.index, ask.principal)
-            found = _tool_matches(hits, ask, query.limit, seen, past)
+            found = _tool_matches(hits, self._by_script(query.text, ask), query.limit, seen, past)
         matches = () if withheld else found
         return ToolRoute(
             query=without_history(query),
@@ -136,14 +136,14 @@ class Router:
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
-            population = hits.populations["agent"]
+            used, population = self._by_script(query.text, ask), hits.populations["agent"]
             best = fuse_agents(
-                ask.recipe, hits.legs, ask.weights, limit, population=population, past=past.agents, done=past.done
+                used.recipe, hits.legs, used.weights, limit, population=population, past=past.agents, done=past.done
             )
-            as_asked = ask.keeps_recipe_weights and not past.agents
-            confidence, withheld = _confidence(hits, query, ask.recipe, past, best if as_asked else None)
+            as_calibrated = used is ask and ask.keeps_recipe_weights and not past.agents
+            confidence, withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
             seen = shows(self.index, ask.principal)
-            found = () if withheld else _agent_matches(hits, best, seen, past)
+            found = () if withheld else _agent_matches(hits, used, best, seen, past)
         matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
         pinned = _pinned_matches(apart, found, seen) if apart else ()
         return Route(
@@ -178,6 +178,10 @@ class Router:
             nearest=() if matches else tuple(dict.fromkeys(chain.from_iterable(step.nearest for step in steps))),
             elapsed_ms=_milliseconds_since(started),
         )
+
+    def _by_script(self, text: str, ask: Ask) -> Ask:
+        """The ask itself, but where the model does not know the script of the text."""
+        return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
     def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits]:
         """What the turns before give, and what is found by the text and the words before it."""
@@ -258,9 +262,19 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None, past: Pa
     )
 
 
-def _agent_matches(hits: Hits, best: Sequence[Candidate], seen: Shows | None, past: Past) -> tuple[AgentMatch, ...]:
-    found = [*hits.legs.values(), *(standing.hits for standing in past.tools)]
-    tools = tools_of(found, (candidate.id for candidate in best), TOOLS_SHOWN, last=past.has_failed)
+def _agent_matches(
+    hits: Hits, ask: Ask, best: Sequence[Candidate], seen: Shows | None, past: Past
+) -> tuple[AgentMatch, ...]:
+    tools = tools_of(
+        ask.recipe,
+        hits.legs,
+        ask.weights,
+        [candidate.id for candidate in best],
+        TOOLS_SHOWN,
+        population=hits.populations["tool"],
+        past=past.tools,
+        last=past.has_failed,
+    )
     agents = hits.records.agents()
     return tuple(
         AgentMatch(

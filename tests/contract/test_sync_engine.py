@@ -234,14 +234,14 @@ def test_only_new_texts_reach_the_endpoint(endpoint: FakeOpenAI, tmp_path: Path)
     with embedding_registry(endpoint, tmp_path) as registry:
         one, two = entry("a", 1, 2), entry("a", 2, 2)
         first = sync(registry, manifest(one))
-        assert first.texts_embedded == 5
+        assert first.texts_embedded == 7
         asked(endpoint)
         assert sync(registry, manifest(one)).texts_embedded == 0
         assert asked(endpoint) == []
         assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 1
         assert asked(endpoint) == ["b: Looks after harbours, revision1"]
-        assert sync(registry, manifest(two, entry("b", 1, 0))).texts_embedded == 5
-        assert len(asked(endpoint)) == 5
+        assert sync(registry, manifest(two, entry("b", 1, 0))).texts_embedded == 7
+        assert len(asked(endpoint)) == 7
         assert sync(registry, manifest(one, entry("b", 1, 0))).texts_embedded == 0
         assert asked(endpoint) == []
     with embedding_registry(endpoint, tmp_path, "other.grafeo") as registry:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import a2x, agent_as_a_graph, livemcpbench
+from benchmarks import a2x, agent_as_a_graph, livemcpbench, right_tool
 from benchmarks.agent_as_a_graph import AGAINST, reference_gaps
 from benchmarks.methods import (
     ALGORITHM_1,
@@ -107,11 +107,12 @@ def write_set(folder: Path, *, steps: bool) -> None:
     if steps:
         mail["tools"] = [{"name": "send", "description": "Sends a letter to somebody"}]  # type: ignore[assignment]
         maps["tools"] = [{"name": "route", "description": "The shortest way between two places"}]  # type: ignore[assignment]
-    asked = [("write a letter", "mail"), ("how do I get to the station", "maps")]
-    queries = [
-        {"id": str(at), "text": text, "gold": [[agent]], "steps": [{"text": text, "gold": [[agent]]}] if steps else []}
-        for at, (text, agent) in enumerate(asked)
+    asked = [("write a letter", "mail", "send"), ("how do I get to the station", "maps", "route")]
+    needs = [
+        {"text": text, "gold": [[agent]], "gold_tools": [[f"{agent}/{tool}"]] if steps else []}
+        for text, agent, tool in asked
     ]
+    queries = [{"id": str(at), **need, "steps": [need] if steps else []} for at, need in enumerate(needs)]
     for name, records in (("agents", [mail, maps]), ("queries", queries)):
         lines = "\n".join(json.dumps(record) for record in records)
         (folder / f"{name}.jsonl").write_text(lines + "\n", encoding="utf-8")
@@ -120,20 +121,22 @@ def write_set(folder: Path, *, steps: bool) -> None:
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Of the three benchmarks over public sets, on sets of two questions."""
+    """Of the benchmarks over public sets, on sets of two questions, and on the project's own."""
     data = tmp_path_factory.mktemp("data")
     write_set(data / "livemcpbench", steps=True)
     for name in a2x.SETS:
         write_set(data / "a2x" / name, steps=False)
-    world = World(settings=load_settings(), environ=os.environ, data=data, cache=data / "cache")
-    found = [benchmark.run(world) for benchmark in (livemcpbench, agent_as_a_graph, a2x)]
+    world = World(settings=load_settings(), environ=os.environ, data=data, cache=data / "cache", quick=True)
+    found = [benchmark.run(world) for benchmark in (livemcpbench, agent_as_a_graph, a2x, right_tool)]
     return [json.loads(json.dumps(as_record(result, "a test"))) for result in found]
 
 
 def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None:
     """Every method at both ways of asking, by both precisions; every weight; each set by every recipe."""
-    recipes, paper, services = records
+    recipes, paper, services, tools = records
     assert [row["method"] for row in recipes["details"]["united"]].count("hybrid") == 2
+    found = [row for row in recipes["details"]["tools"]["steps"] if row["method"] == "hybrid"]
+    assert [(row["queries"], row["R@1"]) for row in found] == [(2, 1.0), (2, 1.0)]
     for held in paper["details"]["embedders"].values():
         for by in ("steps", "questions"):
             table = Table.from_json(held["methods"][by])
@@ -144,6 +147,14 @@ def test_a_small_set_leaves_whole_records(records: list[dict[str, Any]]) -> None
         assert held["agent_nodes"].keys() == {"(1, 1)", "(1.5, 1)"}
         assert 0 <= held["agent_nodes"]["(1, 1)"] <= held["agent_nodes"]["(1.5, 1)"] <= 1
     assert [held["dataset"] for held in services["details"]["tables"]] == list(a2x.SETS)
+    sets = [
+        (row["K"], row["Hit"], row["Precision"])
+        for row in services["details"]["set_sizes"]
+        if row["method"] == "hybrid"
+    ]
+    assert sets == [(7, 1.0, 0.5), (7, 1.0, 0.5), (25, 1.0, 0.5), (25, 1.0, 0.5)]
+    assert [row["queries"] for row in tools["details"]["rows"]] == [2, 20, 20]
+    assert all(low <= gain <= high for gain, low, high in (row["gain"] for row in tools["details"]["rows"]))
 
 
 def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -157,6 +168,8 @@ def test_records_become_pages_and_pictures(records: list[dict[str, Any]], tmp_pa
     assert f"({TABLE_3[1.5, 1]['Algorithm 1']['Recall@5']:g})" in page
     assert f"| {REFERENCE['MCP-Zero']['Recall@1']:.3f} / 1.000 / 1.000" in page.replace("MCP-Zero |", "|")
     assert "*the paper's taxonomy (no K)*" in page
+    assert "| ToolRet_clean | 7 | hybrid | 1.000 | 1.000 | 0.500 |" in page
+    assert "| agent's best 0.5 | " in page
     held = Table.from_json(records[1]["details"]["embedders"]["int8"]["methods"]["steps"])
     hybrid = held.rows[-1].estimates["Recall@1"].value
     assert f"| LiveMCPBench steps, Recall@1 | {hybrid:.3f} | 1.000 |" in readme

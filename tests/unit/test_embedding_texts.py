@@ -14,6 +14,8 @@ from waygraph.registry.embedding.texts import (
     Parts,
     TextForms,
     agent_texts,
+    first_sentence,
+    is_latin,
     new_vectors,
     parameter_text,
     query_text,
@@ -46,11 +48,45 @@ def test_without_a_description_the_name_stands_alone() -> None:
 
 
 def test_a_contextual_tool_says_whose_it_is_and_what_it_takes() -> None:
-    """One text names the agent, the other the parameters with their descriptions."""
-    assert tool_texts("contextual", GITHUB, SEARCH, 1000) == (
-        "GitHub | search: Find issues.",
-        "search: Find issues. Parameters: q (what to find), limit",
+    """One text names the agent, one the parameters with their descriptions, one is the first sentence."""
+    tool = replace(SEARCH, description="Find issues. Newest first.")
+    assert tool_texts("contextual", GITHUB, tool, 1000) == (
+        "GitHub | search: Find issues. Newest first.",
+        "search: Find issues. Newest first. Parameters: q (what to find), limit",
+        "Find issues.",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "latin"),
+    [
+        ("", True),
+        ("123 …", True),
+        ("où est ma clé, Đặng?", True),
+        ("GitHub 上的 issue", True),
+        ("查 GitHub 的最新问题", True),
+        ("查一下 API 的天气预报", False),
+        ("где моя посылка", False),
+    ],
+)
+def test_a_text_is_latin_if_half_of_its_letters_are(text: str, latin: bool) -> None:
+    assert is_latin(text) is latin
+
+
+@pytest.mark.parametrize(
+    ("description", "sentence"),
+    [
+        ("", ""),
+        ("Find issues", "Find issues"),
+        (" Reads v1.2 of it! Then more.", "Reads v1.2 of it!"),
+        ("Search papers\n\nArgs:\n  q: text.", "Search papers"),
+        ("查询天气。支持城市。", "查询天气。"),
+        ("word " * 40, ("word " * 32).strip()),
+        ("x" * 200, "x" * 160),
+    ],
+)
+def test_the_first_sentence_of_a_description(description: str, sentence: str) -> None:
+    assert first_sentence(description) == sentence
 
 
 def test_a_contextual_agent_names_its_first_25_tools() -> None:

@@ -1,18 +1,21 @@
 """Where weights are found, which are refused, and what an embedder's name may be."""
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from waygraph.registry.embedding import open_embedder
+from waygraph.registry.embedding.embedder import Literate
 from waygraph.registry.embedding.weights import (
     DEFAULT_MODEL,
     OFFICIAL_SHA256,
     list_models,
     locate,
     package_folder,
+    read_languages,
 )
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
@@ -50,6 +53,38 @@ def test_the_cache_goes_before_the_package(settings: Settings) -> None:
     assert locate(DEFAULT_EMBEDDER, settings) == cached
     assert [model.where for model in list_models(settings)] == ["cache", "package"]
     assert list_models(settings)[0].spec == DEFAULT_EMBEDDER
+
+
+WORDS, HANZI = [f"word{at}" for at in range(80)], [chr(0x4E00 + at) for at in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "languages"),
+    [
+        ({token: at for at, token in enumerate(["[PAD]", "##s", "7", "é", *WORDS])}, "English"),
+        ({token: at for at, token in enumerate([*WORDS, *HANZI[:5]])}, "English"),
+        ({token: at for at, token in enumerate([*WORDS, *HANZI])}, "multilingual"),
+        ([[f"\u2581{token}", -1.5] for token in (*WORDS, *HANZI)], "multilingual"),
+    ],
+)
+def test_a_vocabulary_tells_what_a_model_knows(vocabulary: object, languages: str, tmp_path: Path) -> None:
+    """A few foreign letters are none; tokens stand with ids, or with scores where the tokenizer is Unigram."""
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": vocabulary}}), encoding="utf-8")
+    assert read_languages(tmp_path) == languages
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"model": {"vocab": [7]}}'])
+def test_what_is_no_vocabulary_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    with pytest.raises(EmbedderRefused):
+        read_languages(tmp_path)
+
+
+def test_the_default_model_knows_english(settings: Settings) -> None:
+    embedder = open_embedder(DEFAULT_EMBEDDER, settings, {})
+    assert embedder is not None
+    assert isinstance(embedder, Literate)
+    assert [embedder.languages, *(model.languages for model in list_models(settings))] == ["English", "English"]
 
 
 def test_a_named_folder_goes_before_all(settings: Settings, tmp_path: Path) -> None:

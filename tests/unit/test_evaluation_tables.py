@@ -127,5 +127,10 @@ def test_without_matplotlib_it_is_told_what_to_install(
 def test_the_command_prints_markdown(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_record(record, tmp_path / "a.json")
     assert main(["eval", "table", str(tmp_path / "a.json"), "--metric", "Recall@1", "--metric", "Recall@5"]) == 0
-    (table,) = tabulate([("a", record)], metrics=METRICS)
-    assert capsys.readouterr().out.strip() == markdown([table])
+    agents, tools = tabulate([("a", record)], metrics=METRICS, levels=("agents", "tools"))
+    assert capsys.readouterr().out.strip() == markdown([agents, tools])
+    assert (agents.queries_name, tools.queries_name) == (
+        "Waygraph examples, questions",
+        "Waygraph examples, questions, tools",
+    )
+    assert tools.rows[0].estimates["Recall@5"].value == record["outcomes"][0]["tools"]["Recall@5"][0]

@@ -23,6 +23,7 @@ HYBRID = RECIPES["hybrid"]
         ({"depth": "5"}, "depth='5': expected a whole number"),
         ({"merge": "foo"}, "merge='foo': expected one of one_list, by_owner, by_score"),
         ({"agent_weight": -1.0}, "agent_weight=-1.0: expected a number from 0"),
+        ({"unread_words": -0.5}, "unread_words=-0.5: expected a number from 0"),
         ({"rerank": "openai:x"}, "rerank='openai:x': expected a Rerank"),
     ],
 )

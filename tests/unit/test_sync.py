@@ -29,7 +29,7 @@ def test_the_first_sync_creates_everything(graph: Graph) -> None:
     changes, written = graph.sync(manifest("a", entry("x", tools=["one", "two"]), entry("y", tools=[])))
     assert changes.created_agents == ("x", "y")
     assert changes.created_tools == ("x/one", "x/two")
-    assert written == Written(revision=1, texts_embedded=6)
+    assert written == Written(revision=1, texts_embedded=8)
     assert set(graph.agents()) == {"x", "y"}
     assert claims(graph) == {("a", "x", "x"), ("a", "y", "y")}
 
@@ -51,7 +51,7 @@ def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
 
 
 def test_only_what_changed_is_embedded(graph: Graph) -> None:
-    """A tool's new description embeds that tool's two texts, and nothing of its agent or its neighbours."""
+    """A tool's new description embeds that tool's three texts, and nothing of its agent or its neighbours."""
     graph.sync(manifest("a", entry("x", tools=["one", "two"])))
     graph.embedder.texts.clear()
     changed = entry("x", tools=["one", "two"])
@@ -60,8 +60,8 @@ def test_only_what_changed_is_embedded(graph: Graph) -> None:
     assert [update.id for update in changes.updated_tools] == ["x/one"]
     assert changes.updated_tools[0].fields == ("description",)
     assert changes.updated_agents == ()
-    assert graph.embedder.texts == ["x | one: something else", "one: something else"]
-    assert written.texts_embedded == 2
+    assert graph.embedder.texts == ["x | one: something else", "one: something else", "something else"]
+    assert written.texts_embedded == 3
 
 
 def test_what_is_not_listed_any_more_goes(graph: Graph) -> None:

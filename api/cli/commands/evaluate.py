@@ -200,7 +200,7 @@ def table(
     metric: Annotated[list[str] | None, typer.Option(help="Such as Recall@5. Again for more.")] = None,
     by: Annotated[list[str] | None, typer.Option(help="questions, steps or united. Default: all.")] = None,
     against: Annotated[str, typer.Option(metavar="METHOD", help="Whom others are tested by. Default: the first.")] = "",
-    tools: Annotated[bool, typer.Option("--tools", help="How well tools were ranked, not agents.")] = False,
+    tools: Annotated[bool, typer.Option("--tools", help="Only how well tools were ranked, not agents.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print records as Markdown tables: methods against metrics, with intervals and significance.
@@ -216,7 +216,7 @@ def table(
         metrics=metric or SHOWN,
         bys=_choices("--by", by, BYS),
         against=against,
-        level="tools" if tools else "agents",
+        levels=("tools",) if tools else ("agents", "tools"),
     )
     if not found:
         note("none of these records holds such outcomes")

@@ -114,11 +114,7 @@ def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
 
 
 def models(held: "Iterable[InstalledModel]") -> Shape:
-    return {
-        "models": [
-            {"spec": each.spec, "path": str(each.path), "sha256": each.sha256, "where": each.where} for each in held
-        ]
-    }
+    return {"models": [{**asdict(each), "path": str(each.path)} for each in held]}
 
 
 def model_place(place: tuple[str, Path]) -> Shape:

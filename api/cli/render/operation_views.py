@@ -165,8 +165,8 @@ def _value(value: object) -> Cell:
 
 def models(held: "Iterable[InstalledModel]") -> Iterator[Block]:
     yield Table(
-        columns=("model", "where", "folder", "sha256"),
-        rows=[(each.spec, each.where, str(each.path), each.sha256) for each in held],
+        columns=("model", "languages", "where", "folder", "sha256"),
+        rows=[(each.spec, each.languages, each.where, str(each.path), each.sha256) for each in held],
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 
 from waygraph.ingest.datasets.synthesis.mutations import LEAST_TOOLS, MOST_TOOLS, Candidate, Record
-from waygraph.ingest.manifest.questions import SYNONYMS, first_sentence, imperative, verb_and_thing
+from waygraph.ingest.manifest.questions import SYNONYMS, bare_sentence, imperative, verb_and_thing
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Tool, parse_field
 
@@ -54,7 +54,7 @@ class Parts:
     def of(cls, tool: Tool) -> "Parts":
         verb, thing = verb_and_thing(tool.name)
         schema = parse_field(tool.input_schema)
-        does = imperative(first_sentence(tool.description)) or f"{verb} {thing}"
+        does = imperative(bare_sentence(tool.description)) or f"{verb} {thing}"
         return cls(verb=verb, thing=thing or "item", does=does, schema=schema if isinstance(schema, dict) else {})
 
     @property
@@ -151,7 +151,7 @@ class RuleAuthor:
             "domain": chance.choice(DOMAINS),
             "audience": chance.choice(AUDIENCES),
             "thing": chance.choice(parts).thing,
-            "does": first_sentence(entry.agent.description) + "." if entry.agent.description else entry.agent.name,
+            "does": bare_sentence(entry.agent.description) + "." if entry.agent.description else entry.agent.name,
         }
         tools: dict[str, Record] = {}
         for number in range(3 * MOST_TOOLS):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from waygraph.ingest.datasets.folder import AGENTS, checksum
 from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
 from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, Usage
-from waygraph.ingest.manifest.questions import first_sentence
+from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.registry.index.analyser import fold
@@ -227,7 +227,7 @@ def _agents(evolution: Evolution) -> Iterator[Record]:
     for mutation in evolution.made:
         agent = mutation.candidate.entry.agent
         if tools := owned.pop(mutation.candidate.home.id, None):
-            described = "; ".join(first_sentence(tool["description"]) for tool in tools[:MOST_TOOLS])
+            described = "; ".join(bare_sentence(tool["description"]) for tool in tools[:MOST_TOOLS])
             mark = {SYNTHETIC: {"by": evolution.order.by, "of": mutation.candidate.home.id}}
             stated = {"id": agent.id, "name": agent.name, "description": described, "kind": "custom"}
             yield stated | {"tags": [SYNTHETIC], "tools": tools} | mark
@@ -280,6 +280,6 @@ def describe_tool(tool: Tool) -> dict[str, Any]:
 
 
 def describe_agent(entry: AgentEntry) -> Record:
-    tools = [{"name": tool.name, "description": first_sentence(tool.description)} for tool in entry.tools]
+    tools = [{"name": tool.name, "description": bare_sentence(tool.description)} for tool in entry.tools]
     described = {"name": entry.agent.name, "description": entry.agent.description[:_SHOWN_CHARS]}
     return described | {"tools": tools[: 2 * MOST_TOOLS]}
