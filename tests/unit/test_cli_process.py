@@ -180,7 +180,7 @@ def terminal(*words: str | Path, **environ: str) -> Iterator[Terminal]:
 
 def test_a_terminal_gets_tables(held: Path) -> None:
     """Drawn rules, descriptions cut to the line, votes as bars; ids are never cut."""
-    with terminal("--registry", held, "route", "reserve a table under my name", "-k", "2", "--explain") as screen:
+    with terminal("--registry", held, "route", "book a table for four under my name", "-k", "2", "--explain") as screen:
         shown = screen.rest()
     assert "─────" in shown
     assert "█" in shown
