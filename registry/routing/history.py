@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from waygraph.registry.access.visibility import routable, visible
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
+from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Principal, Query, Turn
 from waygraph.registry.routing.fusion import Standing, Weights
 from waygraph.registry.routing.queries import find_all_named
@@ -22,27 +23,32 @@ TOLD = 10
 """Numbers of turns in a notice, at most."""
 
 
+class Words(NamedTuple):
+    """What was `said` before a request; `is_answered`: the last of it is the assistant's, as in a dialogue."""
+
+    said: str = ""
+    is_answered: bool = False
+
+
+NO_WORDS = Words()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
     """What a history gives to `agents`, to `tools` and their agents, and against the tools that `failed`.
 
     `done`: tools that were called for the request under way; they do not speak for their agents again.
-    `said`: the words before the request; `is_answered`: the last of them are the assistant's, as in a dialogue.
     """
 
     agents: tuple[Standing, ...] = ()
     tools: tuple[Standing, ...] = ()
     failed: Standing | None = None
     done: frozenset[str] = frozenset()
-    said: str = ""
-    is_answered: bool = False
+    words: Words = NO_WORDS
     notice: str = ""
 
     def has_failed(self, tool_id: str) -> bool:
         return self.failed is not None and tool_id in self.failed.parts
-
-
-NO_PAST = Past()
 
 
 class _Call(NamedTuple):
@@ -54,14 +60,24 @@ class _Call(NamedTuple):
     is_under_way: bool
 
 
-def read_past(
-    index: SearchIndex, query: Query, shares: HistoryShares, weights: Weights, principal: Principal | None
-) -> Past:
-    """What the turns before the query's text give, of what may be found."""
-    history, scope = query.history, Scope(query.filters, principal)
-    words = [turn for turn in history if turn.role != "call" and turn.text.strip()]
+def read_words(query: Query, shares: HistoryShares | None) -> Words:
+    if shares is None:
+        return NO_WORDS
+    words = [turn for turn in query.history if turn.role != "call" and turn.text.strip()]
     if words and words[-1].text.strip() == query.text.strip():
         words.pop()  # hosts keep the request itself among their turns
+    said = " ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :])
+    return Words(said, bool(words) and words[-1].role == "assistant")
+
+
+def read_calls(
+    index: SearchIndex, query: Query, shares: HistoryShares, weights: Weights, principal: Principal | None
+) -> Past:
+    """What the calls before the query's text give, of what may be found. Raises IndexOutdated.
+
+    To be asked after the search: the index is then not older than what was found.
+    """
+    history, scope = query.history, Scope(query.filters, principal)
     calls, unknown = _read_calls(index, history, scope)
     follows = _follow(index, calls, scope)
     by_agent, by_tool = _latest(calls, "agent_id"), _latest(calls, "tool_id")
@@ -90,8 +106,6 @@ def read_past(
         tools=(*for_agents, *for_tools),
         done=frozenset(tool_id for tool_id, is_under_way in done.items() if is_under_way),
         failed=next(_standing("failed", failed, -of_tool * shares.failed), None),
-        said=" ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :]),
-        is_answered=bool(words) and words[-1].role == "assistant",
         notice=_unknown_notice(unknown),
     )
 
@@ -141,10 +155,13 @@ def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> 
 
 
 def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:
-    """Those that are there, and that a search in the scope may find."""
+    """Those that are there, and that a search in the scope may find. Raises IndexOutdated."""
     owners = sorted(_findable_agents(index, set(map(_owner, ids)), scope))
     held = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
-    return frozenset(tool.id for tool in index.tools(sorted(held.intersection(ids))) if not tool.pending)
+    try:
+        return frozenset(tool.id for tool in index.tools(sorted(held.intersection(ids))) if not tool.pending)
+    except KeyError:  # gone since, on a server
+        raise IndexOutdated from None
 
 
 def _owner(tool_id: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.index.search_index import Hits, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -19,18 +19,20 @@ from waygraph.registry.model.nouns import (
     Principal,
     Query,
     Route,
+    Tool,
     ToolMatch,
     ToolRoute,
 )
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
-from waygraph.registry.routing.history import NO_PAST, Past, read_past
+from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
 from waygraph.registry.routing.queries import shows
 from waygraph.registry.routing.recipes import LEXICAL, Recipe, for_unread_script, with_rerank
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
     from waygraph.registry.embedding.embedder import Vector
+    from waygraph.registry.model.changes import IndexState
 
 
 TOOLS_SHOWN = 5
@@ -186,24 +188,29 @@ class Router:
     def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits]:
         """What the turns before give, and what is found by the text and the words before it."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
-        past = self._read_past(query, ask) if query.history else NO_PAST
+        words = read_words(query, recipe.history) if query.history else NO_WORDS
         written = query_text(query.text, literals=True)
         told = written if recipe.literals else query_text(query.text)
-        said = query_text(past.said, literals=recipe.literals) if past.said else ""
+        said = query_text(words.said, literals=recipe.literals) if words.said else ""
         vector = None
         if self.queries is not None and recipe.needs_vectors:
             topic = recipe.history.topic if recipe.history and said else 0.0
             vector = self._embed(self.queries, told, said, topic)
-        before = said if past.is_answered else ""
+        before = said if words.is_answered else ""
         with span("legs"):
             names = recipe.leg_names
-            return past, self.index.search(names, vector, told, recipe.depth, scope, written=written, before=before)
+            hits = self.index.search(names, vector, told, recipe.depth, scope, written=written, before=before)
+        if not query.history:
+            return Past(), hits
+        past = replace(self._read_calls(query, ask), words=words)
+        wider = hits if hits.records is self.index else hits._replace(records=_Wider(hits.records, self.index))
+        return past, wider
 
-    def _read_past(self, query: Query, ask: Ask) -> Past:
+    def _read_calls(self, query: Query, ask: Ask) -> Past:
         if ask.recipe.history is None:
             return Past(notice=f"The turns before the request do not count: {ask.recipe.name!r} takes none here.")
         with span("history"):
-            return read_past(self.index, query, ask.recipe.history, ask.weights, ask.principal)
+            return read_calls(self.index, query, ask.recipe.history, ask.weights, ask.principal)
 
     def _embed(self, queries: "QueryCache", text: str, said: str, topic: float) -> "Vector":
         """Of the text, and of it behind what was `said` before, which counts for the share `topic`.
@@ -229,6 +236,35 @@ class Router:
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
         return nothing_fits
+
+
+@dataclass(frozen=True, slots=True)
+class _Wider:
+    """The records of a search, and of what the history alone names those of the index. Implements Records."""
+
+    found: Records
+    index: SearchIndex
+
+    @property
+    def state(self) -> "IndexState":
+        return self.found.state
+
+    def agents(self) -> Mapping[str, Agent]:
+        return {**self.index.agents(), **self.found.agents()}
+
+    def pinned_agents(self) -> Sequence[Agent]:
+        return self.found.pinned_agents()
+
+    def tools(self, ids: Sequence[str]) -> list[Tool]:
+        """Raises IndexOutdated."""
+        try:
+            return self.found.tools(ids)
+        except KeyError:
+            pass
+        try:
+            return self.index.tools(ids)
+        except KeyError:  # gone since
+            raise IndexOutdated from None
 
 
 def without_history(query: Query) -> Query:
@@ -306,7 +342,7 @@ def _confidence(
     if best is None:
         best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
     fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
-    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.said else 0.0))
+    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.said else 0.0))
     return sure, query.strict and sure < calibration.least
 
 
