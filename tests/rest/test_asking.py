@@ -80,6 +80,20 @@ def test_the_turns_before_a_request_count_and_are_not_repeated(client: httpx2.Cl
     assert told["query"] == plain["query"]
 
 
+def test_a_history_is_in_no_log_and_no_audit(catalogue_file: Path, tmp_path: Path) -> None:
+    """Not at level debug either, and not if it is refused."""
+    audit = tmp_path / "audit.jsonl"
+    settings = Settings(audit_file=str(audit), log_level="debug", audit_arguments=True)
+    with served(catalogue_file, embedder="", settings=settings, folder=tmp_path) as service:
+        for path in ("/v1/route", "/v1/tools/search"):
+            for turns, status in ((HISTORY, 200), ([*HISTORY, {"role": "call", "text": "secret"}], 422)):
+                answer = service.client().post(path, json={"text": "and now Berlin", "history": turns})
+                assert answer.status_code == status
+        logged = service.log + (audit.read_text(encoding="utf-8") if audit.exists() else "")
+    assert "/v1/tools/search" in logged
+    assert not [word for word in ("secret", "nimbus", "nowhere", "Oslo") if word in logged]
+
+
 @pytest.mark.parametrize("path", ["/v1/route", "/v1/tools/search"])
 @pytest.mark.parametrize(
     ("turns", "told"),
