@@ -245,7 +245,7 @@ LEXICAL = Recipe(
         RecipeLeg(leg="agent_text", kind="agent", share=0.5, k=10.0),
         _NAME,
     ),
-    calibrations=(Calibration(offset=-0.2, slope=1.62, least=0.453),),
+    calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.451),),
     history=_BY_RANKS,
 )
 HYBRID = Recipe(
@@ -262,7 +262,7 @@ HYBRID = Recipe(
     merge="by_score",
     texts="contextual",
     unread_words=1.5,
-    calibrations=(Calibration(offset=-1.92, slope=2.27, least=0.236, model=MINILM),),
+    calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0, doubt=0.25),
 )
 RANKS = Recipe(
@@ -276,7 +276,7 @@ RANKS = Recipe(
         _NAME,
     ),
     texts="contextual",
-    calibrations=(Calibration(offset=-1.33, slope=2.29, least=0.322, model=MINILM),),
+    calibrations=(Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),),
     history=replace(_BY_RANKS, doubt=0.25),
 )
 
