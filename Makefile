@@ -88,7 +88,7 @@ wheel: $(READY) ## build the wheel into dist/
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/torch/.torch
-	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py
+	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py tests/live/test_training.py
 
 test-router-training: ## the training example, in the same virtual environment with trl and peft
 	@$(MAKE) --no-print-directory .venv/torch/.training

@@ -1,1 +1,1 @@
-"""What a router learns from: which candidates are near each other."""
+"""What is learned of tools: near ones, and an embedder from requests whose right tools are known."""

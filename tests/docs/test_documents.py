@@ -31,7 +31,7 @@ IMPORT_NAMES = {
     "sentence-transformers": "sentence_transformers",
     "sse-starlette": "sse_starlette",
 }
-WORKS_UNSEEN = {"httptools", "neo4j-rust-ext", "uvloop"}
+WORKS_UNSEEN = {"accelerate", "httptools", "neo4j-rust-ext", "uvloop"}
 """Another package of ours takes them up where they are installed."""
 OF_THIS_MACHINE = re.compile(r"/work/|/root/|/home/|pyenv/versions|site-packages")
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(#[^)\s]+)?\)")

@@ -165,7 +165,7 @@ def agents(
         at_once=at_once,
         watching=partial(progress_bar, after_s=settings.progress_after_s),
     )
-    record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), _about())
+    record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), about_run())
     unwritten = _write_error(record, output) if output else None
     show(without_tasks(record), cli_json.evaluation_json, operation_views.agents_evaluated, as_json)
     if unwritten:
@@ -303,10 +303,11 @@ def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> 
     bench = Bench(
         settings=settings, environ=os.environ, watching=partial(progress_bar, after_s=settings.progress_after_s)
     )
-    return record_of(dataset, bench.outcomes(dataset, trials), _about())
+    return record_of(dataset, bench.outcomes(dataset, trials), about_run())
 
 
-def _about() -> dict[str, str]:
+def about_run() -> dict[str, str]:
+    """How a record came to be: command, date, version, commit."""
     from datetime import UTC, datetime
     from importlib.metadata import version
 

@@ -5,7 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.shapes import Shape, report
 
@@ -141,6 +141,10 @@ def migration_json(done: "Migrated") -> Shape:
         "sha256": done.sha256,
         "seconds": done.seconds,
     }
+
+
+def card_json(card: Mapping[str, Any]) -> Shape:
+    return dict(card)
 
 
 def generation_json(made: "Generated") -> Shape:

@@ -230,6 +230,23 @@ def view_migration(done: "Migrated") -> Iterator[Block]:
     )
 
 
+def view_card(card: "Record") -> Iterator[Block]:
+    """What became better and worse on the sets that the model was chosen by."""
+    yield Fields((("pairs", card["pairs"]), ("strength", f"{card['strength']:g}")))
+    yield Table(
+        columns=("data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
+        rows=[
+            (
+                *(row[name] for name in ("dataset", "by", "level", "metric", "queries")),
+                *(f"{row[name]:.4f}" for name in ("base", "tuned")),
+                f"{row['tuned'] - row['base']:+.4f}",
+                f"{row['low']:+.4f} to {row['high']:+.4f}",
+            )
+            for row in card["figures"]
+        ],
+    )
+
+
 def view_generation(made: "Generated") -> Iterator[Block]:
     yield Fields(
         (
