@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ lock: ## renew requirements/*.txt: the newest versions that pyproject.toml allow
 
 wheel: $(READY) ## build the wheel into dist/
 	@$(BIN)/python -m build --wheel
+
+model-package: $(READY) ## build the package waygraph-minilm of a trained folder: make model-package FROM=DIR
+	@$(BIN)/python -m scripts.build_model_package "$(FROM)"
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/torch/.torch

@@ -10,8 +10,8 @@ from benchmarks.processes import Completed, plain_environ, run_in_turn, waygraph
 from benchmarks.record import Measure, Result, Target
 from benchmarks.route_ratio import route_process
 from benchmarks.world import World
-from waygraph.registry.embedding.onnx import GRAPH, build_key
-from waygraph.registry.embedding.weights import TOKENIZER, locate, read_card, weights_sha256
+from waygraph.registry.embedding.onnx import build_key
+from waygraph.registry.embedding.weights import GRAPH, TOKENIZER, locate, model_sha256, read_card
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 NAME, MEMORY = "process_speed", "memory"
@@ -78,7 +78,7 @@ def run_memory(world: World) -> Result:
 def model_files(settings: Settings) -> tuple[str, str]:
     """The built graph and the tokenizer of the default model, as the embedder itself loads them."""
     folder = locate(DEFAULT_EMBEDDER, settings)
-    key = build_key(weights_sha256(folder, settings), read_card(folder).shape, "int8")
+    key = build_key(model_sha256(folder, settings), read_card(folder).shape, "int8")
     graph: Path = settings.cache_path / "models" / "built" / key / GRAPH
     return str(graph), str(folder / TOKENIZER)
 

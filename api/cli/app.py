@@ -123,7 +123,7 @@ def before_command(
         typer.Option(
             "--embedder",
             metavar="SPEC",
-            help="onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
+            help="minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
             "then the registry's own.",
         ),
     ] = "",

@@ -1,6 +1,8 @@
 """The string that names an embedder, taken apart.
 
-onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default
+onnx:waygraph-minilm                                   the default where its package is installed
+onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default elsewhere
+minilm                                                 short for that; so is waygraph-minilm for its own
 onnx:/path/to/folder?precision=float32
 openai:text-embedding-3-small?dimension=512
 sentence-transformers:BAAI/bge-small-en-v1.5
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
 
 from waygraph.registry.model.errors import EmbedderRefused, nearest
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,6 +87,8 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sentence-transformers": (),
 }
 """Every scheme of ours and the options it takes."""
+SHORT_NAMES: Mapping[str, str] = {"waygraph-minilm": "onnx:waygraph-minilm", "minilm": DEFAULT_EMBEDDER}
+"""One word → the spec that it stands for."""
 GROUP = "waygraph.embedders"
 """Entry points of other packages, each called as its scheme is; what options they take is theirs to say."""
 
@@ -97,9 +102,15 @@ class EmbedderSpec:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+def full_spec(text: str) -> str:
+    """The spec itself, with what a short name stands for: `minilm?precision=float32` has one."""
+    name, mark, query = text.strip().partition("?")
+    return f"{SHORT_NAMES.get(name, name)}{mark}{query}"
+
+
 def parse_spec(text: str) -> EmbedderSpec:
     """Raises EmbedderRefused for an unknown scheme, a missing model or an unknown option."""
-    name, _, query = text.strip().partition("?")
+    name, _, query = full_spec(text).partition("?")
     scheme, _, model = name.partition(":")
     if scheme not in OPTIONS:
         _check_brought(scheme)
@@ -113,7 +124,7 @@ def _check_brought(scheme: str) -> None:
 
     brought = names(GROUP)
     if scheme not in brought:
-        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *brought)))
+        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *SHORT_NAMES, *brought)))
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:

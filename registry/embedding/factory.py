@@ -6,11 +6,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.embedder import GROUP, Connected, Embedder, EmbedderSpec, Progress, Role, parse_spec
+from waygraph.registry.embedding.embedder import (
+    GROUP,
+    SHORT_NAMES,
+    Connected,
+    Embedder,
+    EmbedderSpec,
+    Progress,
+    Role,
+    full_spec,
+    parse_spec,
+)
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.plugins import blaming, find_plugin
-from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -82,6 +92,13 @@ class _ConnectedAtArmsLength(_AtArmsLength):
 
 
 # From the embedder's name to the embedder. Light to import: each adapter is imported when it is chosen.
+
+
+def default_spec() -> str:
+    """The embedder of a new registry: waygraph-minilm where its package is installed, else all-MiniLM-L6-v2."""
+    from waygraph.registry.embedding.weights import WAYGRAPH_MODEL, package_folder
+
+    return SHORT_NAMES[WAYGRAPH_MODEL] if package_folder(WAYGRAPH_MODEL) else DEFAULT_EMBEDDER
 
 
 def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> Embedder | None:
@@ -157,6 +174,7 @@ class OpenedEmbedders:
 
     def open(self, spec: str) -> ChosenEmbedder:
         """Raises EmbedderRefused, ModelNotFound."""
+        spec = full_spec(spec)
         with self._lock:
             if spec not in self._opened:
                 self._opened[spec] = open_embedder(spec, self._settings, self._environ)
@@ -164,6 +182,7 @@ class OpenedEmbedders:
 
     def open_for_documents(self, spec: str) -> ChosenEmbedder:
         """The same, with the vectors of documents kept on disk. Raises EmbedderRefused, ModelNotFound."""
+        spec = full_spec(spec)
         with self._lock:
             embedder = self.open(spec).embedder
             if embedder is not None and spec not in self._documents:

@@ -21,16 +21,19 @@ from tokenizers import Tokenizer
 
 from waygraph.registry.embedding.embedder import EmbedderSpec, Languages, Progress, Role, distinct, in_order
 from waygraph.registry.embedding.weights import (
+    GRAPH,
     TOKENIZER,
     WEIGHTS,
     BertShape,
     ModelCard,
+    check_built,
     check_official,
+    is_built,
     is_folder_name,
     locate,
+    model_sha256,
     read_card,
     read_languages,
-    weights_sha256,
 )
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.files import as_written, move_into_place
@@ -74,7 +77,6 @@ logger = logging.getLogger(__name__)
 
 BUILDER_VERSION = 1
 """Grows when `bert_onnx` makes other vectors of the same weights."""
-GRAPH = "model.onnx"
 
 
 def build_key(sha256: str, shape: BertShape, precision: "Precision") -> str:
@@ -157,12 +159,18 @@ class OnnxEmbedder:
         """Raises ModelNotFound, or EmbedderRefused for weights or a precision that cannot be."""
         precision = _precision(spec)
         folder = locate(f"onnx:{spec.model}", settings)
-        sha256 = weights_sha256(folder, settings)
-        check_official(spec.model, sha256, folder)
-        card = read_card(folder)
-        session = _cached_session(folder, card, precision, settings, sha256)
-        tokenizer = TextTokenizer(folder / TOKENIZER, card.max_tokens)
-        return cls(session, tokenizer, card, _fingerprint(spec.model, sha256, card, precision), folder)
+        sha256 = model_sha256(folder, settings)
+        if is_built(folder):
+            check_built(folder, settings)
+            card = read_card(folder)
+            session = _built_session(folder, spec, precision)
+            fingerprint = f"onnx:{spec.model}@{sha256[:12]}+{precision}"
+        else:
+            check_official(spec.model, sha256, folder)
+            card = read_card(folder)
+            session = _cached_session(folder, card, precision, settings, sha256)
+            fingerprint = _fingerprint(spec.model, sha256, card, precision)
+        return cls(session, TextTokenizer(folder / TOKENIZER, card.max_tokens), card, fingerprint, folder)
 
     @cached_property
     def languages(self) -> Languages:
@@ -222,6 +230,19 @@ def _fingerprint(model: str, sha256: str, card: ModelCard, precision: str) -> st
     if is_folder_name(model):
         name, content = as_written(model).resolve().name, f"{content}.{card.digest}"
     return f"onnx:{name}@{content}+{precision}{revision}"
+
+
+def _built_session(folder: Path, spec: EmbedderSpec, precision: "Precision") -> onnxruntime.InferenceSession:
+    """Loads the graph of a package as it is."""
+    if precision != "int8":
+        raise EmbedderRefused(
+            f"{spec.model} comes in int8 only, its package holds no {precision} weights; leave `?precision=` out, or "
+            f"name the folder that it was built of: onnx:/a/folder?precision={precision}"
+        )
+    try:
+        return _session(folder / GRAPH)
+    except UNLOADABLE as exc:
+        raise EmbedderRefused(f"onnxruntime cannot load the graph of {folder}: {exc}") from exc
 
 
 def _cached_session(

