@@ -2,5 +2,6 @@
 
 from typing import Literal
 
-Surface = Literal["default", "rfc"]
-"""`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it."""
+Surface = Literal["default", "rfc", "router"]
+"""`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it. `router`: `route` and `execute` alone, as the
+light routing agent of ToolACE-MCP has them."""

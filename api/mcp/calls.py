@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.sessions import OnBehalf
-from waygraph.api.mcp.tools import USE_TOOL
+from waygraph.api.mcp.tools import PARAMETERS
 from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
@@ -125,16 +125,16 @@ class _Meant:
     judgement: "Judgement"
 
 
-def wanted_by_use_tool(arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
-    """What the arguments of use_tool say. Raises InvalidArguments."""
+def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
+    """What the arguments of use_tool or execute say. Raises InvalidArguments."""
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
     if not isinstance(params, Mapping):
         faults.append(("/params", "an object: the parameters of the tool"))
-    astray = sorted(arguments.keys() - {"name", "query", "params"})  # the tool would run without what was meant for it
+    astray = sorted(arguments.keys() - PARAMETERS[runner])  # the tool would run without what was meant for it
     faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
     if faults:
-        raise InvalidArguments(USE_TOOL, faults)
+        raise InvalidArguments(runner, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
     return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s)
 

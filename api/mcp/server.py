@@ -26,12 +26,12 @@ from mcp.types import (
 )
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_use_tool
+from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
 from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
-from waygraph.api.mcp.tools import IDENTITY, USE_TOOL, Listeners, instructions, questions, tools_page, version
+from waygraph.api.mcp.tools import IDENTITY, RUNNERS, Listeners, instructions, questions, tools_page, version
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.find_tools.find import capabilities
 
@@ -185,8 +185,8 @@ class _Answers:
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
-        if params.name == USE_TOOL and gateway.surface != "rfc":
-            wanted = wanted_by_use_tool(arguments, deadline_s)
+        if params.name == RUNNERS[gateway.surface]:
+            wanted = wanted_by_runner(params.name, arguments, deadline_s)
         else:
             wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
         return await self._run(ctx, asker, wanted, hearing)

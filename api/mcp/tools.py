@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 IDENTITY = {"name": "waygraph", "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
+ROUTE, EXECUTE = "route", "execute"
 MAX_AGENTS, MAX_STEPS = 20, 50
 
 type Definition = dict[str, Any]
@@ -58,6 +59,11 @@ INSTRUCTIONS = (
 INSTRUCTIONS_OF_RFC = (
     "This server reaches many tools without listing them. Call find_tools with what you want to do before you use a "
     "tool that you have not retrieved yet. Then call a found tool directly, by its name."
+)
+INSTRUCTIONS_OF_ROUTER = (
+    "This server reaches many tools without listing them. Call route with the one thing that you want to do next: it "
+    "returns the best tool with its schema. Run it with execute(name, params). After a failure call route again: it "
+    "returns another tool. Route each further thing that the task needs by itself."
 )
 
 _QUERY = {"type": "string", "description": "Natural language description of what you want to do"}
@@ -164,13 +170,49 @@ _META_TOOLS: tuple[Definition, ...] = (
 )
 
 
-PARAMETERS = {tool["name"]: frozenset(tool["inputSchema"]["properties"]) for tool in _META_TOOLS}
-"""What each takes, by either surface."""
+_TOOLS_OF_ROUTER: tuple[Definition, ...] = (
+    {
+        "name": ROUTE,
+        "description": (
+            "Find the one best tool for what you want to do next, with its input schema. After a tool failed, call "
+            "this again: another one is returned."
+        ),
+        "inputSchema": {"type": "object", "properties": {"query": _QUERY, "history": _HISTORY}, "required": ["query"]},
+        "annotations": _READS,
+    },
+    {
+        "name": EXECUTE,
+        "description": "Run the tool that route returned, by its name.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "The tool's name, as route gave it"},
+                "params": {"type": "object", "description": "Parameters to pass to the tool"},
+            },
+            "required": ["name", "params"],
+        },
+    },
+)
+
+PARAMETERS = {tool["name"]: frozenset(tool["inputSchema"]["properties"]) for tool in (*_META_TOOLS, *_TOOLS_OF_ROUTER)}
+"""What each takes, by any surface."""
+RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
+"""The meta-tool that runs a found tool; empty: tools are called by their own names."""
+_LISTED: Mapping[Surface, tuple[Definition, ...]] = {
+    "default": _META_TOOLS,
+    "rfc": (FIND_TOOLS_OF_RFC,),
+    "router": _TOOLS_OF_ROUTER,
+}
+_INSTRUCTIONS: Mapping[Surface, str] = {
+    "default": INSTRUCTIONS,
+    "rfc": INSTRUCTIONS_OF_RFC,
+    "router": INSTRUCTIONS_OF_ROUTER,
+}
 
 
 def meta_tools(surface: Surface) -> tuple[Definition, ...]:
     """In the order in which they are listed."""
-    return (FIND_TOOLS_OF_RFC,) if surface == "rfc" else _META_TOOLS
+    return _LISTED[surface]
 
 
 @cache
@@ -179,10 +221,10 @@ def version() -> str:
 
 
 def instructions(surface: Surface) -> str:
-    return INSTRUCTIONS_OF_RFC if surface == "rfc" else INSTRUCTIONS
+    return _INSTRUCTIONS[surface]
 
 
-# `find_tools` and `route_agents`: what a model asks before it calls anything.
+# `find_tools`, `route_agents` and `route`: what a model asks before it calls anything.
 
 
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
@@ -193,6 +235,8 @@ type Question = Callable[[Gateway, Asker, Arguments], Awaitable[Result]]
 
 def questions(surface: Surface) -> Mapping[str, Question]:
     """The meta-tools that only ask, by name."""
+    if surface == "router":
+        return {ROUTE: route_tool}
     return {FIND_TOOLS: find_tools} if surface == "rfc" else {FIND_TOOLS: find_tools, ROUTE_AGENTS: route_agents}
 
 
@@ -200,8 +244,9 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     """Raises what finding raises."""
     asker.caller.require("route")
     _refuse_astray(FIND_TOOLS, arguments)
-    is_rfc = gateway.surface == "rfc"
-    detail = cast("Detail", "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary")
+    detail = cast(
+        "Detail", "schema" if gateway.surface == "rfc" else _text(arguments, "detail", FIND_TOOLS) or "summary"
+    )
     remembers = "known" not in arguments
     known = asker.session.known_versions if remembers else _versions(arguments["known"])
     history = _history(asker, arguments, FIND_TOOLS)
@@ -213,7 +258,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             detail=detail,
             known=known,
             agent_ids=gateway.agents_within(asker),
-            use_tool=not is_rfc,
+            run_by=RUNNERS[gateway.surface],
             history=history,
         )
         why_not = gateway.reach.now().why_not
@@ -227,6 +272,30 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         answer.pop("notice", None)  # of calls of the session, which the model did not name
     if remembers and any(tool.get("unchanged") for tool in tools):
         answer |= {"notice": " ".join(filter(None, (answer.get("notice"), SENT_BEFORE)))}
+    return told_as_text(answer)
+
+
+async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
+    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can. Raises what
+    finding raises.
+    """
+    asker.caller.require("route")
+    _refuse_astray(ROUTE, arguments)
+    query, history = _text(arguments, "query", ROUTE), _history(asker, arguments, ROUTE)
+
+    def answer_route() -> dict[str, Any]:
+        within, why_not = gateway.agents_within(asker), gateway.reach.now().why_not
+        asked = FindAsked(query=query, detail="schema", agent_ids=within, run_by=EXECUTE, history=history)
+        answer = find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        tools = answer.pop("tools", [])
+        if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
+            agent_id = gateway.registry.tool(best["name"], principal=asker.principal).agent_id
+            answer = {"tool": {"name": best["name"], "agent": agent_id} | best} | answer
+        return answer
+
+    answer = await gateway.ask(answer_route)
+    if "history" not in arguments:
+        answer.pop("notice", None)  # of calls of the session, which the model did not name
     return told_as_text(answer)
 
 
@@ -325,7 +394,7 @@ _MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
 
 def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
-    tools = [] if gateway.surface == "rfc" else _pinned_if_any(gateway, asker)
+    tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
     listed = [] if cursor else list(meta_tools(gateway.surface))
     page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | _cache_hints(asker)

@@ -149,7 +149,7 @@ class Conversation:
         if not isinstance(query, str):
             raise BadRequest("find_tools needs a query, which is a text")
         trial, registry = self.loop.trial, self.loop.registry
-        asked = FindAsked(query=query, limit=trial.limit, recipe=trial.recipe, use_tool=False)
+        asked = FindAsked(query=query, limit=trial.limit, recipe=trial.recipe, run_by="")
         answer = find(registry, asked)
         self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in answer.get("tools", ())}
         return json.dumps(answer, ensure_ascii=False)

@@ -9,7 +9,7 @@ from mcp import Client
 from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
-from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, over_http, told, toolbox_place
+from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, process, served
 from waygraph.api.mcp import tools
 from waygraph.api.mcp.sessions import MAX_CALLS, Session
@@ -87,7 +87,7 @@ def test_sessions_know_nothing_of_each_other(service: Served) -> None:
     anyio.run(walk)
 
 
-DOOR = {"query": "fail to open a door, or ask a person", "limit": 5}
+DOOR: dict[str, Any] = {"query": "fail to open a door, or ask a person", "limit": 5}
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -252,6 +252,47 @@ def test_the_surface_of_the_rfc_lists_find_tools_alone(door: str, era: Era, tmp_
         anyio.run(walk)
         return
     with process(place.registry, tmp_path, *of_rfc) as running:
+        anyio.run(walk, f"{running.url}/mcp")
+
+
+@pytest.mark.parametrize("door", ["stdio", "http"])
+@pytest.mark.parametrize("era", ERAS)
+def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Era, tmp_path: Path) -> None:
+    """`route` returns one tool that can be called as it stands; `execute` runs it; pinned tools are not listed."""
+    place, of_router = toolbox_place(tmp_path), ("--surface", "router")
+    pin(place, pinned=True)
+
+    async def walk(url: str = "") -> None:
+        async with opened_by(door, url, on_stdio(place, *of_router))(era) as host:
+            assert [tool.name for tool in (await host.list_tools()).tools] == ["route", "execute"]
+
+            async def route(query: str, **more: Any) -> dict[str, Any]:
+                answer = told(await host.call_tool("route", {"query": query, **more}))
+                assert "execute(" in answer["hint"]
+                return dict(answer["tool"])
+
+            adding = await route("add two whole numbers")
+            assert (adding["name"], adding["agent"]) == ("box__add", "box")
+            assert adding["inputSchema"]["required"] == ["a", "b"]
+            ran = await host.call_tool("execute", {"name": adding["name"], "params": {"a": 1, "b": 2}})
+            assert ran.structured_content == {"total": 3}
+            first = await route(DOOR["query"])
+            assert first["name"] == "box__fail"
+            assert (await host.call_tool("execute", {"name": first["name"], "params": {}})).is_error
+            has_session = door == "stdio" or era == "legacy"
+            calls = {} if has_session else {"history": [{"tool": first["name"], "outcome": "failed"}]}
+            assert (await route(DOOR["query"], **calls))["name"] == "box__ask"
+            nothing = told(await host.call_tool("route", {"query": "zzz qqq", "history": []}))
+            assert ("tool" in nothing, bool(nothing["reason"])) == (False, True)
+            for name, bad in (("route", {"query": "a", "limit": 2}), ("execute", {"query": "add", "params": {}})):
+                assert (await host.call_tool(name, bad)).is_error
+            for name in ("find_tools", "use_tool", "route_agents"):
+                assert error_of(await host.call_tool(name, {"query": "add"}))["code"] == "unknown-name"
+
+    if door == "stdio":
+        anyio.run(walk)
+        return
+    with process(place.registry, tmp_path, *of_router) as running:
         anyio.run(walk, f"{running.url}/mcp")
 
 

@@ -26,7 +26,9 @@ def mcp(
     *,
     surface: Annotated[
         Surface,
-        typer.Option("--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it."),
+        typer.Option(
+            "--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
+        ),
     ] = "default",
     namespace: Annotated[
         str, typer.Option("--namespace", metavar="NAME", help="Only agents of sources with this namespace.")
@@ -118,7 +120,10 @@ def serve(
     ] = False,
     surface: Annotated[
         Surface,
-        typer.Option("--surface", help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it."),
+        typer.Option(
+            "--surface",
+            help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.",
+        ),
     ] = "default",
     watch: Annotated[
         list[str] | None,

@@ -180,8 +180,9 @@ NO_AGENTS = "no agent is in this namespace"
 class FindAsked:
     """What is asked. `limit` 1 to 50; `known`: tool's call name or id → version that the caller has.
 
-    `agent_ids`: only the tools of these; None: of all, an empty set: of none. `use_tool`: whether the caller can run
-    what it finds by the tool of that name. `history`: as a query's; the answer's `notice` says what of it is unknown.
+    `agent_ids`: only the tools of these; None: of all, an empty set: of none. `run_by`: the tool that runs what is
+    found; empty: each is called by its own name. `history`: as a query's; the answer's `notice` says what of it is
+    unknown.
     """
 
     query: str = ""
@@ -191,7 +192,7 @@ class FindAsked:
     tool_format: ToolFormat = "mcp"
     agent_ids: frozenset[str] | None = None
     recipe: str | Recipe = DEFAULT_RECIPE
-    use_tool: bool = True
+    run_by: str = "use_tool"
     history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
@@ -324,7 +325,7 @@ def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, 
 
 
 def _hint(asked: FindAsked) -> str:
-    run = "run one with use_tool(name=…, params=…)" if asked.use_tool else "call one by its name"
+    run = f"run one with {asked.run_by}(name=…, params=…)" if asked.run_by else "call one by its name"
     if asked.detail == "schema":
         return run
     return f'{run}; detail="schema" tells its parameters in full'
