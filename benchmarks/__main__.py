@@ -27,6 +27,7 @@ from benchmarks import (
     withholding,
 )
 from benchmarks.gateway import benchmark as gateway
+from benchmarks.history import benchmark as history
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.tables import Pages, measures_table, write_pages
@@ -43,6 +44,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     default_recipe.NAME: default_recipe.run,
     scalemcp.NAME: scalemcp.run,
     right_tool.NAME: right_tool.run,
+    history.NAME: history.run,
     route_ratio.NAME: route_ratio.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
@@ -69,6 +71,7 @@ QUALITY = (
     default_recipe.NAME,
     scalemcp.NAME,
     right_tool.NAME,
+    history.NAME,
     suspicion.NAME,
 )
 """How good answers are, whatever they take."""

@@ -134,3 +134,32 @@ SCALEMCP: Mapping[tuple[str, str, str, int], Reported] = {
     ("4", LLM, "TDWA var-2", 10): _reported(LARGE, (0.88, 0.485, 0.485, 0.656, 0.889, 0.528, 0.447, 0.899, 0.273)),
 }
 """(table, method, storage, synthetic questions) → embedding model and values."""
+
+
+# -- ToolACE-MCP (../shared/papers/toolace-mcp.txt), and the baselines of the data's own README ----------------
+
+NOISE_LEVELS = ("Multi", "+Mutation", "+LiveMCP")
+NOISE_DROPS: Mapping[str, Sequence[float]] = {
+    "router, 8B": (0.42, 0.42, 0.84),
+    "Gemini-2.5-Pro as router": (0.70, 0.98, 1.68),
+    "Qwen3-8B, untrained": (0.84, 1.26, 1.68),
+    "MiniLM, query": (0.98, 0.84, 2.10),
+    "MiniLM, query and history": (0.70, 0.84, 1.83),
+    "ReAct": (5.33, 0.85, 1.69),
+}
+"""Points of the success of an agent on MCP-Universe, from Clean."""
+
+SAME_AGENT: Mapping[str, Figures] = {
+    "sgd-train": _figures("A@1 T@1", "0.699 0.576"),
+    "sgd-dev": _figures("A@1 T@1", "0.785 0.690"),
+    "traject-dev": _figures("A@1 T@1", "0.449 0.141"),
+    "api-bank": _figures("A@1 T@1", "0.792 0.569"),
+}
+"""Bonus for the same agent, last two turns: what history is asked to reach without learnt transitions."""
+BEST_COUNTS: Mapping[str, Figures] = {
+    "sgd-train": _figures("A@1 T@1 switch", "0.738 0.647 0.629"),
+    "sgd-dev": _figures("A@1 T@1 switch", "0.826 0.786 0.800"),
+    "traject-dev": _figures("A@1 T@1 switch", "0.551 0.524 0.396"),
+    "api-bank": _figures("A@1 T@1 switch", "0.806 0.681 0.680"),
+}
+"""The best baseline of each set: what it is asked to reach with them."""

@@ -20,6 +20,7 @@ from benchmarks import (
     withholding,
 )
 from benchmarks.gateway import benchmark as gateway
+from benchmarks.history import benchmark as history
 from benchmarks.published import A2X_TAXONOMY
 from benchmarks.service import benchmark as service
 from waygraph.registry.evaluation.compare import Table, markdown_table
@@ -41,6 +42,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     default_recipe.NAME: default_recipe.tables_of,
     scalemcp.NAME: scalemcp.tables_of,
     right_tool.NAME: right_tool.tables_of,
+    history.NAME: history.tables_of,
 }
 """Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {

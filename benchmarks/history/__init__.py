@@ -1,0 +1,1 @@
+"""Routing that knows the conversation, on conversations with tool calls and on LiveMCPBench's steps."""
