@@ -104,9 +104,11 @@ def _part_measures(parts: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
         today = rows["request alone"]["first"]
         for method, asked in ((TYPED, SAME_AGENT), (FOLLOWING, BEST_COUNTS)):
             least = {**asked.get(part["part"], {}), "first": today}
-            for metric in ("A@1", "T@1", "switch", "first") if method in rows else ():
-                target = Target(bound="at_least", value=least[metric]) if metric in least else None
-                yield Measure(name=f"{part['part']}, {method}: {metric}", value=rows[method][metric], target=target)
+            for metric in ("A@1", "T@1", "switch", "first"):
+                value, asks = rows.get(method, {}).get(metric), least.get(metric)
+                target = None if asks is None else Target(bound="at_least", value=asks)
+                if value is not None:
+                    yield Measure(name=f"{part['part']}, {method}: {metric}", value=value, target=target)
 
 
 def _live_measures(live: Mapping[str, Any]) -> Iterator[Measure]:

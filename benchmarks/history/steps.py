@@ -11,8 +11,9 @@ from benchmarks.history.answers import EVERYTHING, FOLDS, find, first_tool, reco
 from benchmarks.history.next_calls import Level
 from benchmarks.world import World, scratch_folder, write_catalogue
 from waygraph.ingest.datasets.folder import read_catalogue
+from waygraph.ingest.datasets.synthesis.model_answers import Order
 from waygraph.ingest.datasets.synthesis.mutation_rules import RuleAuthor
-from waygraph.ingest.datasets.synthesis.mutations import write_mutations
+from waygraph.ingest.datasets.synthesis.mutations import evolve, write_mutations
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.evaluation.dataset import Need, Question
 from waygraph.registry.evaluation.metrics import measure_query, paired_p
@@ -128,9 +129,8 @@ def noises(world: World, catalogue: Manifest) -> Iterator[tuple[str, list[Manife
     with scratch_folder() as folder:
         invented = QUICK_INVENTED if world.quick else INVENTED
         yield f"+{invented:,} invented tools", list(read_path(str(write_catalogue(folder, invented)), world.settings))
-        mutants = QUICK_INVENTED if world.quick else MUTANTS
-        given: dict[str, Any] = {"by": "rules", "level": "tools", "seed": 1, "at_once": 1, "settings": world.settings}
-        made = write_mutations(folder / "mutants", catalogue, RuleAuthor(), count=mutants, **given)
+        order = Order(by="rules", count=QUICK_INVENTED if world.quick else MUTANTS)
+        made = write_mutations(folder / "mutants", evolve(catalogue, "tools", RuleAuthor(), order, world.settings))
         yield f"+{made.mutants:,} mutated by rules", [read_catalogue(str(folder / "mutants"), world.settings)]
 
 
