@@ -35,7 +35,7 @@ def find(
 
 def recover(registry: Registry, needs: Iterable[tuple[Need, Collection[str]]]) -> dict[str, Any]:
     """Needs, with the tools that are right. A first offer that is right is declared failed."""
-    counts = dict.fromkeys(("right first", "differs", "another is right", "and is offered"), 0)
+    counts: dict[str, int] = dict.fromkeys(("right first", "differs", "another is right", "and is offered"), 0)
     for need, right in needs:
         first = first_tool(registry, need.text, need.history)
         if first in right:

@@ -144,7 +144,7 @@ def outcome(values: list[float], tools: list[float | None]) -> Outcome:
 
 def test_outcomes_are_judged_query_by_query_at_both_levels() -> None:
     rows = judge_outcomes("x", outcome([0, 0, 1, 1], [0, None, 1, None]), outcome([1, 0, 1, 1], [0, None, 0, None]))
-    told = {(row.level, row.metric): (row.queries, row.base, row.tuned) for row in rows}
+    told: dict[tuple[str, str], object] = {(row.level, row.metric): (row.queries, row.base, row.tuned) for row in rows}
     expected = {("agents", "nDCG@5"): (4, 0.5, 0.75), ("tools", "Recall@1"): (2, 0.5, 0)}
     assert {key: told[key] for key in expected} == expected
     assert all(row.low <= row.gain <= row.high for row in rows)
