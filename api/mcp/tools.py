@@ -258,6 +258,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             detail=detail,
             known=known,
             agent_ids=gateway.agents_within(asker),
+            recipe=gateway.recipe,
             run_by=RUNNERS[gateway.surface],
             history=history,
         )
@@ -285,7 +286,9 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
     def answer_route() -> dict[str, Any]:
         within, why_not = gateway.agents_within(asker), gateway.reach.now().why_not
-        asked = FindAsked(query=query, detail="schema", agent_ids=within, run_by=EXECUTE, history=history)
+        asked = FindAsked(
+            query=query, detail="schema", agent_ids=within, recipe=gateway.recipe, run_by=EXECUTE, history=history
+        )
         answer = find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
         tools = answer.pop("tools", [])
         if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
@@ -315,7 +318,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
         strict = gateway.policy is not None and gateway.policy.strict
         text = _text(arguments, "query", ROUTE_AGENTS)
         query = Query(text=text, steps=steps, limit=limit, filters=filters, strict=strict, history=history)
-        route = gateway.registry.route(query, principal=asker.principal)
+        route = gateway.registry.route(query, recipe=gateway.recipe, principal=asker.principal)
         why_not = gateway.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         if route.steps:

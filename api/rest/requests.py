@@ -9,7 +9,7 @@ from pydantic.config import JsonDict
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES
+from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, RECIPES, Recipe, recipe_named
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage import approval
 
@@ -87,11 +87,18 @@ class Asked(Strict):
     history: list[RequestTurn] = Field(
         default=[], description="The turns before the request, oldest first. They are in no log and in no answer."
     )
+    rerank: bool = Field(
+        default=False, description="Let the operator's reranker put the best in order; 422 where there is none."
+    )
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
     format: ToolFormat | None = Field(
         default=None, description="Also give the tools found in this host's own format, as `definitions`."
     )
+
+    def chosen_recipe(self) -> Recipe:
+        """Raises UnknownRecipe."""
+        return recipe_named(self.recipe, rerank=BY_OPERATOR if self.rerank else "")
 
     def turns(self) -> tuple[Turn, ...]:
         """The history as a query has it."""

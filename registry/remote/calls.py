@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from waygraph.registry.http.problems import error_of
@@ -50,7 +50,7 @@ from waygraph.registry.model.validation import (
     setting_changes,
 )
 from waygraph.registry.model.validation import after as id_of
-from waygraph.registry.routing.recipes import DEFAULT_RECIPE, HYBRID, RECIPES, Recipe
+from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def route(
     principal: Principal | None = None,
 ) -> Call[Route]:
     _refuse_principal(principal)
-    name = _recipe_name(recipe)
-    Ask.of(RECIPES.get(name, HYBRID), agent_weight, tool_weight, None)
+    chosen = _service_recipe(recipe)
+    Ask.of(RECIPES.get(chosen.name, HYBRID), agent_weight, tool_weight, None)
     asked = check_query(query, None, limit)
     given = {"agent_weight": agent_weight, "tool_weight": tool_weight}
     weights = {kind: weight for kind, weight in given.items() if weight is not None}
@@ -148,7 +148,7 @@ def route(
     def read(reply: Reply) -> Route:
         return replace(shapes.read(Route, reply.json()), query=without_history(asked))
 
-    return _asking("/v1/route", {**subject, **_query_json(asked, name), **weights}, read)
+    return _asking("/v1/route", {**subject, **_query_json(asked, chosen), **weights}, read)
 
 
 def find_tools(
@@ -165,7 +165,7 @@ def find_tools(
     def read(reply: Reply) -> ToolRoute:
         return replace(shapes.read(ToolRoute, reply.json()), query=without_history(asked))
 
-    return _asking("/v1/tools/search", {"text": asked.text, **_query_json(asked, _recipe_name(recipe))}, read)
+    return _asking("/v1/tools/search", {"text": asked.text, **_query_json(asked, _service_recipe(recipe))}, read)
 
 
 def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
@@ -416,11 +416,18 @@ def _writing[T](
     return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=refused)
 
 
-def _query_json(query: Query, recipe: str) -> dict[str, object]:
+class _ServiceRecipe(NamedTuple):
+    """A recipe as a service takes it: by name, and whether its own reranker is to follow."""
+
+    name: str
+    is_reranked: bool = False
+
+
+def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
     filters = query.filters
     return {
         "limit": query.limit,
-        "recipe": recipe,
+        "recipe": recipe.name,
         "filters": {
             "tags": filters.tags,
             "kinds": filters.kinds,
@@ -429,7 +436,8 @@ def _query_json(query: Query, recipe: str) -> dict[str, object]:
         },
         "explain": True,
         "schema": True,
-        # A service of before knows neither.
+        # A service of before knows none of these.
+        **({"rerank": True} if recipe.is_reranked else {}),
         **({"strict": True} if query.strict else {}),
         **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
     }
@@ -485,17 +493,18 @@ def _refuse_principal(principal: Principal | None) -> None:
         )
 
 
-def _recipe_name(recipe: str | Recipe) -> str:
+def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
     """Raises InvalidQuery for a recipe that is none of the known ones, or is no recipe."""
     if isinstance(recipe, str):
-        return recipe
+        return _ServiceRecipe(recipe)
     Ask.of(recipe, None, None, None)
-    if RECIPES.get(recipe.name) != recipe:
-        raise InvalidQuery(
-            f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker, "
-            "other weights or legs need the registry itself)"
-        )
-    return recipe.name
+    for known in RECIPES.values():
+        if recipe in (known, with_rerank(known, Rerank(spec=BY_OPERATOR))):
+            return _ServiceRecipe(known.name, recipe != known)
+    raise InvalidQuery(
+        f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker "
+        f"other than its own, which is {BY_OPERATOR!r}, and other weights or legs need the registry itself)"
+    )
 
 
 def _agent_path(agent_id: str) -> str:

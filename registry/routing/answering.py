@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from waygraph.registry.embedding.factory import OpenedEmbedders
@@ -86,7 +87,8 @@ class Answering:
         reranker = self._rerankers.open(stage.spec)
         found = self._ask(lambda router: search(router, widen_query(asked, stage), ask))
         with span("rerank", by=stage.spec):
-            return rerank(found, asked, stage, reranker)
+            # Whoever does not read the turns before a request does not send them to a model either.
+            return rerank(found, asked if ask.recipe.history else replace(asked, history=()), stage, reranker)
 
     def _ask[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""

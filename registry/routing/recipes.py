@@ -78,9 +78,16 @@ class Calibration:
         return 1 / (1 + exp(-(self.offset + self.slope * fit)))
 
 
+BY_OPERATOR = "default"
+"""In place of a reranker's spec: the one that `WAYGRAPH_RERANK` names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerank:
-    """A stage after fusion: `spec` names a reranker, such as openai:MODEL, which puts the best `depth` in order."""
+    """A stage after fusion: `spec` names a reranker, such as openai:MODEL, which puts the best `depth` in order.
+
+    `default`: the one that an operator set by `WAYGRAPH_RERANK`.
+    """
 
     spec: str
     depth: int = 20

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 Rerank = Annotated[
     str,
-    typer.Option("--rerank", metavar="SPEC", help="Let openai:MODEL or cross-encoder:MODEL put the best 20 in order."),
+    typer.Option(
+        "--rerank",
+        metavar="SPEC",
+        help="Let openai:MODEL, cross-encoder:MODEL or default (WAYGRAPH_RERANK) put the best 20 in order.",
+    ),
 ]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")

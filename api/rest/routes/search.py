@@ -47,7 +47,7 @@ async def search_tools(asked: SearchRequest, service: Serving, caller: ForRoute)
     """The tools that can do this, best first, whoever owns them."""
 
     def find() -> "Shape":
-        route = service.registry.find_tools(asked.query(), recipe=asked.recipe, principal=caller.principal)
+        route = service.registry.find_tools(asked.query(), recipe=asked.chosen_recipe(), principal=caller.principal)
         shape = shapes.tool_route(
             route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter
         )
@@ -65,7 +65,7 @@ async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be 
 def _route(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
     route = service.registry.route(
         asked.query(),
-        recipe=asked.recipe,
+        recipe=asked.chosen_recipe(),
         agent_weight=asked.agent_weight,
         tool_weight=asked.tool_weight,
         principal=caller.principal,

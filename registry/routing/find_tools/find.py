@@ -242,6 +242,7 @@ def find(
         return _nothing(registry, asked, principal, found)
     answer = _result_of(asked, judged)
     answer |= {"notice": found.notice} if asked.history and found.notice else {}
+    answer |= {"not_reranked": found.not_reranked} if found.not_reranked else {}
     return answer | confidence_field(found.confidence) if answer["tools"] else answer
 
 
