@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.errors import InvalidSetting
@@ -159,3 +160,26 @@ def test_the_turns_before_a_request_reach_the_model_as_data(fake: FakeOpenAI, re
 def test_an_order_is_parsed_strictly() -> None:
     assert parse_order(order(3, 1), 3) == (2, 0)
     assert parse_order("[" * 100_000, 3) == ()
+
+
+def test_a_model_splits_a_request_into_steps(
+    fake: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is no list of steps is refused, and so is a split without an endpoint."""
+    base = ["--registry", str(tmp_path / "r.grafeo"), "--embedder", "none"]
+    assert main([*base, "ingest", str(CATALOG)]) == 0
+    split = [*base, "route", TEXT, "--by-steps", "openai:judge", "--json"]
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(split) != 0
+    assert "OPENAI_BASE_URL" in capsys.readouterr().err
+    monkeypatch.setenv("OPENAI_BASE_URL", fake.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    fake.answers = ['{"steps": ["book a table", "pay a bill"]}', "no", '{"steps": []}', '{"steps": [1]}']
+    capsys.readouterr()
+    assert main(split) == 0
+    assert [step["query"]["text"] for step in json.loads(capsys.readouterr().out)["steps"]] == [
+        "book a table",
+        "pay a bill",
+    ]
+    assert [main(split) for _ in range(3)] == [1, 1, 1]

@@ -1,5 +1,6 @@
 """`route` and `find`: who can do this? `agents`, `tools`, `show` and `status`: what does the registry hold?"""
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,6 +57,9 @@ def route(
     step: Annotated[
         list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
     ] = None,
+    by_steps: Annotated[
+        str, typer.Option("--by-steps", metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")
+    ] = "",
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
     rerank: Rerank = "",
@@ -78,8 +82,8 @@ def route(
 
     waygraph route "book a table for four" --explain
     """
-    if bool(text) == bool(step):
-        raise typer.BadParameter("give a TEXT, or one --step or more", param_hint="'TEXT'")
+    if bool(text) == bool(step) or (by_steps and step):
+        raise typer.BadParameter("give a TEXT, or one --step or more without --by-steps", param_hint="'TEXT'")
     from waygraph.api.cli.render import catalog_views
     from waygraph.registry.model import shapes
     from waygraph.registry.model.nouns import Query
@@ -88,6 +92,10 @@ def route(
     chosen = filters(tag, kind, agent, reachable=reachable)
     turns = history(history_file, used, failed)
     steps = tuple(step or ())
+    if by_steps:
+        from waygraph.registry.routing.steps import split_request
+
+        text, steps = "", split_request(text, by_steps, invocation(context).settings(), os.environ)
     query = Query(text=text, steps=steps, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
         found = registry.route(
