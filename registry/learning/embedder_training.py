@@ -364,8 +364,13 @@ def card_of(
     judged: Mapping[float, Sequence[Judged]],
     strength: float,
 ) -> dict[str, Any]:
-    """What stands beside the model: how it was made, of what, by which licences, and what became better and worse."""
-    rows = judged.get(strength, ())
+    """What stands beside the model: how it was made, of what, by which licences, and what became better and worse.
+
+    `worse`: what fell at the strength that was chosen; where none was, what forbade each.
+    """
+    figures = [{"strength": each, **asdict(row)} for each, rows in judged.items() for row in rows]
+    fell = [row for row in judged.get(strength, ()) if row.gain < 0]
+    prevented = [row for rows in judged.values() for row in rows if row.metric == CHOSEN_BY and row.is_worse]
     return {
         "training": asdict(training),
         "pairs": pairs,
@@ -374,8 +379,8 @@ def card_of(
             for each in datasets
         ],
         "strength": strength,
-        "figures": [asdict(row) for row in rows],
-        "worse": [asdict(row) for row in rows if row.gain < 0],
+        "figures": figures,
+        "worse": [asdict(row) for row in (fell if strength else prevented)],
         "mean_gains": {str(each): _mean_gain(judged[each]) for each in judged},
     }
 

@@ -103,9 +103,8 @@ def test_the_command_writes_a_model_that_routes_and_its_card(
     assert misfit(card, documented()["learn embedder"], documented()) == ""
     assert card == json.loads((model / "card.json").read_text())
     assert [(each["name"], each["license"]) for each in card["data"]] == [("things", "CC0")]
-    assert {row["metric"] for row in card["figures"]} == (
-        {"Recall@1", "Recall@5", "nDCG@5"} if card["strength"] else set()
-    )
+    assert {row["metric"] for row in card["figures"]} == {"Recall@1", "Recall@5", "nDCG@5"}
+    assert {row["strength"] for row in card["figures"]} == {0.5, 0.75, 1.0}
     assert (model / "model.safetensors").is_file() == (card["strength"] > 0)
     if card["strength"]:
         place = ["--registry", str(tmp_path / "r.grafeo"), "--embedder", f"onnx:{model}"]

@@ -98,7 +98,7 @@ def test_a_training_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     save_file({"a": np.zeros(1, np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(MissingExtra) as raised:
         train(tmp_path, [Pair("a", "b", "c")], Training(), tmp_path / "work")

@@ -234,9 +234,10 @@ def view_card(card: "Record") -> Iterator[Block]:
     """What became better and worse on the sets that the model was chosen by."""
     yield Fields((("pairs", card["pairs"]), ("strength", f"{card['strength']:g}")))
     yield Table(
-        columns=("data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
+        columns=("strength", "data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
         rows=[
             (
+                f"{row['strength']:g}",
                 *(row[name] for name in ("dataset", "by", "level", "metric", "queries")),
                 *(f"{row[name]:.4f}" for name in ("base", "tuned")),
                 f"{row['tuned'] - row['base']:+.4f}",
