@@ -33,7 +33,7 @@ from benchmarks.service import benchmark as service
 from benchmarks.tables import Pages, measures_table, write_pages
 from benchmarks.watch import benchmark as watch
 from benchmarks.world import DATA_VARIABLE, World, data_folder
-from waygraph.registry.model.settings import load_settings
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
 
 BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     livemcpbench.NAME: livemcpbench.run,
@@ -145,7 +145,7 @@ def _one_of(known: Sequence[str]) -> Callable[[str], str]:
 def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
     settings = load_settings(environ)
     return World(
-        settings=replace(settings, embedder=""),
+        settings=replace(settings, embedder=DEFAULT_EMBEDDER),
         environ=environ,
         data=options.data or data_folder(environ),
         cache=settings.cache_path / "benchmarks",

@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from benchmarks.record import PROJECT
-from waygraph.registry.model.settings import PREFIX
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, PREFIX
 
 TIMEOUT_S = 600
 READY_S, DRAIN_S = 60.0, 60.0
@@ -45,8 +45,9 @@ class ServerFailed(Exception):
 
 
 def plain_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without variables of ours, and so that a checkout is compiled once."""
-    return {name: value for name, value in environ.items() if not name.startswith(PREFIX) and name != NO_BYTECODE}
+    """Without variables of ours but for the embedder that records are of, and so that a checkout is compiled once."""
+    plain = {name: value for name, value in environ.items() if not name.startswith(PREFIX) and name != NO_BYTECODE}
+    return plain | {f"{PREFIX}EMBEDDER": DEFAULT_EMBEDDER}
 
 
 def run_process(command: Sequence[str], environ: Mapping[str, str]) -> Completed:

@@ -20,7 +20,7 @@ from tests.fake_openai import KEY, fake_openai
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
-from waygraph.registry.embedding.factory import open_embedder
+from waygraph.registry.embedding.factory import default_spec, open_embedder
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
@@ -28,7 +28,7 @@ from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Query, Route
-from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.storage import embedded
@@ -426,5 +426,5 @@ def opened(place: Place, life: Life, environ: Mapping[str, str]) -> Registry:
 
 
 def model(life: Life, environ: Mapping[str, str]) -> "Callable[[str], Vector | None]":
-    embedder = open_embedder(life.embedder or DEFAULT_EMBEDDER, Settings(), environ)
+    embedder = open_embedder(life.embedder or default_spec(), Settings(), environ)
     return lambda text: embedder.embed([query_text(replace_surrogates(text))], "query")[0] if embedder else None

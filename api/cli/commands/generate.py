@@ -238,10 +238,9 @@ def _near_tools(told: Invocation, catalogue: "Manifest", edges: list[tuple[str, 
     import os
 
     from waygraph.ingest.datasets.synthesis.simulation import candidate_edges
-    from waygraph.registry.embedding.factory import OpenedEmbedders
-    from waygraph.registry.model.settings import DEFAULT_EMBEDDER
+    from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
 
     settings = told.settings()
     with closing(OpenedEmbedders(settings, os.environ)) as embedders:
-        chosen = embedders.open_for_documents(told.wanted_embedder or DEFAULT_EMBEDDER)
+        chosen = embedders.open_for_documents(told.wanted_embedder or default_spec())
         return candidate_edges(catalogue, chosen.embedder, edges, settings)
