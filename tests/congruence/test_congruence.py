@@ -350,6 +350,7 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
         "read/tools_of": {"agent_ids": agents},
         "read/tools_named": {"names": sorted({tool.rpartition("/")[2] for tool in tools})},
         "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
+        "check/alike_agents": {"cosine": 0.5, "share": 0.5},
     }
     reading = [name for name in names() if name.startswith(("read/", "check/"))]
     found = {

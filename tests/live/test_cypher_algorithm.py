@@ -90,7 +90,7 @@ def test_a_tools_own_vector_finds_its_agent(registry: Registry) -> None:
 
 def test_the_pages_code_gives_a_vector(registry: Registry) -> None:
     """The Python on the page runs, and its vector routes to who books tables."""
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"registry": registry}
     for block in blocks(PAGE, "python"):
         exec(compile(block, "docs/cypher.md", "exec"), names)  # noqa: S102 - that is what is tested
     assert registry.cypher(algorithm(), params(names["vector"])).rows[0][0] == "trencher-tables"

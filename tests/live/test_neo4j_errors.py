@@ -247,7 +247,7 @@ def test_more_than_a_transaction_may_hold(strict_server: Configured, tmp_path: P
     """The setting of the server is named, nothing is kept, and the registry goes on."""
     with opened(f"bolt+ssc://127.0.0.1:{strict_server.port}") as registry:
         with fails(StorageFailed, "db.memory.transaction.max"):
-            ingest(registry, tmp_path, agents=400)
+            ingest(registry, tmp_path, agents=800)
         assert registry.agents() == []
         assert ingest(registry, tmp_path, agents=2) == 1
 
@@ -279,10 +279,10 @@ def crowded(at: Neo4jServer) -> Iterator[None]:
 
 
 def test_longer_than_a_transaction_may_take(neo4j_server: Configured, tmp_path: Path) -> None:
-    with opened(neo4j_server, neo4j_write_timeout_s=0.02) as registry:
+    with opened(neo4j_server, neo4j_write_timeout_s=0.001) as registry:
         before = registry.status().state.revision
         with fails(EngineError, "WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"):
-            ingest(registry, tmp_path, agents=400)
+            ingest(registry, tmp_path, agents=800)
         assert registry.status().state.revision == before
 
 
