@@ -269,8 +269,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     tools = answer.get("tools", [])
     if detail != "names":
         asker.session.note_sent(tools)
-    if "history" not in arguments:
-        answer.pop("notice", None)  # of calls of the session, which the model did not name
+    _drop_session_notice(answer, arguments)
     if remembers and any(tool.get("unchanged") for tool in tools):
         answer |= {"notice": " ".join(filter(None, (answer.get("notice"), SENT_BEFORE)))}
     return told_as_text(answer)
@@ -297,8 +296,7 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         return answer
 
     answer = await gateway.ask(answer_route)
-    if "history" not in arguments:
-        answer.pop("notice", None)  # of calls of the session, which the model did not name
+    _drop_session_notice(answer, arguments)
     return told_as_text(answer)
 
 
@@ -378,6 +376,12 @@ def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
         if astray := call.keys() - {"tool", "outcome"}:
             raise InvalidArguments(tool, [(f"/history/{at}/{min(astray)}", "not known here")])
     return read_history([{"role": "call", **call} for call in told])
+
+
+def _drop_session_notice(answer: dict[str, Any], arguments: Arguments) -> None:
+    """What it says is of calls of the session, which the model did not name."""
+    if "history" not in arguments:
+        answer.pop("notice", None)
 
 
 def _versions(known: object) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt
 from waygraph.registry.evaluation.dataset import Asked, Dataset
 from waygraph.registry.evaluation.run import Outcome, Progress, Trial, run
-from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.http.openai_endpoint import ENDPOINT, ChatModel, is_configured
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
 from waygraph.registry.model.settings import Settings
@@ -89,7 +89,6 @@ def _registry_of(trial: Trial) -> tuple[str, TextForm]:
 
 RECIPES: tuple[str, ...] = ("lexical", "tools", "hybrid")
 """The paper's text search and vector search, and this product's default."""
-ENDPOINT = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
 
 
 def agent_trials(
@@ -107,7 +106,7 @@ def agent_trials(
 
     Raises InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe.
     """
-    if not any(environ.get(name) for name in ENDPOINT):
+    if not is_configured(environ):
         raise InvalidSetting(f"no endpoint of a language model is configured: set {' and '.join(ENDPOINT)}")
     chosen = [recipe_named(name, rerank=rerank) for name in recipes or RECIPES]
     for recipe in chosen:

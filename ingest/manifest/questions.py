@@ -243,12 +243,11 @@ class QuestionAuthor(Protocol):
 
 def open_author(spec: str, settings: Settings, environ: Mapping[str, str]) -> QuestionAuthor:
     """`templates`, or `openai:MODEL`. Raises InvalidSetting. Touches no network."""
-    scheme, _, model = spec.partition(":")
     if spec == TEMPLATES:
         return TemplateAuthor()
-    if scheme == "openai" and model:
-        from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.http.openai_endpoint import ChatModel, model_in  # it imports an HTTP client
 
+    if model := model_in(spec):
         return LanguageModelAuthor(ChatModel.open(model, settings, environ), settings.cache_path / "questions")
     raise InvalidSetting(f"questions by {spec!r}: expected {TEMPLATES} or openai:MODEL")
 

@@ -245,6 +245,20 @@ def _count(usage: object, name: str) -> int:
     return value if type(value) is int and value >= 0 else 0
 
 
+ENDPOINT = ("OPENAI_BASE_URL", "OPENAI_API_KEY")
+
+
+def is_configured(environ: Mapping[str, str]) -> bool:
+    """Whether an endpoint is named, or a key for OpenAI's own."""
+    return any(environ.get(name) for name in ENDPOINT)
+
+
+def model_in(spec: str) -> str:
+    """The model of `openai:MODEL`; empty for any other spec."""
+    scheme, _, model = spec.partition(":")
+    return model if scheme == "openai" else ""
+
+
 def list_in(answer: str, key: str) -> list[object]:
     """What stands under the only key of a JSON object; empty if the answer is anything else than `{key: [...]}`."""
     try:

@@ -13,13 +13,14 @@ from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.texts import Parts, TextForms, query_text, unit_mean
 from waygraph.registry.embedding.weights import WEIGHTS
+from waygraph.registry.evaluation.compare import Level
 from waygraph.registry.evaluation.dataset import By, Dataset
 from waygraph.registry.evaluation.metrics import interval
 from waygraph.registry.evaluation.run import Outcome
@@ -292,7 +293,6 @@ def _write(path: Path, tensors: Mapping[str, "NDArray[Any]"]) -> None:
 
 CHOSEN_BY = "nDCG@5"
 METRICS = ("Recall@1", "Recall@5", CHOSEN_BY)
-Level = Literal["agents", "tools"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,16 +21,16 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     Raises InvalidSetting for another spec and where no endpoint is configured, LanguageModelUnavailable,
     LanguageModelRefused, UnfitAnswer for an answer that is no list of steps.
     """
-    scheme, _, model = spec.partition(":")
-    if scheme != "openai" or not model:
+    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, list_in, model_in
+
+    model = model_in(spec)
+    if not model:
         raise InvalidSetting(f"steps by {spec!r}: expected openai:MODEL")
-    if not environ.get("OPENAI_BASE_URL") and not environ.get("OPENAI_API_KEY"):
+    if not is_configured(environ):
         raise InvalidSetting(
             "no language model is configured to split the request: set OPENAI_BASE_URL or OPENAI_API_KEY, or give the "
             "steps by --step"
         )
-    from waygraph.registry.http.openai_endpoint import ChatModel, list_in
-
     chat = ChatModel.open(model, settings, environ)
     try:
         prompt = json.dumps({"request": query_text(text, literals=True)}, ensure_ascii=False)

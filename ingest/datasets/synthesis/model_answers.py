@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.http.openai_endpoint import ChatModel, Completion
+from waygraph.registry.http.openai_endpoint import ChatModel, Completion, model_in
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelRefused
 from waygraph.registry.model.identity import replace_surrogates
 
@@ -183,9 +183,8 @@ class Order:
 
 def model_of(by: str) -> str:
     """The name of the model of `openai:MODEL`; empty for `rules`. Raises InvalidSetting."""
-    scheme, _, model = by.partition(":")
     if by == RULES:
         return ""
-    if scheme == "openai" and model:
+    if model := model_in(by):
         return model
     raise InvalidSetting(f"made by {by!r}: expected {RULES} or openai:MODEL")
