@@ -14,6 +14,7 @@ from tests.docs.pages import DOCS, ROOT, rows
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
+from waygraph.registry.model.transitions import count_transitions
 
 PAGE = DOCS / "cypher.md"
 ALGORITHM = "Algorithm 1 as one statement"
@@ -54,6 +55,10 @@ NEAR = [
 ]
 """Edges that a model's vectors might give."""
 
+_LOOK, _READ = "harbor-git/list_commits", "harbor-git/read_file"
+TALKS = [[_LOOK, _READ], [_LOOK, _LOOK, _READ]]
+"""Calls that were made."""
+
 ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents by their number of tools": [
         ("cubby-files", 8), ("hearthside", 8), ("skylark-travel", 8), ("daybook-calendar", 7), ("foolscap", 7),
@@ -70,6 +75,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
         ("pigeon-mail/send-message", "post-room/send-letter", 0.9),
     ],
     "Near tools of different agents": [("pigeon-mail/send-message", "post-room/send-letter", 0.9)],
+    "What is called after a tool": [("harbor-git/read_file", 2.0), ("harbor-git/list_commits", 1.0)],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
@@ -120,7 +126,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(8, "plain", "")],
+    "Where the registry stands": [(9, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
@@ -200,6 +206,7 @@ def fill(registry: Registry, folder: Path) -> None:
     registry.set("quarry-sql", visible_to=["analysts"])
     registry.remove("unit-bench")
     registry.change(lambda session: session.put_similar(lambda _: NEAR))
+    registry.change(lambda session: session.learn_transitions(count_transitions(TALKS, MARCH), 90.0, 1_000))
 
 
 def _sync(registry: Registry, source: str, folder: Path, stamp: str) -> None:

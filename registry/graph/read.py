@@ -12,6 +12,7 @@ from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
+from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
     import numpy as np
@@ -215,6 +216,11 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
     ]
 
 
+def read_transitions(session: GraphSession) -> list[Transition]:
+    """In order of their keys: those of agents and of tools."""
+    return sorted((Transition(**row) for row in session.run(load("read/transitions"))), key=lambda each: each.key)
+
+
 class Contents:
     """One revision of the graph as sources state it: each part is read once, when it is first asked for.
 
@@ -262,6 +268,10 @@ class Contents:
     @cached_property
     def changes(self) -> list[Change]:
         return read_changes(self.session)
+
+    @cached_property
+    def transitions(self) -> list[Transition]:
+        return read_transitions(self.session)
 
     @cached_property
     def vectors(self) -> Vectors:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
@@ -11,6 +11,7 @@ from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.transitions import Transition, is_tool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,6 +92,14 @@ def put_setting(session: GraphSession, said: OperatorSettings) -> None:
         "removed": said.removed,
     }
     session.run(load("operator/put_setting"), id=said.agent_id, props=props)
+
+
+def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
+    """Replaces what is held of these; of entities that are not there nothing is written."""
+    rows = [asdict(each) for each in transitions]
+    for statement, wants_tools in (("learning/put_tool_transitions", True), ("learning/put_agent_transitions", False)):
+        for batch in batches([row for row in rows if is_tool(row["first"]) == wants_tools]):
+            session.run(load(statement), rows=list(batch))
 
 
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:

@@ -75,10 +75,11 @@ class Hits(NamedTuple):
 class Transitions(Protocol):
     """Which call follows which, as it was counted. Threads may share it."""
 
-    def follows(self, calls: Sequence[str]) -> Mapping[str, float]:
-        """Tool id → the probability, in [0, 1], that it is called next. `calls`: ids of tools, oldest first.
+    def follows(self, calls: Sequence[str], principal: Principal | None) -> Mapping[str, float]:
+        """The probability, in (0, 1], that it is called next: of tools, and of agents whichever of their tools it be.
 
-        The ids may be of tools that are gone, or that the caller may not see: whoever asks leaves those out.
+        Together at most 1. `calls`: ids of tools, of agents that were called as a whole; oldest first. What the
+        principal may not see counts for nothing, nor does what is gone.
         """
         ...
 

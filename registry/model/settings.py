@@ -25,6 +25,7 @@ MAY_BE_ZERO = frozenset(
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
+HALF_LIFE_DAYS = 90.0
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 """Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
 
@@ -197,6 +198,16 @@ class Settings:
     """How many calls are under way at a time."""
     audit_arguments: bool = False
     """Whether the audit holds the arguments of calls."""
+
+    learn: str = ""
+    """What is learned from calls through the gateway: `transitions`, which tool was called after which; empty: nothing.
+    """
+    learn_half_life_days: float = HALF_LIFE_DAYS
+    """After so many days a call that was counted counts half."""
+    learn_every_s: float = 60.0
+    """How often the gateway writes what it counted."""
+    max_transitions_kept: int = 50_000
+    """Of what was called after what; the least counted go."""
 
     watch_poll_s: float = 300.0
     """From one look to the next at what is followed and does not tell of its changes."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from waygraph.registry.access.visibility import routable, visible
+from waygraph.registry.access.visibility import routable
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Principal, Query, Turn
@@ -83,10 +83,11 @@ def read_calls(
     by_agent, by_tool = _latest(calls, "agent_id"), _latest(calls, "tool_id")
     agents = _findable_agents(index, {*by_agent, *map(_owner, follows)}, scope)
     tools = _findable_tools(index, {*by_tool, *follows}, scope)
-    follows = {tool_id: chance for tool_id, chance in follows.items() if tool_id in tools}
+    follows = {each: chance for each, chance in follows.items() if each in tools or each in agents}
     agent_follows = dict.fromkeys(map(_owner, follows), 0.0)
-    for tool_id, chance in follows.items():
-        agent_follows[_owner(tool_id)] += chance
+    for each, chance in follows.items():
+        agent_follows[_owner(each)] += chance
+    follows = {each: chance for each, chance in follows.items() if each in tools}
     used = {agent_id: worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
     failing = {agent_id: 1.0 for agent_id, call in by_agent.items() if call.has_failed and agent_id in agents}
     failed = {tool_id: 1.0 for tool_id, call in by_tool.items() if call.has_failed and tool_id in tools}
@@ -138,15 +139,11 @@ def _use(calls: Sequence[_Call], shares: HistoryShares) -> dict[str, float]:
     return worths
 
 
-def _follow(index: SearchIndex, calls: Sequence[_Call], scope: Scope) -> dict[str, float]:
-    """The probability of each next tool, as if there were only those that the caller sees."""
-    ids = [call.tool_id for call in reversed(calls) if call.tool_id]
-    if index.transitions is None or not ids:
-        return {}
-    counted, agents = index.transitions.follows(ids), index.agents()
-    seen = {owner for owner in map(_owner, counted) if owner in agents and visible(agents[owner], scope.principal)}
-    whole = 1 - sum(chance for tool_id, chance in counted.items() if _owner(tool_id) not in seen)
-    return {tool_id: chance / whole for tool_id, chance in counted.items() if _owner(tool_id) in seen and whole > 0}
+def _follow(index: SearchIndex, calls: Sequence[_Call], scope: Scope) -> Mapping[str, float]:
+    """The chance of each next tool, and of agents where it is left open which of their tools it is."""
+    ids = [call.tool_id or call.agent_id for call in reversed(calls)]
+    transitions = index.transitions if ids else None
+    return transitions.follows(ids, scope.principal) if transitions else {}
 
 
 def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:

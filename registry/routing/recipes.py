@@ -270,7 +270,7 @@ HYBRID = Recipe(
     texts="contextual",
     unread_words=1.5,
     calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
-    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=1.0, doubt=0.25),
+    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=0.5, doubt=0.25),
 )
 RANKS = Recipe(
     name="ranks",

@@ -121,7 +121,7 @@ class EmbeddedStore:
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
         try:
-            return _Opened(LocalIndex.open(self.folder), stamp)
+            return _Opened(LocalIndex.open(self.folder, self._settings.learn_half_life_days), stamp)
         except RegistryNotFound:
             raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
 

@@ -28,10 +28,11 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, tool_props
+from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
 from waygraph.registry.storage.store import Filling, Origin, Store
@@ -48,7 +49,7 @@ _NAMED = 3
 """So many of the things that differ are named; the others are counted."""
 
 
-_PARTS = ("state", "agents", "tools", "sources", "claims", "settings", "changes", "vectors", "counts")
+_PARTS = ("state", "agents", "tools", "sources", "claims", "settings", "changes", "transitions", "vectors", "counts")
 
 
 def read_whole(session: GraphSession) -> Contents:
@@ -65,6 +66,7 @@ def is_sound(whole: Contents) -> bool:
         "sources": len(whole.sources),
         "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
         "changes": len({change.id for change in whole.changes}),
+        "transitions": len({each.key for each in whole.transitions}),
     }
     return listed == whole.counts and listed["tools"] == listed["owns"]
 
@@ -79,6 +81,7 @@ def fingerprints(held: Contents) -> dict[str, dict[str, str]]:
         "sources": {source.name: _sha256(asdict(source)) for source in held.sources},
         "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
         "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
+        "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in held.transitions},
         "settings": {agent_id: _sha256(asdict(said)) for agent_id, said in held.settings.items()},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
         "counts": {name: str(number) for name, number in held.counts.items()},
@@ -142,6 +145,7 @@ def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
         *_entity_parts(whole, held),
         *_source_parts(whole),
         *_change_parts(whole.changes),
+        *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
     ]
 
 
@@ -236,6 +240,10 @@ def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
     """Those that an earlier attempt has not put."""
     held = {change.id for change in read_changes(session)}
     put_changes(session, [change for change in changes if change.id not in held])
+
+
+def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -> None:
+    put_transitions(session, transitions)
 
 
 Progress = Callable[[int, int], None]

@@ -18,6 +18,7 @@ from waygraph.registry.graph.read import (
     read_held,
     read_state,
     read_tools,
+    read_transitions,
     read_vectors,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
@@ -29,6 +30,7 @@ from waygraph.registry.graph.write import (
     put_agent_props,
     put_setting,
     put_tool_props,
+    put_transitions,
     remove_agents,
     touched_agents,
     write_changes,
@@ -45,6 +47,14 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.transitions import (
+    Learned,
+    Transition,
+    add_transitions,
+    is_tool,
+    keep_largest,
+    owner_of,
+)
 from waygraph.registry.model.validation import refuse_other_texts
 from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
 from waygraph.registry.storage.store import Writing
@@ -183,6 +193,46 @@ class WriteSession:
             tools=tuple(sorted(tools)),
             ingest_again=outranked_sources(held, name, mine),
         )
+
+    def learn_transitions(self, more: Sequence[Transition], half_life_days: float, max_kept: int) -> Learned:
+        """Adds counts of what was called after what; of all at most `max_kept` stay, the largest.
+
+        Those of agents and tools that the registry does not hold are left out. Nothing to add keeps the revision.
+        """
+        state = self._begin()
+        held = read_transitions(self._engine)
+        unknown = self._unknown_ids({name for each in more for name in each.ids})
+        added = [each for each in more if unknown.isdisjoint(each.ids)]
+        sums = add_transitions(held, added, half_life_days)
+        kept, put = sums, list({each.key: None for each in added})
+        if is_cut := len(sums) > max_kept:
+            kept = keep_largest(sums, max_kept, half_life_days)
+            put = list(kept)
+
+        def work(session: GraphSession) -> None:
+            if is_cut:
+                session.run(load("learning/forget_transitions"))
+            put_transitions(session, (kept[key] for key in put))
+
+        revision = self._write(state.revision, (), work) if added else state.revision
+        return Learned(transitions=len(kept), revision=revision, unknown=tuple(sorted(unknown)))
+
+    def forget_transitions(self) -> Written:
+        """All of them. Nothing to forget keeps the revision."""
+        state = self._begin()
+        if not read_transitions(self._engine):
+            return Written(revision=state.revision)
+
+        def work(session: GraphSession) -> None:
+            session.run(load("learning/forget_transitions"))
+
+        return Written(revision=self._write(state.revision, (), work))
+
+    def _unknown_ids(self, ids: Collection[str]) -> set[str]:
+        held = self.read_held()
+        owners = {owner_of(each) for each in ids} & held.agents.keys()
+        tools = {item.tool.id for items in held.tools_of(sorted(owners)).values() for item in items}
+        return {each for each in ids if each not in (tools if is_tool(each) else owners)}
 
     def _claims_of(self, name: str, held: Held, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""

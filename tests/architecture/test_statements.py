@@ -22,6 +22,7 @@ ROW = {
     "seen_at": "2026-01-01T00:00:00+00:00",
     "props": {"id": "a", "name": "a", "tags": ["x"], "embedding": VECTOR},
 }
+COUNT = {"first": "a", "next": "a", "before": "", "count": 1.5, "last_at": "2026-01-01T00:00:00+00:00"}
 CHANGE = {
     "id": "Z",
     "at": "a",
@@ -63,6 +64,7 @@ def engine() -> Iterator[GrafeoEngine]:
     engine.run(load("sync/put_agents"), rows=orphans)
     twin = {"agent_id": ORPHANS[0], "props": {"id": "twin"}}
     engine.run(load("sync/create_tools"), rows=[twin])
+    engine.run(load("learning/put_agent_transitions"), rows=[COUNT])
     engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])
     engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
     engine.run(load("sync/put_changes"), rows=[{"props": CHANGE}])

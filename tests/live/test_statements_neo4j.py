@@ -20,6 +20,8 @@ from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
+from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
@@ -112,9 +114,13 @@ def live(registry: Registry, folder: Path) -> None:
         registry.route(Query(text="a SQL query", filters=filters))
     registry.find_tools("a SQL query")
     registry.tools("harbor-git")
-    tools = product(registry.tools("quarry-sql"), registry.tools("harbor-git"))
+    tools = list(product(registry.tools("quarry-sql"), registry.tools("harbor-git")))
     near = [{"one": one.id, "other": other.id, "cosine": 1.0} for one, other in tools]
     registry.change(lambda session: session.put_similar(lambda _: near))
+    calls = count_transitions([[tools[0][0].id, tools[0][1].id]], "2026-01-01T00:00:00+00:00")
+    registry.change(lambda session: session.learn_transitions(calls, 90.0, 1))
+    registry.change(lambda session: session.learn_transitions(calls, 90.0, 100))
+    registry.find_tools(Query(text="a SQL query", history=(Turn(role="call", tool=calls[0].first),)))
     assert any("harbor-git and quarry-sql" in finding.detail for finding in examine(registry))
     registry.remove("quarry-sql")
     registry.reindex(texts="plain")

@@ -194,6 +194,8 @@ def _sync_tree(path: Path) -> None:
 
 STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"
 SOURCES = "sources.json"
+CALLS = "calls.json"
+"""Absent where nothing is known of calls."""
 VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
     "vectors.npy",
     "keys.json",

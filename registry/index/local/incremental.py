@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, StoredTool, read_state, read_tools, read_tools_of
+from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.search_index import agent_document, agent_names, tool_document, tool_names, tool_record
 from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
@@ -37,6 +38,7 @@ class Snapshot:
     vectors: "NDArray[np.float32]"
     vector_keys: Sequence[str]
     sources: Sequence[SourceSummary]
+    calls: CallGraph = field(default_factory=CallGraph)
 
 
 def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:

@@ -16,9 +16,11 @@ from cachetools import LRUCache
 from waygraph.registry.access.visibility import routable
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
+from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
 from waygraph.registry.index.local.scoring import Postings, align_rows, best, cosines
+from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -34,6 +36,7 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tracing import span
 
 if TYPE_CHECKING:
@@ -103,8 +106,9 @@ _TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
 class LocalIndex:
     """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, lease: Lease, half_life_days: float = HALF_LIFE_DAYS) -> None:
+        """`half_life_days`: of counted calls."""
+        self._lease, self._half_life_days = lease, half_life_days
         self.path = lease.path
         self._folder = lease.path.parent
         self.state = IndexState(**_read_json(self.path / generation.STATE))
@@ -135,11 +139,11 @@ class LocalIndex:
         self._tool_bytes = 0
 
     @classmethod
-    def open(cls, folder: Path) -> "LocalIndex":
+    def open(cls, folder: Path, half_life_days: float = HALF_LIFE_DAYS) -> "LocalIndex":
         """The current generation. Raises RegistryNotFound, RegistryUnusable."""
         lease = lease_current(folder)
         with Readable(folder):
-            return cls(lease)
+            return cls(lease, half_life_days)
 
     @property
     def graph_copy(self) -> Path:
@@ -150,7 +154,7 @@ class LocalIndex:
 
     @property
     def transitions(self) -> "Transitions | None":
-        return None
+        return self._transitions
 
     def search(
         self,
@@ -296,6 +300,15 @@ class LocalIndex:
 
     def owners_called(self, call_name: str) -> Sequence[str]:
         return self._call_names.owners(call_name)
+
+    @cached_property
+    def _transitions(self) -> NextTools | None:
+        """Read by the first question that has a history."""
+        file = self.path / generation.CALLS
+        if not file.exists():
+            return None
+        with Readable(self._folder):
+            return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
 
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):

@@ -26,6 +26,13 @@ from waygraph.registry.graph.read import (
     read_state,
     read_vectors,
 )
+from waygraph.registry.index.call_graph import (
+    CallGraph,
+    counted_tools,
+    fitting_tools,
+    near_tools,
+    usable_transitions,
+)
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, make_entities
 from waygraph.registry.index.local.local_index import write_names
@@ -33,6 +40,7 @@ from waygraph.registry.index.local.scoring import write_postings
 from waygraph.registry.index.search_index import agent_record
 from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.errors import RegistryError
+from waygraph.registry.model.nouns import Tool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +58,8 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
     _write_json(folder / generation.TABLES, _tables(snapshot))
     write_names(folder / generation.NAMES, _names(made))
     write_sources(folder, snapshot.sources)
+    if snapshot.calls:
+        _write_json(folder / generation.CALLS, snapshot.calls.as_json())
     _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
     np.save(folder / generation.VECTORS, snapshot.vectors)
     _write_records(folder, made.tools.values())
@@ -235,6 +245,7 @@ def read_snapshot(
     tools = contents.tools if tools is None else tools
     ordered = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
     vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in ordered], tools, known)
+    calls = _call_graph(contents, [item.tool for item in tools], vectors[len(ordered) :])
     return Snapshot(
         state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
         agents=ordered,
@@ -242,7 +253,17 @@ def read_snapshot(
         vectors=vectors,
         vector_keys=keys,
         sources=contents.sources,
+        calls=calls,
     )
+
+
+def _call_graph(contents: Contents, tools: Sequence[Tool], vectors: "NDArray[np.float32]") -> CallGraph:
+    """`vectors`: float32 of shape (tools, dimension)."""
+    agents, ids = contents.overlaid_agents, [tool.id for tool in tools]
+    transitions = usable_transitions(contents.transitions, {*agents, *ids})
+    schemas = ((tool.id, tool.input_schema, tool.output_schema) for tool in tools)
+    near = near_tools(ids, vectors, counted_tools(transitions), agents)
+    return CallGraph(transitions, near, fitting_tools(schemas, agents))
 
 
 def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) -> IndexState:

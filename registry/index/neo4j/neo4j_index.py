@@ -6,7 +6,7 @@ the revision and the mark of a running commit, both from its begin and from its 
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,8 +14,18 @@ from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.read import read_claims, read_settings, read_sources
+from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
+from waygraph.registry.index.call_graph import (
+    LEAST_COSINE,
+    MOST_ALIKE,
+    Alike,
+    CallGraph,
+    counted_tools,
+    fitting_tools,
+    keep_best,
+    usable_transitions,
+)
 from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_upkeep import (
     SCHEMA,
@@ -24,10 +34,13 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
+from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import HALF_LIFE_DAYS
+from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
     from waygraph.cypher import Statement
@@ -46,10 +59,12 @@ _ATTEMPTS = 5
 class Neo4jIndex:
     """Implements SearchIndex. Holds no data of the registry but its agents, kept for their revision."""
 
-    def __init__(self, engine: "Neo4jEngine") -> None:
-        self._engine = engine
+    def __init__(self, engine: "Neo4jEngine", half_life_days: float = HALF_LIFE_DAYS) -> None:
+        """`half_life_days`: of counted calls."""
+        self._engine, self._half_life_days = engine, half_life_days
         self._lock = threading.Lock()
         self._held = _Held(None, {}, CallNames(()))
+        self._transitions: tuple[str | None, NextTools | None] = (None, None)
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -75,7 +90,14 @@ class Neo4jIndex:
 
     @property
     def transitions(self) -> "Transitions | None":
-        return None
+        """Kept for their revision."""
+        commit, transitions = self._transitions
+        if commit == self.state.commit:
+            return transitions
+        found, is_whole = self._read_whole(lambda commit: (commit, self._read_transitions()))
+        if is_whole:
+            self._transitions = found
+        return found[1]
 
     def search(
         self,
@@ -186,17 +208,50 @@ class Neo4jIndex:
         return self._held_now().call_names.owners(call_name)
 
     def _held_now(self) -> "_Held":
-        """Kept for the next question if no writer was committing: what is read amid a commit may be half of it."""
+        """Kept for the next question if no writer was committing."""
         held = self._held
         if held.commit == self.state.commit:
             return held
-        before = Moment.read(self._engine)
-        rows = self._engine.run(load("neo4j/search/agents"))
-        agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
-        found = _Held(before.commit if before else None, agents, CallNames(agents))
-        if before is not None and before.whole and Moment.read(self._engine) == before:
+        found, is_whole = self._read_whole(self._read_agents)
+        if is_whole:
             self._held = found
         return found
+
+    def _read_agents(self, commit: str | None) -> "_Held":
+        rows = self._engine.run(load("neo4j/search/agents"))
+        agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
+        return _Held(commit, agents, CallNames(agents))
+
+    def _read_whole[T](self, read: "Callable[[str | None], T]") -> tuple[T, bool]:
+        """What it reads after which commit, and whether that is whole: amid a commit it may be half of it."""
+        before = Moment.read(self._engine)
+        found = read(before.commit if before else None)
+        return found, before is not None and before.whole and Moment.read(self._engine) == before
+
+    def _read_transitions(self) -> NextTools | None:
+        agents = self.agents()
+        transitions = usable_transitions(read_transitions(self._engine))
+        schemas = [
+            (row["id"], row["input_schema"] or "", row["output_schema"] or "")
+            for row in self._engine.run(load("neo4j/search/schemas"))
+            if owner_of(row["id"]) in agents
+        ]
+        near = self._near_tools(counted_tools(transitions), agents)
+        calls = CallGraph(transitions, near, fitting_tools(schemas, agents))
+        return NextTools(calls, agents, self._half_life_days) if calls else None
+
+    def _near_tools(self, counted: Sequence[str], agents: Mapping[str, Agent]) -> Alike:
+        """By the index of vectors; none while that is not as it should be."""
+        dimension = self.state.dimension
+        if not dimension or faults(self._engine, vector_indexes(dimension, by_owner=self._filters_in_index)):
+            return {}
+        found: dict[str, list[tuple[str, float]]] = {}
+        ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
+        for batch in batches(counted):
+            for row in self._engine.run(load("neo4j/search/near_tools"), ids=list(batch), **ask):
+                if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
+                    found.setdefault(row["id"], []).append((row["near"], row["cosine"]))
+        return {tool: keep_best(near, agents) for tool, near in found.items()}
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from waygraph.registry.graph.engine import Copying, GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
 from waygraph.registry.graph.read import Contents, read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.publish import publish_graph, published_revision, published_schema
@@ -265,6 +266,7 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
         except DAMAGE as error:
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
+        findings.append(attempt("index calls", lambda: _same_calls(held, fresh), advice))
         findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
         findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
     return [revision, *findings]
@@ -302,6 +304,19 @@ def _content(file: Path) -> object:
     return json.loads(content.decode("utf-8", "surrogatepass")) if file.suffix == ".json" else content
 
 
+def _same_calls(held: Path, fresh: Path) -> str:
+    """How alike tools are, in the last digits another processor may see otherwise. An older Waygraph knew no calls."""
+    ours, wanted = (_calls(folder) for folder in (held, fresh))
+    if (ours or wanted.transitions) and (ours.transitions, ours.fits) != (wanted.transitions, wanted.fits):
+        raise RegistryError(f"{len(ours.transitions)} transitions, not the {len(wanted.transitions)} of the graph")
+    return f"{len(ours.transitions)} transitions, as in the graph"
+
+
+def _calls(folder: Path) -> CallGraph:
+    file = folder / generation.CALLS
+    return CallGraph.of_json(cast("Any", _content(file))) if file.exists() else CallGraph()
+
+
 def _same_vectors(held: Path, fresh: Path) -> str:
     ours, wanted = np.load(held / generation.VECTORS), np.load(fresh / generation.VECTORS)
     if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
@@ -321,7 +336,7 @@ def _same_copy(held: Path, graph: Graph) -> str:
         copy = Contents(engine)
         refuse(
             what
-            for what in ("state", "agents", "tools", "claims", "settings", "vector_keys")
+            for what in ("state", "agents", "tools", "claims", "settings", "transitions", "vector_keys")
             if getattr(copy, what) != getattr(graph, what)
         )
     return "holds what the graph holds"

@@ -118,6 +118,7 @@ DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeE
 NORM_TOLERANCE = 1e-3
 _SHOWN = 5
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
+FORGET = "run `waygraph learn forget`, and learn anew"
 REINDEX = "run `waygraph reindex`"
 
 
@@ -180,6 +181,7 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("owners", _owners, "each tool has one owner", restore),
         ("claims", _claims, "each agent has a source", restore),
         ("call names", _call_names, "no two tools share one", restore),
+        ("transitions", _transition_faults, "each counts something, and has a date", FORGET),
         ("removed agents", _check_removed, "none is there", "run `waygraph remove AGENT` for each"),
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
@@ -254,6 +256,10 @@ def _call_names(graph: Graph) -> Iterator[str]:
 
 def _check_removed(graph: Graph) -> Iterator[str]:
     return (said.agent_id for said in graph.settings.values() if said.removed and said.agent_id in graph.agents)
+
+
+def _transition_faults(graph: Graph) -> Iterator[str]:
+    return (f"{each.first} → {each.next}" for each in graph.transitions if not each.is_sound)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:

@@ -1,0 +1,8 @@
+// Sets how often tools were called after tools. A row: first, next, before, count, last_at.
+// params: rows list<map>
+// returns: none
+UNWIND $rows AS row
+MATCH (first:Tool {id: row.first})
+MATCH (next:Tool {id: row.next})
+MERGE (first)-[followed:FOLLOWED_BY {before: row.before}]->(next)
+SET followed.count = row.count, followed.last_at = row.last_at

@@ -1,0 +1,141 @@
+"""What routing knows of calls in a row, of one revision: counts, tools that are alike, tools that fit behind others.
+
+A caller must learn nothing of what it may not see, also not by what is missing: where only the best are kept, they are
+kept of each class of visibility, so that no tool takes the place of one that somebody sees without it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import batched
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from waygraph.registry.model.nouns import Agent, JsonText, parse_field
+from waygraph.registry.model.transitions import Transition, owner_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+
+type Alike = Mapping[str, Mapping[str, float]]
+"""Tool id → tool id → how much, in (0, 1]."""
+type Schemas = tuple[str, JsonText, JsonText]
+"""A tool's id, input schema and output schema."""
+
+MOST_ALIKE = 8
+"""So many are kept of a tool, of each class of visibility."""
+LEAST_COSINE = 0.5
+"""Tools whose texts are less alike are not alike."""
+MOST_COUNTED = 2_000
+"""Of so many tools, those that are counted the most, it is known which are like them."""
+_AT_ONCE = 64
+_MOST_INPUTS = 64
+_SAY_NOTHING = frozenset({"", "id", "name", "type", "text", "query", "result", "results", "status", "data", "value"})
+"""Names of parameters by which no two tools belong together."""
+
+
+class CallGraph(NamedTuple):
+    """`near`: of tools that are counted. `fits`: how many of a tool's required inputs another one's output holds."""
+
+    transitions: Sequence[Transition] = ()
+    near: Alike = MappingProxyType({})
+    fits: Alike = MappingProxyType({})
+
+    def __bool__(self) -> bool:
+        return bool(self.transitions or self.fits)
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [[each.before, each.first, each.next, each.count, each.last_at] for each in self.transitions]
+        return {"transitions": rows, "near": dict(self.near), "fits": dict(self.fits)}
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any]) -> "CallGraph":
+        rows = (
+            Transition(before=before, first=first, next=following, count=count, last_at=at)
+            for before, first, following, count, at in told["transitions"]
+        )
+        return cls(tuple(rows), told["near"], told["fits"])
+
+
+def usable_transitions(transitions: Iterable[Transition], ids: Collection[str] | None = None) -> list[Transition]:
+    """Without those that are damaged, or tell of what is not among `ids`."""
+    return [each for each in transitions if each.is_sound and (ids is None or all(name in ids for name in each.ids))]
+
+
+def counted_tools(transitions: Iterable[Transition]) -> list[str]:
+    """Tools by how much they are counted, at most `MOST_COUNTED`; equal ones by id."""
+    counted: Counter[str] = Counter()
+    for each in transitions:
+        if each.is_of_tools and not each.before:
+            counted[each.first] += each.count  # type: ignore[assignment]  # weights, not whole numbers
+            counted[each.next] += each.count  # type: ignore[assignment]
+    return sorted(counted, key=lambda name: (-counted[name], name))[:MOST_COUNTED]
+
+
+def near_tools(ids: Sequence[str], vectors: "Matrix", counted: Iterable[str], agents: Mapping[str, Agent]) -> Alike:
+    """The tools like each that is counted, by cosine. `vectors`: float32 of shape (len(ids), dimension), rows of
+    length 1 or 0."""
+    import numpy as np
+
+    rows = {tool: row for row, tool in enumerate(ids)}
+    found: dict[str, Mapping[str, float]] = {}
+    for batch in batched(counted, _AT_ONCE):
+        for tool, cosines in zip(batch, vectors[[rows[tool] for tool in batch]] @ vectors.T, strict=True):
+            cosines[rows[tool]] = 0.0
+            near = np.flatnonzero(cosines >= LEAST_COSINE)
+            near = near[np.argsort(-cosines[near], kind="stable")]
+            found[tool] = keep_best([(ids[row], float(cosines[row])) for row in near.tolist()], agents)
+    return {tool: near for tool, near in found.items() if near}
+
+
+def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Alike:
+    """Of each tool with an output schema: the tools that require what it gives, and how much of what they require."""
+    held = list(schemas)
+    gives = {tool: names for tool, _, output in held if output and (names := _names(parse_field(output)))}
+    if not gives:
+        return {}
+    takes: dict[str, list[str]] = defaultdict(list)
+    required: dict[str, int] = {}
+    for tool, inputs, _ in held:
+        wanted = _required_names(parse_field(inputs))
+        required[tool] = len(wanted)
+        for name in wanted:
+            takes[name].append(tool)
+    found: dict[str, Mapping[str, float]] = {}
+    for tool, names in gives.items():
+        fit = Counter(other for name in names for other in takes.get(name, ()) if other != tool)
+        shares = [(other, met / required[other]) for other, met in fit.items()]
+        found[tool] = keep_best(sorted(shares, key=lambda pair: (-pair[1], pair[0])), agents)
+    return {tool: fits for tool, fits in found.items() if fits}
+
+
+def keep_best(ordered: Iterable[tuple[str, float]], agents: Mapping[str, Agent]) -> dict[str, float]:
+    """The first `MOST_ALIKE` of each class of visibility."""
+    taken: Counter[Hashable] = Counter()
+    kept: dict[str, float] = {}
+    for tool, share in ordered:
+        owner = agents[owner_of(tool)]
+        seen_by = (owner.hidden, owner.visible_to)
+        if taken[seen_by] < MOST_ALIKE:
+            taken[seen_by] += 1
+            kept[tool] = round(share, 4)
+    return kept
+
+
+def _names(schema: object) -> set[str]:
+    """Of what a schema describes, at the top or of a list's items; folded."""
+    items = schema.get("items") if isinstance(schema, Mapping) else None
+    parts = [part.get("properties") for part in (schema, items) if isinstance(part, Mapping)]
+    return {_fold(name) for part in parts if isinstance(part, Mapping) for name in part} - _SAY_NOTHING
+
+
+def _required_names(schema: object) -> set[str]:
+    required = schema.get("required") if isinstance(schema, Mapping) else None
+    names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    return {_fold(name) for name in names[:_MOST_INPUTS]} - _SAY_NOTHING
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").replace("-", "").casefold()
