@@ -173,6 +173,8 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutc
     """The next search of the session starts from it."""
     if gateway.settings.route_history:
         asker.session.note_call(asker.caller, tool.id, outcome)
+        if gateway.counter and outcome == "ok":
+            gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
 def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:

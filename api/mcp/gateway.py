@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from waygraph.api.mcp import Surface
+from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import Asker, Context
 from waygraph.api.telemetry.audit import Audit
@@ -51,11 +52,15 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway(Parts):
-    """`parking` None: a host's next request may come to another process, so that none is asked by way of it."""
+    """`parking` None: a host's next request may come to another process, so that none is asked by way of it.
+
+    `counter` None: nothing is learned from calls.
+    """
 
     reach: Reach
     executor: ToolCaller
     parking: Parking | None
+    counter: CallCounter | None
 
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""
@@ -81,10 +86,11 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
     reach = Reach(registry, services, vouched_file(settings.data_path))
-    async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
-        if not parts.parks:
-            yield Gateway(**vars(parts), reach=reach, executor=executor, parking=None)
-            return
-        parking = Parking()
-        async with parking.open():
-            yield Gateway(**vars(parts), reach=reach, executor=executor, parking=parking)
+    with open_counter(registry, settings) as counter:
+        async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
+            if not parts.parks:
+                yield Gateway(**vars(parts), reach=reach, executor=executor, parking=None, counter=counter)
+                return
+            parking = Parking()
+            async with parking.open():
+                yield Gateway(**vars(parts), reach=reach, executor=executor, parking=parking, counter=counter)

@@ -61,6 +61,9 @@ COMMANDS: dict[str, list[list[str]]] = {
     "generate router-data": [["generate", "router-data", f"{OWN}.conversations", f"{OWN}.samples.jsonl"]],
     "graph link": [["graph", "link"], ["graph", "link", "--nearest", "3"]],
     "graph unlink": [["graph", "unlink"]],
+    "learn transitions": [["learn", "transitions", f"{OWN}.conversations"]],
+    "learn export": [["learn", "export"]],
+    "learn forget": [["learn", "forget"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
     "connect": [
         ["connect", "cursor", "--file", f"{OWN}.mcp.json"],

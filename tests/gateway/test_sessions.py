@@ -17,6 +17,7 @@ from waygraph.api.mcp.tools import Listeners
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.graph.read import read_transitions
 
 PATIENCE_S = 30.0
 
@@ -133,6 +134,26 @@ def test_a_caller_starts_from_its_own_calls_only() -> None:
 
 def caller(caller_id: str) -> Caller:
     return Caller(id=caller_id, scopes=frozenset(), principal=Principal())
+
+
+def test_what_follows_what_is_learned_where_an_operator_wants_it(tmp_path: Path) -> None:
+    """Of calls that worked; a failed one is not in between, and without the setting nothing is counted."""
+    place = toolbox_place(tmp_path)
+
+    async def walk(**environ: str) -> None:
+        async with Client(on_stdio(place, **environ)) as host:
+            assert not (await host.call_tool("box__add", {"a": 1, "b": 2})).is_error
+            assert (await host.call_tool("box__fail", {})).is_error
+            assert not (await host.call_tool("box__add", {"a": 2, "b": 2})).is_error
+
+    def counts() -> list[tuple[tuple[str, str, str], float]]:
+        with Registry.open(place.registry, embedder="none", environ={}) as registry:
+            return [(each.key, each.count) for each in registry.read(read_transitions)]
+
+    anyio.run(walk)
+    assert counts() == []
+    anyio.run(lambda: walk(WAYGRAPH_LEARN="transitions"))
+    assert counts() == [(("", "box", "box"), 1.0), (("", "box/add", "box/add"), 1.0)]
 
 
 def test_steps_are_routed_each_by_itself(toolbox: Place) -> None:

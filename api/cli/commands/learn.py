@@ -8,7 +8,7 @@ import typer
 
 from waygraph.api.cli.commands.evaluate import about_run
 from waygraph.api.cli.options import AsJson, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render.output import note, print_raw, show
 
 learn = typer.Typer(no_args_is_help=True, help="Learn from data with known answers.")
 
@@ -83,3 +83,69 @@ def embedder(
 
 def _report(step: int, steps: int, loss: float, pairs_a_second: float) -> None:
     note(f"step {step} of {steps}: loss {loss:.3f}, {pairs_a_second:.1f} pairs/s")
+
+
+@learn.command()
+def transitions(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…", help="Folders of conversations, audits of a service, or what `learn export` wrote."
+        ),
+    ],
+    *,
+    split: Annotated[str, typer.Option(metavar="NAME", help="Only conversations of this split.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Count which tool is called after which. Requests with a history are routed by it.
+
+    waygraph learn transitions audit.jsonl
+
+    Counts add up: a file that is learned twice counts twice. No argument, text or caller is kept. What tells of tools
+    that the registry does not hold is left out.
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.ingest.datasets.call_counts import read_call_counts
+    from waygraph.registry.model import shapes
+    from waygraph.registry.storage.embedded import now
+
+    told = invocation(context)
+    settings = told.settings()
+    counts = [each for file in files for each in read_call_counts(file, settings, now(), split=split)]
+    with told.open() as registry:
+        registry.status()  # what is not there is not made
+        learned = registry.change(
+            lambda session: session.learn_transitions(
+                counts, settings.learn_half_life_days, settings.max_transitions_kept
+            )
+        )
+    show(learned, shapes.shape, operation_views.view_learned, as_json)
+
+
+@learn.command()
+def forget(context: typer.Context, as_json: AsJson = False) -> None:
+    """Forget which tool was called after which."""
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    with invocation(context).open() as registry:
+        registry.status()
+        written = registry.change(lambda session: session.forget_transitions())
+    show(written, shapes.shape, operation_views.view_write, as_json)
+
+
+@learn.command()
+def export(context: typer.Context, as_json: AsJson = False) -> None:
+    """Write the counts, a JSON object a line, for `learn transitions`."""
+    import json
+    from dataclasses import asdict
+
+    from waygraph.registry.graph.read import read_transitions
+
+    with invocation(context).open() as registry:
+        counts = [asdict(each) for each in registry.read(read_transitions)]
+    if as_json:
+        show(counts, list, lambda _: (), as_json)
+    else:
+        print_raw("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in counts))

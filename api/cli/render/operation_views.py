@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation.compare import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
+    from waygraph.registry.model.transitions import Learned
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import Migrated
 
@@ -72,6 +73,12 @@ def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
 
 def view_write(done: "Written") -> Iterator[Block]:
     yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+
+
+def view_learned(done: "Learned") -> Iterator[Block]:
+    yield Fields((("transitions", done.transitions), ("revision", done.revision)))
+    if done.unknown:
+        yield Aside(f"{len(done.unknown)} agents and tools are not in this registry, such as {done.unknown[0]}")
 
 
 def view_forget(done: "Forgotten") -> Iterator[Block]:

@@ -1,0 +1,81 @@
+"""Counts which tool hosts call after which, where an operator wants it (`WAYGRAPH_LEARN=transitions`)."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
+from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
+from waygraph.registry.storage.embedded import now
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+TRANSITIONS = "transitions"
+LAST_WRITE_S = 5.0
+"""So long is waited for the last write when a gateway ends."""
+logger = logging.getLogger("waygraph.gateway")
+
+
+class CallCounter:
+    """Holds the counts since the last write: tools and agents, no arguments, texts or callers. Threads may share it."""
+
+    def __init__(self, registry: "Registry", settings: "Settings", clock: Callable[[], str] = now) -> None:
+        self._registry, self._settings, self._clock = registry, settings, clock
+        self._counted: dict[tuple[str, str, str], Transition] = {}
+        self._lock = Lock()
+
+    def note(self, calls: Sequence[str]) -> None:
+        """The last of a session's calls has worked; `calls`: ids of tools, those that worked, oldest first."""
+        self._add(count_last(calls, self._clock()))
+
+    def write(self) -> None:
+        """What could not be written is kept for the next time, except for a registry of which nothing can be learned.
+
+        Raises nothing that comes of the registry: it is logged.
+        """
+        with self._lock:
+            counted, self._counted = list(self._counted.values()), {}
+        if not counted:
+            return
+        half_life, most = self._settings.learn_half_life_days, self._settings.max_transitions_kept
+        try:
+            self._registry.change(lambda session: session.learn_transitions(counted, half_life, most))
+        except (NeedsRegistry, RegistryNotFound) as error:
+            logger.warning("nothing is learned from calls: %s", error)
+        except WaygraphError as error:
+            logger.warning("what was counted of calls cannot be written now: %s", error)
+            self._add(counted)
+
+    def _add(self, more: Sequence[Transition]) -> None:
+        half_life, most = self._settings.learn_half_life_days, self._settings.max_transitions_kept
+        with self._lock:
+            sums = add_transitions(self._counted.values(), more, half_life)
+            self._counted = sums if len(sums) <= most else keep_largest(sums, most, half_life)
+
+
+@contextmanager
+def open_counter(registry: "Registry", settings: "Settings") -> Iterator[CallCounter | None]:
+    """None where nothing is learned. A thread writes every `learn_every_s`, and at the end. Raises InvalidSetting."""
+    if not settings.learn:
+        yield None
+        return
+    if settings.learn != TRANSITIONS:
+        raise InvalidSetting(f"WAYGRAPH_LEARN={settings.learn!r}: expected {TRANSITIONS!r}, or nothing")
+    counter, ended = CallCounter(registry, settings), Event()
+
+    def work() -> None:
+        while not ended.wait(settings.learn_every_s):
+            counter.write()
+        counter.write()
+
+    thread = Thread(target=work, name="learning", daemon=True)
+    thread.start()
+    try:
+        yield counter
+    finally:
+        ended.set()
+        thread.join(LAST_WRITE_S)

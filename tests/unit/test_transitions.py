@@ -1,0 +1,194 @@
+"""Counts of what was called after what: chains, fading, files that tell of them, and the commands that learn."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.sync_graph import entry
+from waygraph.api.cli.app import app
+from waygraph.api.mcp.learning import CallCounter, open_counter
+from waygraph.ingest.datasets.call_counts import read_call_counts
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Registry
+from waygraph.registry.graph.read import read_transitions
+from waygraph.registry.index.call_graph import CallGraph, fitting_tools
+from waygraph.registry.index.next_tool import NextTools
+from waygraph.registry.model.changes import Manifest
+from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
+from waygraph.registry.model.nouns import Agent, Principal
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.transitions import Transition, add_transitions, count_transitions, keep_largest
+
+START, LATER = "2026-01-01T00:00:00+00:00", "2026-01-31T00:00:00Z"
+AGENTS = {name: Agent(id=name, name=name, visible_to=("crew",) if name == "w" else ()) for name in "abcw"}
+
+
+def counted(*conversations: list[str]) -> dict[tuple[str, str, str], float]:
+    return {each.key: each.count for each in count_transitions(conversations, START)}
+
+
+def test_both_orders_are_counted_of_tools_and_of_agents() -> None:
+    """Of tools not across an agent that was called as a whole."""
+    assert counted(["a/x", "a/x", "b/y"]) == {
+        ("", "a/x", "a/x"): 1, ("", "a/x", "b/y"): 1, ("a/x", "a/x", "b/y"): 1,
+        ("", "a", "a"): 1, ("", "a", "b"): 1, ("a", "a", "b"): 1,
+    }  # fmt: skip
+    assert counted(["a/x", "b", "c/z"]) == {("", "a", "b"): 1, ("", "b", "c"): 1, ("a", "b", "c"): 1}
+    assert counted(["a/x"], []) == {}
+
+
+def test_a_count_fades_by_half_in_its_half_life() -> None:
+    """Whichever of two is added to which; of a time both are as of."""
+    old, new = (Transition(first="a", next="b", count=8.0, last_at=at) for at in (START, LATER))
+    for held, more in ((old, new), (new, old)):
+        [both] = add_transitions([held], [more], 30.0).values()
+        assert (both.count, both.last_at) == (12.0, LATER)
+    sums = add_transitions([old], [Transition(first="a", next="c", count=5.0, last_at=LATER)], 30.0)
+    assert [key for key, _ in keep_largest(sums, 1, 30.0).items()] == [("", "a", "c")]
+    assert [key for key, _ in keep_largest(sums, 1, 3_000.0).items()] == [("", "a", "b")]
+
+
+def test_old_counts_say_less() -> None:
+    pairs = [Transition(first="a/x", next=name, count=1.0, last_at=at) for name, at in (("b/y", START), ("c/z", LATER))]
+    found = NextTools(CallGraph(pairs), AGENTS, 30.0).follows(["a/x"], None)
+    assert found["b/y"] == pytest.approx(found["c/z"] / 2)
+
+
+def test_more_counts_leave_less_to_chance() -> None:
+    """The second order where it was counted, else the first; what is not known stays open."""
+    talks = [["b/y", "a/x", "c/z"]] * 6 + [["c/z", "a/x", "b/y"]] * 6
+    transitions = NextTools(CallGraph(count_transitions(talks, START)), AGENTS, 30.0)
+    assert transitions.follows(["b/y", "a/x"], None)["c/z"] > 0.8
+    assert transitions.follows(["a/x"], None)["c/z"] == pytest.approx(transitions.follows(["a/x"], None)["b/y"])
+    once = NextTools(CallGraph(count_transitions([["a/x", "b/y"]], START)), AGENTS, 30.0)
+    assert once.follows(["a/x"], None)["b/y"] < 0.5
+    assert once.follows(["c/z"], None) == once.follows([], None) == {}
+    assert sum(transitions.follows(["b/y", "a/x"], None).values()) <= 1
+
+
+def test_schemas_say_what_fits_where_nothing_was_counted() -> None:
+    gives = json.dumps({"properties": {"order_id": {}, "name": {}}})
+    wants = json.dumps({"required": ["orderId", "name"]})
+    fits = fitting_tools([("a/x", "{}", gives), ("b/y", wants, ""), ("w/z", wants, ""), ("c/z", "{}", "")], AGENTS)
+    assert fits == {"a/x": {"b/y": 1.0, "w/z": 1.0}}
+    transitions = NextTools(CallGraph((), {}, fits), AGENTS, 30.0)
+    assert transitions.follows(["a/x"], None).keys() == {"b/y", "w/z"}
+    assert transitions.follows(["a/x"], Principal()).keys() == {"b/y"}
+
+
+def audit(**fields: object) -> str:
+    line = {"time": START, "caller": "key:1", "action": "call", "target": "a/x", "outcome": "ok"}
+    return json.dumps(line | fields)
+
+
+def test_an_audit_is_read_caller_by_caller(tmp_path: Path) -> None:
+    """Calls that worked, in their order; a long pause ends a conversation."""
+    file = tmp_path / "audit.jsonl"
+    file.write_text(
+        "\n".join(
+            [
+                audit(),
+                audit(caller="key:2", target="c/z"),
+                audit(action="cypher", target="MATCH (n) RETURN n"),
+                audit(outcome="failed", target="typo"),
+                audit(target="b/y", time="2026-01-01T00:10:00Z"),
+                audit(target="c/z", time="2026-01-01T01:00:00Z"),
+            ]
+        )
+    )
+    found = read_call_counts(file, Settings(), START)
+    assert {(each.key, each.last_at) for each in found} == {
+        (("", "a/x", "b/y"), "2026-01-01T00:10:00+00:00"),
+        (("", "a", "b"), "2026-01-01T00:10:00+00:00"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([audit(), "{"], ":2"),
+        ([audit(), audit(time="yesterday")], ":2: time"),
+        ([audit(target=7)], ":1: target"),
+        ([json.dumps({"question": "?"})], ":1: neither"),
+        ([json.dumps({"first": "a", "next": "b", "before": "", "count": -1, "last_at": START})], ":1: expected first"),
+        ([json.dumps({"first": "a/x", "next": "b", "before": "", "count": 1, "last_at": START})], ":1: expected first"),
+    ],
+)
+def test_a_bad_line_is_told_by_its_number(tmp_path: Path, lines: list[str], told: str) -> None:
+    file = tmp_path / "f.jsonl"
+    file.write_text("\n".join(lines))
+    with pytest.raises(InvalidDataset, match=told):
+        read_call_counts(file, Settings(), START)
+
+
+def test_commands_learn_export_and_forget(tmp_path: Path) -> None:
+    """A folder of conversations into a registry of the same agents; the export gives the same counts anew."""
+    (folder := tmp_path / "talks").mkdir()
+    agent = {"id": "shop", "name": "Shop", "tools": [{"name": name, "description": name} for name in ("look", "buy")]}
+    (folder / "agents.jsonl").write_text(json.dumps(agent))
+    turns: list[dict[str, object]] = [{"role": "user", "text": "a coat"}]
+    turns += [{"role": "call", "agent": "shop", "tool": name, "arguments": {}} for name in ("look", "buy")]
+    failed = [*turns, {"role": "call", "agent": "shop", "tool": "look", "outcome": "failed"}]
+    talks = [{"id": "1", "turns": turns, "split": "train"}, {"id": "2", "turns": failed, "split": "test"}]
+    (folder / "trajectories.jsonl").write_text("\n".join(map(json.dumps, talks)))
+    place = str(tmp_path / "r.grafeo")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["--registry", place, "--embedder", "none", *arguments])
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    run("learn", "transitions", str(folder), code=1)
+    (tmp_path / "catalog.json").write_text(json.dumps({"waygraph": 1, "agents": [agent]}))
+    run("ingest", str(tmp_path / "catalog.json"))
+    learned = json.loads(run("learn", "transitions", str(folder), "--json"))
+    assert (learned["transitions"], learned["unknown"]) == (2, [])
+    exported = run("learn", "export")
+    assert {(c["first"], c["next"], c["count"]) for c in map(json.loads, exported.splitlines())} == {
+        ("shop", "shop", 2.0),
+        ("shop/look", "shop/buy", 2.0),
+    }
+    run("learn", "forget")
+    assert run("learn", "export") == ""
+    (tmp_path / "counts.jsonl").write_text(exported)
+    run("learn", "transitions", str(tmp_path / "counts.jsonl"))
+    assert run("learn", "export") == exported
+    run("learn", "forget")
+    run("learn", "transitions", str(folder), "--split", "train")
+    assert json.loads(run("learn", "export").splitlines()[0])["count"] == 1.0
+    run("learn", "transitions", str(folder), "--split", "no-such", code=1)
+
+
+def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_path: Path) -> None:
+    """What another writer holds up is written the next time; then nothing is left to write."""
+    times = iter([START, LATER])
+    settings = Settings(learn="transitions", write_timeout_s=0.1, learn_half_life_days=30.0)
+    with Registry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
+        sync(registry, Manifest(source="s", entries=(entry("a", tools=("x", "y")),)))
+        counter = CallCounter(registry, settings, clock=lambda: next(times))
+        counter.note(["a/x", "a/y"])
+        counter.note(["a/y", "a/x", "a/y"])
+        with registry.writing():
+            counter.write()
+        assert registry.read(read_transitions) == []
+        counter.write()
+        counts = {each.key: each.count for each in registry.read(read_transitions)}
+        assert counts == {
+            ("", "a", "a"): 1.5, ("a", "a", "a"): 1,
+            ("", "a/x", "a/y"): 1.5, ("a/y", "a/x", "a/y"): 1,
+        }  # fmt: skip
+        revision = registry.status().state.revision
+        counter.write()
+        assert registry.status().state.revision == revision
+
+
+def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
+    settings = Settings(learn="everything")
+    with (
+        Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry,
+        pytest.raises(InvalidSetting, match="WAYGRAPH_LEARN='everything'"),
+        open_counter(registry, settings),
+    ):
+        pass
