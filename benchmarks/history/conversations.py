@@ -24,6 +24,7 @@ from benchmarks.history.next_calls import (
 from benchmarks.world import World, show_progress
 from waygraph.registry.evaluation.dataset import SEED, Dataset, Question
 from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 
@@ -31,6 +32,7 @@ MOST, MOST_TRIED, QUICK = 1_500, 300, 20
 """Decisions of a part, drawn by the dataset's own seed; `MOST_TRIED` where shares are chosen."""
 TYPED, LEFT_OUT = HYBRID.name, "hybrid, shares chosen on the other families"
 FOLLOWING = f"{TYPED}, transitions learnt"
+LEARNT_AT = "2026-11-24T00:00:00+00:00"
 SHUFFLED = ", names shuffled"
 
 
@@ -142,6 +144,9 @@ def measure_part(world: World, part: Part, chosen: Recipe) -> dict[str, Any]:
         kin = kin_of(dataset) if family else {}
         needs = [(question.need, kin.get(tool := right_tool(question), {tool})) for question in questions]
         recovery = recover(registry, needs)
+        following = find_learnt(registry, part, questions, sequences)
+        misled = find_learnt(registry, part, questions, [shuffle_names(each, SEED) for each in sequences])
+    typed |= {FOLLOWING: following, f"{FOLLOWING}{SHUFFLED}": misled}
     ranked: dict[str, Rankings] = {
         **{method.name: partial(rank_by, method, learnt) for method in METHODS},
         **{name: partial(_rank_found, found) for name, found in typed.items()},
@@ -150,6 +155,30 @@ def measure_part(world: World, part: Part, chosen: Recipe) -> dict[str, Any]:
     rows = [{"method": name} | judge(decisions, rankings, family) for name, rankings in ranked.items()]
     found = {"part": part.label, "decisions": len(decisions), "chosen": chosen.name}
     return found | {"rows": rows, "recovery": recovery}
+
+
+def find_learnt(
+    registry: Registry, part: Part, questions: Iterable[Question], sequences: Sequence[Sequence[Sequence[str]]]
+) -> dict[str, Found]:
+    """By the transitions of the conversations that are learnt from, of each fold its own."""
+    found: dict[str, Found] = {}
+    for fold, calls in enumerate(sequences):
+        learn(registry, calls)
+        for question in questions:
+            if part.fold(question.group) == fold:
+                found[question.id] = find(registry, question.need.text, question.need.history)
+    learn(registry, ())
+    return found
+
+
+def learn(registry: Registry, sequences: Iterable[Sequence[str]]) -> None:
+    """In place of what was learnt before."""
+    settings = registry.settings
+    counts = count_transitions(sequences, LEARNT_AT)
+    registry.change(lambda session: session.forget_transitions())
+    registry.change(
+        lambda session: session.learn_transitions(counts, settings.learn_half_life_days, settings.max_transitions_kept)
+    )
 
 
 def decide(registry: Registry, part: Part, question: Question) -> Decision:

@@ -37,7 +37,16 @@ QUICK = [
     *("embedder", "versions"),
 ]
 DEEP = [
-    *("agent hashes", "tool hashes", "bundle hashes", "owners", "claims", "call names", "removed agents"),
+    *(
+        "agent hashes",
+        "tool hashes",
+        "bundle hashes",
+        "owners",
+        "claims",
+        "call names",
+        "transitions",
+        "removed agents",
+    ),
     *("vectors", "vector keys", "index of agents", "index of tools", "index of words", "index of texts"),
 ]
 DIMENSION = 48
@@ -340,6 +349,11 @@ GRAPH_FAULTS = {
     "call names": (
         "MATCH (t:Tool {id: 'harbor-git/list_commits'}) SET t.call_name = 'quarry-sql__run_query'",
         "is of 2 tools",
+    ),
+    "transitions": (
+        "MATCH (a:Agent {id: 'harbor-git'}) MATCH (b:Agent {id: 'quarry-sql'}) "
+        "CREATE (a)-[:FOLLOWED_BY {before: '', count: 1.0, last_at: 'once'}]->(b)",
+        "harbor-git → quarry-sql",
     ),
     "removed agents": ("MATCH (s:Setting {id: 'harbor-git'}) SET s.removed = true", "harbor-git"),
     "vectors": (ON_AGENT + "SET a.embedding = null", "quarry-sql has none"),

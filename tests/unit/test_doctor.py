@@ -222,6 +222,12 @@ GRAPH_FAULTS = [
         "call names",
         "2 tools",
     ),
+    (
+        "MATCH (a:Agent {id: 'harbor-git'}) MATCH (b:Agent {id: 'quarry-sql'}) "
+        "CREATE (a)-[:FOLLOWED_BY {before: '', count: 1.0, last_at: 'once'}]->(b)",
+        "transitions",
+        "harbor-git → quarry-sql",
+    ),
     ("MATCH (s:Setting {id: 'harbor-git'}) SET s.removed = true", "removed agents", "harbor-git"),
     ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = null", "vectors", f"{TOOL} has none"),
     ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = [0.6, 0.8]", "vectors", f"{TOOL} has 2 numbers"),
