@@ -1,0 +1,103 @@
+"""A tree of categories over agents or tools: the nouns that building, keeping, searching and showing share."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+ROOT = ""
+"""The path of the root."""
+SEPARATOR = "/"
+"""Between the names of a path: `travel/flights`."""
+
+
+class Of(StrEnum):
+    """What a taxonomy sorts."""
+
+    AGENTS = "agents"
+    TOOLS = "tools"
+
+
+class By(StrEnum):
+    """What put an entity into a category."""
+
+    MODEL = "model"
+    VECTORS = "vectors"
+    CROSS = "cross"
+    """A second parent, found after the tree stood."""
+    NEAREST = "nearest"
+    """The nearest leaf by vectors, since no model placed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Category:
+    """One node of the tree.
+
+    `id` stays from one build to the next where most members stay. `name`: one path segment, unique among its siblings.
+    `boundary`: what belongs to a sibling instead. `axis`: by what the children are told apart. `depth`: 0 is the root.
+    `children`: ids, in the order in which they are shown. `holds`: ids of the entities that stand here and no deeper.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    boundary: str = ""
+    axis: str = ""
+    depth: int = 0
+    children: tuple[str, ...] = ()
+    holds: Mapping[str, By]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxonomy:
+    """`categories`: by id, the root first, parents before children. `built_by`: `vectors` or `openai:MODEL`."""
+
+    name: str
+    of: Of
+    built_by: str
+    categories: Mapping[str, Category]
+    built_at: str = ""
+    revision: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def root(self) -> Category:
+        return next(iter(self.categories.values()))
+
+    def below(self, category: Category) -> Iterator[str]:
+        """Ids of all entities in the category and under it, each once, in the tree's order."""
+        seen: set[str] = set()
+        pending = [category]
+        while pending:
+            at = pending.pop()
+            yield from (entity for entity in at.holds if entity not in seen)
+            seen.update(at.holds)
+            pending.extend(self.categories[child] for child in reversed(at.children))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaxonomySettings:
+    """The parameters of A2X, Algorithm 1, with the paper's values."""
+
+    keyword_threshold: int = 500
+    """θ_kw: a node of more services is designed from keywords."""
+    leaf_size: int = 40
+    """θ_leaf: a larger node is split."""
+    max_depth: int = 3
+    max_categories: int = 20
+    """Children of a node."""
+    generic_ratio: float = 1 / 3
+    """A service that fits more of the children than this share is generic, and stays at the node."""
+    max_refinements: int = 3
+    delete_size: int = 2
+    """A child of as few services is deleted; they stay at the node."""
+    keyword_batch: int = 50
+    keywords_per_service: int = 5
+    workers: int = 20
+    """Calls at once."""
+    temperature: float = 0.0
+    cross_domain: bool = True
+    """Whether a service may also stand under a second top category."""
+    description_chars: int = 150
+    """Of a service, where many are shown for a second parent."""
