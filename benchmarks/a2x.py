@@ -5,7 +5,7 @@ Beside the paper's vector baseline, and its own method: an LLM that walks a taxo
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from statistics import fmean
+from functools import partial
 from typing import Any
 
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY, A2X_VECTORS
@@ -13,8 +13,8 @@ from benchmarks.record import Measure, Result, Target
 from benchmarks.world import FLOAT32, World
 from waygraph.registry.evaluation.compare import Table, markdown_table, mean_markdown, tabulate
 from waygraph.registry.evaluation.dataset import Asked
-from waygraph.registry.evaluation.metrics import hit, recall
 from waygraph.registry.evaluation.run import Trial
+from waygraph.registry.evaluation.sets import SetAnswer, judge_sets
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, RANKS, Recipe
@@ -67,16 +67,16 @@ def measure_sets(world: World, name: str) -> Iterator[dict[str, Any]]:
     dataset, size = world.dataset(f"a2x/{name}"), A2X_SIZES[name.removesuffix("_CN")]
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
         for recipe in (HYBRID, AGENTS):
-            judged = [_judge_set(registry, recipe, asked, size) for asked in dataset.queries("questions")]
-            means = {metric: round(fmean(each[metric] for each in judged), 4) for metric in SET_METRICS}
-            yield {"dataset": name, "K": size, "method": recipe.name, "queries": len(judged), **means}
+            asked = dataset.queries("questions")
+            means = judge_sets(asked, partial(route_set, registry, recipe, size))
+            held = {metric: round(means[metric].value, 4) for metric in SET_METRICS}
+            yield {"dataset": name, "K": size, "method": recipe.name, "queries": len(asked), **held}
 
 
-def _judge_set(registry: Registry, recipe: Recipe, asked: Asked, size: int) -> dict[str, float]:
-    found = [match.agent.id for match in registry.route(Query(text=asked.texts[0], limit=size), recipe=recipe).matches]
-    right = frozenset().union(*asked.gold)
-    precision = len(right.intersection(found)) / len(found) if found else 0.0
-    return {"Hit": hit(found, asked.gold, size), "Recall": recall(found, asked.gold, size), "Precision": precision}
+def route_set(registry: Registry, recipe: Recipe, size: int, asked: Asked) -> SetAnswer:
+    """The first agents of a route as a set."""
+    matches = registry.route(Query(text=asked.texts[0], limit=size), recipe=recipe).matches
+    return SetAnswer(ids=[match.agent.id for match in matches])
 
 
 def _trial(recipe: Recipe, *, embedder: str = "", label: str = "") -> Trial:
