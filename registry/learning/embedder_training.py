@@ -327,24 +327,29 @@ def judge_outcomes(dataset: str, base: Outcome, tuned: Outcome) -> list[Judged]:
     found: list[Judged] = []
     for place, level in enumerate(levels):
         both = [(one[place], other[place]) for one, other in zip(sides, others, strict=True) if one[place]]
-        for metric in METRICS if both else ():
-            gains = [other[metric] - one[metric] for one, other in both]
-            low, high = interval(gains)
-            mean = fmean(one[metric] for one, _ in both)
-            found.append(
-                Judged(
-                    dataset=dataset,
-                    by=base.trial.by,
-                    level=level,
-                    metric=metric,
-                    queries=len(both),
-                    base=mean,
-                    tuned=mean + fmean(gains),
-                    low=low,
-                    high=high,
-                )
-            )
+        found += judge_values(dataset, base.trial.by, level, both)
     return found
+
+
+def judge_values(
+    dataset: str, by: By, level: Level, both: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]
+) -> Iterator[Judged]:
+    """`both`: each query's metrics by the base and by what was learned."""
+    for metric in METRICS if both else ():
+        gains = [other[metric] - one[metric] for one, other in both]
+        low, high = interval(gains)
+        base = fmean(one[metric] for one, _ in both)
+        yield Judged(
+            dataset=dataset,
+            by=by,
+            level=level,
+            metric=metric,
+            queries=len(both),
+            base=base,
+            tuned=base + fmean(gains),
+            low=low,
+            high=high,
+        )
 
 
 def choose_strength(judged: Mapping[float, Sequence[Judged]]) -> float:
@@ -374,15 +379,18 @@ def card_of(
     return {
         "training": asdict(training),
         "pairs": pairs,
-        "data": [
-            {"name": each.name, "origin": each.origin, "license": each.license, "checksum": each.checksum}
-            for each in datasets
-        ],
+        "data": describe_data(datasets),
         "strength": strength,
         "figures": figures,
         "worse": [asdict(row) for row in (fell if strength else prevented)],
         "mean_gains": {str(each): _mean_gain(judged[each]) for each in judged},
     }
+
+
+def describe_data(datasets: Sequence[Dataset]) -> list[dict[str, str]]:
+    """As cards have it."""
+    told = ("name", "origin", "license", "checksum")
+    return [{name: getattr(each, name) for name in told} for each in datasets]
 
 
 def _mean_gain(rows: Sequence[Judged]) -> float:

@@ -53,7 +53,7 @@ class Settings:
     route_history: bool = True
     """Whether the turns before a request count; false: they are ignored, and a gateway remembers no calls."""
     rerank: str = ""
-    """Spec of the reranker of a service and a gateway, such as openai:MODEL or cross-encoder:MODEL; empty: none."""
+    """Spec of the reranker of a service and a gateway, such as openai:MODEL or ranker:FILE; empty: none."""
     max_history_turns: int = 200
     max_turn_chars: int = 8_000
     """Of the text and the result of one turn of a history, each."""

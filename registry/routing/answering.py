@@ -84,7 +84,7 @@ class Answering:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""
         if not (stage := ask.recipe.rerank):
             return self._ask(lambda router: search(router, asked, ask))
-        reranker = self._rerankers.open(stage.spec)
+        reranker = self._rerankers.open(stage.spec, ask.recipe, self._store.index)
         found = self._ask(lambda router: search(router, widen_query(asked, stage), ask))
         with span("rerank", by=stage.spec):
             # Whoever does not read the turns before a request does not send them to a model either.

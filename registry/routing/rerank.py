@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
+from waygraph.registry.index.search_index import VECTOR_LEGS, SearchIndex
 from waygraph.registry.model.errors import (
     InvalidSetting,
     LanguageModelError,
@@ -27,7 +28,8 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import AgentMatch, Query, Route, ToolMatch, ToolRoute, Turn
 from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.recipes import BY_OPERATOR, Rerank
+from waygraph.registry.routing.ranker import Matches, RankedLevel, Ranker, read_features
+from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank
 from waygraph.registry.routing.router import union_of_steps
 
 if TYPE_CHECKING:
@@ -55,13 +57,14 @@ class Reranker(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """A request, the turns before it, and its candidates as fused: `names` that differ (agents' ids or tools' call
-    names), and a text of each.
+    names), a text of each, and its match.
     """
 
     query: str
     names: Sequence[str]
     documents: Sequence[str]
     history: Sequence[Turn] = ()
+    matches: Matches = ()
 
 
 @runtime_checkable
@@ -220,18 +223,55 @@ def _names_in(text: str) -> list[object]:
     return told if isinstance(told, list) else [told]
 
 
+# Trees over the votes for each candidate, as `waygraph learn ranker` writes them.
+
+
+class RankerStage:
+    """A ranker and, once it is `over` one, the index that knows how many tools agents have."""
+
+    def __init__(self, ranker: Ranker, index: SearchIndex | None = None) -> None:
+        self._ranker, self._index = ranker, index
+
+    def over(self, index: SearchIndex, recipe: Recipe) -> "RankerStage":
+        """Raises InvalidSetting if it was learned with another embedder, other texts or another recipe."""
+        self._ranker.check(index.state)
+        if (recipe.legs, recipe.merge) != (HYBRID.legs, HYBRID.merge):
+            raise InvalidSetting(f"{self._ranker.version} reads the votes of {HYBRID.name!r}, not of {recipe.name!r}")
+        return RankerStage(self._ranker, index)
+
+    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:  # noqa: ARG002 - of the protocol
+        """As they were: it reads votes, not texts."""
+        return range(len(documents))
+
+    def choose(self, choice: Choice) -> Sequence[int]:
+        """Raises LanguageModelRefused where no vector was searched."""
+        matches = choice.matches
+        if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
+            raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
+        owned = self._index.tool_ids_of(list({match.agent.id for match in matches}))
+        counts = {agent_id: len(tools) for agent_id, tools in owned.items()}
+        level: RankedLevel = "tools" if isinstance(matches[0], ToolMatch) else "agents"
+        return self._ranker.order(level, read_features(matches, counts, choice.query, choice.history))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 SHOWN_CHARS = 1_000
 """Of a candidate's text."""
 
 
 def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
-    """`openai:MODEL`, `cross-encoder:MODEL`, or `NAME:MODEL` of one that another package brings. Touches no network.
+    """`openai:MODEL`, `cross-encoder:MODEL`, `ranker:FILE`, or `NAME:MODEL` of one that another package brings. Touches
+    no network.
 
     Raises InvalidSetting, LanguageModelRefused for a key that cannot be, MissingExtra, ModelNotFound.
     """
     scheme, _, model = spec.partition(":")
     if model and scheme == "cross-encoder":
         return CrossEncoderReranker(model)
+    if model and scheme == "ranker":
+        return RankerStage(Ranker.open(model))
     if model and scheme == "openai":
         from waygraph.registry.http.openai_endpoint import ChatModel
 
@@ -242,7 +282,7 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     if model and scheme in brought:
         return open_contributed(scheme, model, settings, environ)
     known = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *brought))
-    raise InvalidSetting(f"reranker {spec!r}: expected {known}")
+    raise InvalidSetting(f"reranker {spec!r}: expected {known} or ranker:FILE")
 
 
 class _ByOperator:
@@ -280,17 +320,23 @@ class OpenedRerankers:
         self._opened: dict[str, Reranker] = {}
         self._lock, self._closed = threading.Lock(), False
 
-    def open(self, spec: str) -> Reranker:
-        """Raises as `open_reranker`, and InvalidSetting for the operator's where none is set; RegistryClosed after
-        `close`, which would not end it any more.
+    def open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
+        """For candidates that the recipe found in the index.
+
+        Raises as `open_reranker` and `RankerStage.over`, and InvalidSetting for the operator's where none is set;
+        RegistryClosed after `close`, which would not end it any more.
         """
         if spec != BY_OPERATOR:
-            return self._open(spec)
+            return self._open(spec, recipe, index)
         if not self._settings.rerank:
             raise InvalidSetting("there is no reranker here: an operator sets WAYGRAPH_RERANK, such as openai:MODEL")
-        return _ByOperator(partial(self._open, self._settings.rerank))
+        return _ByOperator(partial(self._open, self._settings.rerank, recipe, index))
 
-    def _open(self, spec: str) -> Reranker:
+    def _open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
+        opened = self._open_once(spec)
+        return opened.over(index(), recipe) if isinstance(opened, RankerStage) else opened
+
+    def _open_once(self, spec: str) -> Reranker:
         with self._lock:
             if self._closed:
                 raise RegistryClosed
@@ -367,7 +413,7 @@ def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker
     )
 
 
-def _in_order[T](
+def _in_order[T: AgentMatch | ToolMatch](
     query: Query,
     found: tuple[T, ...],
     told: Callable[[T], tuple[str, str]],
@@ -380,7 +426,8 @@ def _in_order[T](
         return found, ""
     try:
         names, documents = zip(*map(told, best), strict=True)
-        order = _order_by(reranker, Choice(query=query.text, names=names, documents=documents, history=query.history))
+        choice = Choice(query=query.text, names=names, documents=documents, history=query.history, matches=best)
+        order = _order_by(reranker, choice)
     except LanguageModelError as error:
         return found, str(error)
     return (*(best[at] for at in order), *rest), ""

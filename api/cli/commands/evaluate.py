@@ -46,7 +46,10 @@ def run(
         int, typer.Option(min=0, help="At most so many questions, drawn by a seed; 0: all.", show_default=True)
     ] = 0,
     rerank: Annotated[
-        str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
+        str,
+        typer.Option(
+            metavar="SPEC", help="openai:MODEL, cross-encoder:MODEL or ranker:FILE puts the best 20 in order."
+        ),
     ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
@@ -119,7 +122,10 @@ def agents(
         list[str] | None, typer.Option(help="How tools are found. Default: lexical, tools and hybrid.")
     ] = None,
     rerank: Annotated[
-        str, typer.Option(metavar="SPEC", help="openai:MODEL or cross-encoder:MODEL puts the best 20 in order.")
+        str,
+        typer.Option(
+            metavar="SPEC", help="openai:MODEL, cross-encoder:MODEL or ranker:FILE puts the best 20 in order."
+        ),
     ] = "",
     texts: Annotated[str, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = "contextual",
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",

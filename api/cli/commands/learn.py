@@ -86,6 +86,55 @@ def _report(step: int, steps: int, loss: float, pairs_a_second: float) -> None:
 
 
 @learn.command()
+def ranker(
+    context: typer.Context,
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR…", help="Data sets to learn from: requests with right agents or tools.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the ranker is written.")],
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**31 - 1, help="Another seed, another ranker.", show_default=True)
+    ] = 20_261_125,
+    most_requests: Annotated[int, typer.Option(min=1, help="Of each data set, drawn by the seed.")] = 1_000,
+    as_json: AsJson = False,
+) -> None:
+    """Learn to order the best candidates by the votes for them, the history and the catalogue (LambdaMART).
+
+    waygraph learn ranker my-requests my-conversations -o mine.json
+
+    Each data set is judged by trees that did not learn from it: mine.card.json has the figures. It serves registries
+    with the same embedder. Needs lightgbm: pip install 'waygraph[train]'. Using it does not.
+    """
+    import os
+
+    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph.ingest.datasets.ranker_trials import card_path, learn_ranker
+    from waygraph.registry.learning.ranker_training import RankerTraining
+
+    told = invocation(context)
+    settings = told.settings()
+    card = learn_ranker(
+        folders,
+        training=RankerTraining(seed=seed, most_requests=most_requests),
+        target=output,
+        embedder=told.embedder,
+        settings=settings,
+        environ=os.environ,
+        about=about_run(),
+        watching=partial(progress_bar, after_s=settings.progress_after_s),
+    )
+    if card["version"]:
+        note(f"{card['version']} is in {output}: waygraph route --rerank ranker:{output} …")
+    else:
+        note(f"no ranker is written: none gains without falling somewhere; {card_path(output)} tells more")
+    if card["worse"]:
+        note("on data that it did not learn from, it falls beyond chance somewhere: see `worse` in the card")
+    show(card, cli_json.card_json, operation_views.view_ranker_card, as_json)
+
+
+@learn.command()
 def transitions(
     context: typer.Context,
     files: Annotated[

@@ -36,7 +36,7 @@ Rerank = Annotated[
     typer.Option(
         "--rerank",
         metavar="SPEC",
-        help="Let openai:MODEL, cross-encoder:MODEL or default (WAYGRAPH_RERANK) put the best 20 in order.",
+        help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in order.",
     ),
 ]
 Strict = Annotated[

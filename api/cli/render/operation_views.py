@@ -240,17 +240,28 @@ def view_migration(done: "Migrated") -> Iterator[Block]:
 def view_card(card: "Record") -> Iterator[Block]:
     """What became better and worse on the sets that the model was chosen by."""
     yield Fields((("pairs", card["pairs"]), ("strength", f"{card['strength']:g}")))
-    yield Table(
-        columns=("strength", "data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
+    yield _figures(card["figures"], ("strength",))
+
+
+def view_ranker_card(card: "Record") -> Iterator[Block]:
+    """What became better and worse on what the trees did not learn from."""
+    told = ", ".join(f"{level} {strength:g}" for level, strength in card["strengths"].items())
+    yield Fields((("version", card["version"] or "none"), ("lists", card["lists"]), ("strength", told)))
+    yield _figures(card["figures"], ())
+
+
+def _figures(rows: Sequence["Record"], first: Sequence[str]) -> Table:
+    return Table(
+        columns=(*first, "data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
         rows=[
             (
-                f"{row['strength']:g}",
+                *(f"{row[name]:g}" for name in first),
                 *(row[name] for name in ("dataset", "by", "level", "metric", "queries")),
                 *(f"{row[name]:.4f}" for name in ("base", "tuned")),
                 f"{row['tuned'] - row['base']:+.4f}",
                 f"{row['low']:+.4f} to {row['high']:+.4f}",
             )
-            for row in card["figures"]
+            for row in rows
         ],
     )
 

@@ -1,0 +1,189 @@
+"""A learned stage after fusion: trees over the votes for each candidate, read without the library that learned them.
+
+LambdaMART: Burges, "From RankNet to LambdaRank to LambdaMART: An Overview" (2010). A candidate's score is the fused one
+times `scale`, plus a leaf of each tree: without trees the fused order stays.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import log1p
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
+from waygraph.registry.routing.recipes import HYBRID
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waygraph.registry.model.changes import IndexState
+
+    Floats = NDArray[np.float64]
+
+RankedLevel = Literal["agents", "tools"]
+Matches = Sequence[AgentMatch | ToolMatch]
+MAX_DEPTH, MAX_TREES = 8, 1_000
+"""Of a file that is opened."""
+SHA_CHARS = 12
+"""Of a version: NAME@sha."""
+RIVAL = 0.05
+"""A candidate whose fused score is so near is a rival."""
+
+_LEGS = tuple(use.leg for use in HYBRID.legs if use.leg in VECTOR_LEGS | TEXT_LEGS)
+_PAST = tuple((leg, kind) for leg in ("used", "failed", "follows") for kind in ("agent", "tool"))
+_COLUMNS: dict[tuple[str, str], int] = {
+    **{(leg, kind): at for at, leg in enumerate((*_LEGS, "name")) for kind in ("agent", "tool")},
+    **{each: at for at, each in enumerate(_PAST, start=len(_LEGS) + 1)},
+}
+"""Where the contributions of a leg's votes for entities of a kind are added up."""
+_VOTED, _OWN = len(_LEGS) + 1 + len(_PAST), 9
+FEATURES: tuple[str, ...] = (
+    *(*_LEGS, "name"),
+    *(f"{leg} of the {kind}" for leg, kind in _PAST),
+    *(f"{leg}, behind the best" for leg in _LEGS),
+    *(f"{leg}, 1 / rank" for leg in _LEGS),
+    *("fused score", "behind the best", "1 / place", "rivals", "of the same agent", "tools of the agent"),
+    *("calls before", "turns of words before", "words of the request"),
+)
+"""Of a candidate: what each leg and the history add to its score, how far others are, and what the catalogue and the
+request are like."""
+FREE = len(FEATURES) - 6
+"""Before this place more of a feature never counts against a candidate."""
+
+
+def read_features(matches: Matches, tool_counts: Mapping[str, int], text: str, history: Sequence[Turn]) -> "Floats":
+    """Float64 of shape (len(matches), len(FEATURES)), all finite. `matches`: as fused, best first. `tool_counts`: how
+    many tools each agent has.
+    """
+    table = np.zeros((len(matches), len(FEATURES)))
+    best, ranks = table[:, _VOTED : _VOTED + len(_LEGS)], table[:, _VOTED + len(_LEGS) : -_OWN]
+    for row, match in enumerate(matches):
+        for vote in match.votes:
+            if (at := _COLUMNS.get((vote.leg, vote.kind))) is not None:
+                table[row, at] += vote.contribution
+                if at < len(_LEGS):
+                    ranks[row, at] = max(ranks[row, at], 1 / vote.rank)
+    legs = table[:, : len(_LEGS)]
+    best[:] = legs - legs.max(axis=0, initial=0.0)
+    owners = [match.agent.id for match in matches]
+    same, scores = Counter(owners), np.array([match.score for match in matches])
+    own = table[:, -_OWN:]
+    own[:, 0] = scores
+    own[:, 1] = scores - scores.max(initial=-np.inf)
+    own[:, 2] = 1 / np.arange(1, len(matches) + 1)
+    own[:, 3] = (np.abs(scores[:, None] - scores) < RIVAL).sum(axis=1)
+    own[:, 4] = [same[owner] for owner in owners]
+    own[:, 5] = [log1p(tool_counts.get(owner, 0)) for owner in owners]
+    calls = sum(turn.role == "call" for turn in history)
+    own[:, 6:] = min(calls, 5), min(len(history) - calls, 5), log1p(len(text.split()))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Complete binary trees of one depth, node `i` above `2i + 1` and `2i + 2`; a value above a threshold goes right.
+
+    `features` (int64) and `thresholds` (float64) have the shape (trees, 2^depth - 1), `leaves` (trees, 2^depth).
+    """
+
+    scale: float
+    features: "NDArray[np.int64]"
+    thresholds: "Floats"
+    leaves: "Floats"
+
+    def score(self, table: "Floats") -> "Floats":
+        """Of each row of features, shape (rows,)."""
+        trees, nodes = self.features.shape
+        first = np.arange(trees) * nodes
+        rows = np.arange(len(table))[:, None] * table.shape[1]
+        at = np.zeros((len(table), trees), np.int64)
+        for _ in range(nodes.bit_length()):
+            node = at + first
+            at = 2 * at + 1 + (table.take(rows + self.features.take(node)) > self.thresholds.take(node))
+        leaf = at - nodes + np.arange(trees) * (nodes + 1)
+        scores: Floats = self.scale * table[:, -_OWN] + self.leaves.take(leaf).sum(axis=1)
+        return scores
+
+    def times(self, strength: float) -> "Trees":
+        """With leaves that count so much."""
+        return Trees(self.scale, self.features, self.thresholds, strength * self.leaves)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Trees":
+        """Raises ValueError, TypeError or LookupError for what is none."""
+        features = np.array(told["features"], np.int64)
+        thresholds, leaves = (np.array(told[name], np.float64) for name in ("thresholds", "leaves"))
+        trees, nodes = thresholds.shape
+        whole = features.shape == thresholds.shape and leaves.shape == (trees, nodes + 1)
+        known = trees <= MAX_TREES and nodes + 1 in {2**depth for depth in range(1, MAX_DEPTH + 1)}
+        named = not features.size or 0 <= features.min() <= features.max() < len(FEATURES)
+        scale = float(told["scale"])
+        if not (whole and known and named and np.isfinite([scale, *thresholds.flat, *leaves.flat]).all()):
+            raise ValueError("its trees are not as they should be")
+        return cls(scale, features, thresholds, leaves)
+
+    def as_json(self) -> dict[str, Any]:
+        arrays = {name: getattr(self, name).tolist() for name in ("features", "thresholds", "leaves")}
+        return {"scale": self.scale} | arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranker:
+    """Trees for each level, and what they were learned with: the fingerprint of the embedder, the texts, the recipe."""
+
+    name: str
+    embedder: str
+    texts: TextForm
+    levels: Mapping[RankedLevel, Trees]
+
+    @property
+    def version(self) -> str:
+        """`ranker:NAME@sha`, by the SHA-256 of its file."""
+        return f"ranker:{self.name}@{sha256(self.content()).hexdigest()[:SHA_CHARS]}"
+
+    @classmethod
+    def open(cls, given: str) -> "Ranker":
+        """`FILE`, or `FILE@sha` of the very version. Raises InvalidSetting."""
+        named, _, wanted = given.rpartition("@")
+        path, wanted = (Path(given), "") if not named or Path(given).is_file() else (Path(named), wanted)
+        try:
+            told = json.loads(path.read_bytes())
+            if told["features"] != list(FEATURES):
+                raise InvalidSetting(f"{path} was learned by another version of Waygraph: learn it again")
+            levels = {level: Trees.of(trees) for level, trees in told["levels"].items()}
+            ranker = cls(name=told["name"], embedder=told["embedder"], texts=told["texts"], levels=levels)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidSetting(f"{path} is no ranker of `waygraph learn ranker`: {error}") from error
+        if not ranker.version.rpartition("@")[2].startswith(wanted[:SHA_CHARS]):
+            raise InvalidSetting(f"{path} is {ranker.version}, not @{wanted}")
+        return ranker
+
+    def content(self) -> bytes:
+        """The file: the same bytes for the same ranker."""
+        told = {"name": self.name, "embedder": self.embedder, "texts": self.texts, "features": FEATURES}
+        return json.dumps(told | {"levels": {level: trees.as_json() for level, trees in self.levels.items()}}).encode()
+
+    def check(self, state: "IndexState") -> None:
+        """Raises InvalidSetting for a registry with another embedder or texts than it was learned with."""
+        own, held = (self.embedder, self.texts), (state.embedder, state.texts)
+        if own != held:
+            told, has = (f"{embedder or 'no embedder'} and {texts} texts" for embedder, texts in (own, held))
+            raise InvalidSetting(f"{self.version} was learned with {told}; this registry has {has}: learn another")
+
+    def order(self, level: RankedLevel, table: "Floats") -> list[int]:
+        """Every row once, best first; as they were where nothing was learned for the level."""
+        trees = self.levels.get(level)
+        return rank_rows(trees, table) if trees else list(range(len(table)))
+
+
+def rank_rows(trees: Trees, table: "Floats") -> list[int]:
+    """Every row once, best first, equal ones as they were."""
+    order: list[int] = np.argsort(-trees.score(table), kind="stable").tolist()
+    return order
