@@ -146,6 +146,17 @@ PARAMETERS: dict[str, str] = {
 }
 """By name, of a path's parameters."""
 
+_SERVER: dict[str, Any] = {
+    "server": {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "com.example.registry/trencher-tables",
+        "title": "Trencher Tables",
+        "description": "Books tables.",
+        "version": "0.0.0",
+        "remotes": [{"type": "streamable-http", "url": "https://tables.example.com/mcp"}],
+    },
+    "_meta": {"io.modelcontextprotocol.registry/official": {"status": "active", "isLatest": True}},
+}
 ANSWERS: dict[str, Any] = {
     "route": _ROUTE,
     "route_batch": {"answers": [{"route": _ROUTE, "problem": None}]},
@@ -231,6 +242,9 @@ ANSWERS: dict[str, Any] = {
     },
     "healthz": {"alive": True},
     "readyz": {"ready": True},
+    "servers": {"servers": [_SERVER], "metadata": {"count": 1}},
+    "server_versions": {"servers": [_SERVER], "metadata": {"count": 1}},
+    "server": _SERVER,
     "ai_catalog": {
         "specVersion": "1.0",
         "entries": [
@@ -282,6 +296,9 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "cypher": r.Rows,
     "healthz": r.Alive,
     "readyz": r.Ready,
+    "servers": r.ServerList,
+    "server_versions": r.ServerList,
+    "server": r.ListedServer,
 }
 _FILES = {
     "export": ("application/json", "application/graphml+xml", "text/html"),
@@ -315,6 +332,9 @@ _CONDITIONAL = {
     "changes",
     "status",
     "ai_catalog",
+    "servers",
+    "server_versions",
+    "server",
 }
 _OPEN = {"healthz", "readyz"}
 _WHO_CALLS: dict[str, dict[str, str]] = {

@@ -345,6 +345,21 @@ class Ready(Answer):
     ready: bool
 
 
+class ListedServer(BaseModel):
+    server: dict[str, Any]
+    meta: dict[str, Any] = Field(alias="_meta")
+
+
+class ServerPlace(BaseModel):
+    count: int
+    nextCursor: str | None = None  # noqa: N815 - as the format spells it
+
+
+class ServerList(BaseModel):
+    servers: list[ListedServer]
+    metadata: ServerPlace
+
+
 class AiCatalog(BaseModel):
     specVersion: str  # noqa: N815 - as the format spells it
     entries: list[dict[str, Any]]

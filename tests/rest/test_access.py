@@ -16,6 +16,8 @@ from waygraph.registry.model.errors import NotAllowed, NotAuthenticated, TooMany
 from waygraph.registry.model.settings import Settings
 
 Call = Callable[[httpx2.Client], httpx2.Response]
+SERVER = "1.0.0.127/a"
+"""The agent `a` in the list of servers, as this service names it by its address."""
 
 OPERATIONS: dict[str, tuple[str, Call]] = {
     "route": ("route", lambda c: c.post("/v1/route", json={"text": "look"})),
@@ -41,6 +43,9 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
     "healthz": ("", lambda c: c.get("/healthz")),
     "readyz": ("", lambda c: c.get("/readyz")),
+    "servers": ("read", lambda c: c.get("/v0.1/servers")),
+    "server_versions": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions")),
+    "server": ("read", lambda c: c.get(f"/v0.1/servers/{SERVER}/versions/latest")),
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
 """Operation → the scopes that it needs; empty: anybody."""

@@ -101,7 +101,12 @@ def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, 
 def send(client: httpx2.Client, operation: str) -> httpx2.Response:
     method, path = METHODS[operation]
     filled = path.format(
-        agent_id="trencher-tables", tool_name="reserve", call_name="trencher-tables__reserve", name="examples/catalog"
+        agent_id="trencher-tables",
+        tool_name="reserve",
+        call_name="trencher-tables__reserve",
+        name="examples/catalog",
+        server_name="1.0.0.127/trencher-tables",
+        version="latest",
     )
     body = {"json": REQUESTS[operation]} if operation in REQUESTS else {}
     return client.request(method, filled, **body)

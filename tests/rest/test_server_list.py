@@ -1,0 +1,86 @@
+"""`/v0.1/servers`: read by those who read the MCP registry, this program among them."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.service import Served, agent, assert_good, assert_problem, ingest, served
+from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.sources.formats import mcp_registry
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.identity import digest
+from waygraph.registry.model.nouns import Agent, canonical_json
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.export.server_list import servers
+
+OPEN = {"url": "https://maps.example.com/mcp?key=1", "headers": {"Authorization": "${TOKEN}"}}
+GATEWAY = "-waygraph"
+NEAR = {"url": "http://10.0.0.7/mcp"}
+
+
+@pytest.fixture
+def filled(guarded: Served) -> Served:
+    ingest(guarded.admin(), "s", agent("maps", "look", transport=OPEN), agent("near", transport=NEAR), agent("z"))
+    ingest(guarded.admin(), "t", agent("secret", "look", visible_to=["crew"]), agent("card", kind="a2a_agent"))
+    return guarded
+
+
+def names(told: dict[str, list[dict[str, dict[str, str]]]]) -> list[str]:
+    return [each["server"]["name"].partition("/")[2] for each in told["servers"]]
+
+
+def test_a_caller_is_told_what_it_may_see(filled: Served) -> None:
+    """Neither private servers nor inner addresses, nor what an address or a header holds beside the place."""
+    assert names(assert_good(filled.admin().get("/v0.1/servers"))) == [GATEWAY, "maps", "near", "secret", "z"]
+    stranger = filled.caller("read")
+    told = assert_good(stranger.get("/v0.1/servers"))
+    assert names(told) == [GATEWAY, "maps", "near", "z"]
+    assert told["metadata"] == {"count": 4}
+    by_name = {each["server"]["name"]: each["server"] for each in told["servers"]}
+    assert by_name["1.0.0.127/maps"]["remotes"] == [{"type": "streamable-http", "url": "https://maps.example.com/mcp"}]
+    assert "remotes" not in by_name["1.0.0.127/near"]
+    hidden = assert_problem(stranger.get("/v0.1/servers/1.0.0.127/secret/versions/latest"), 404, UnknownName)
+    absent = assert_problem(stranger.get("/v0.1/servers/1.0.0.127/sekret/versions/latest"), 404, UnknownName)
+    assert hidden["facts"]["nearest"] == absent["facts"]["nearest"]
+
+
+def test_parts_lead_through_the_whole_list(filled: Served) -> None:
+    client, seen, cursor = filled.admin(), list[str](), ""
+    for _ in range(5):
+        told = assert_good(client.get("/v0.1/servers", params={"limit": 1, "cursor": cursor}))
+        seen += names(told)
+        cursor = told["metadata"].get("nextCursor", "")
+    assert (seen, cursor) == ([GATEWAY, "maps", "near", "secret", "z"], "")
+    assert names(assert_good(client.get("/v0.1/servers?search=MAP&version=latest"))) == ["maps"]
+    assert names(assert_good(client.get("/v0.1/servers?version=9"))) == []
+    name = quote("1.0.0.127/maps", safe="")
+    assert assert_good(client.get(f"/v0.1/servers/{name}/versions/0.0.0"))["server"]["title"] == "maps"
+    assert names(assert_good(client.get(f"/v0.1/servers/{name}/versions"))) == ["maps"]
+    assert_problem(client.get(f"/v0.1/servers/{name}/versions/9"), 404, UnknownName)
+
+
+def test_a_registry_reads_what_another_lists(filled: Served) -> None:
+    intake = Intake(where="https://registry.example.com/v0.1/servers", settings=Settings())
+    told = assert_good(filled.caller("read").get("/v0.1/servers"))
+    assert mcp_registry.fits(told)
+    read = list(mcp_registry.read(told, intake.where, intake))
+    assert [record.key for record in read] == [f"1.0.0.127/{name}" for name in (GATEWAY, "maps", "near", "z")]
+    assert read[1].transport == {"type": "http", "url": "https://maps.example.com/mcp"}
+
+
+def test_the_gateway_stands_first_under_its_public_address(tmp_path: Path) -> None:
+    with served(folder=tmp_path, settings=Settings(public_url="https://tools.example/a")) as service:
+        ingest(service.client(), "s", agent("a"))
+        first, *_ = assert_good(service.client().get("/v0.1/servers"))["servers"]
+    assert first["server"]["name"] == f"example.tools/{GATEWAY}"
+    assert first["server"]["remotes"] == [{"type": "streamable-http", "url": "https://tools.example/a/mcp"}]
+
+
+def test_names_and_texts_fit_the_format() -> None:
+    """Two ids never become one name, and a description has 1 to 100 characters."""
+    agents = [Agent(id="a b", name="A", description="x" * 300), Agent(id="a_b", name="B", transport=canonical_json(3))]
+    listed = list(servers([(each, each.transport) for each in agents], "http://[::1]:8080", gateway=False))
+    told = {each["server"]["name"]: each["server"] for each in listed}
+    assert set(told) == {f"--1/a_b_{digest('a b')[:8]}", "--1/a_b"}
+    assert {len(each["description"]) for each in told.values()} == {1, 100}
