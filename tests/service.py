@@ -149,8 +149,12 @@ def served(
     folder: Path | None = None,
     settings: Settings | None = None,
     environ: Mapping[str, str] | None = None,
+    listener: socket.socket | None = None,
 ) -> Iterator[Served]:
-    """A service over the registry at `location`. With `auth` it asks who calls, with keys kept in `folder`."""
+    """A service over the registry at `location`. With `auth` it asks who calls, with keys kept in `folder`.
+
+    `listener`: one that listens on loopback already, where settings have to name the port.
+    """
     settings = settings or Settings()
     if auth:
         assert folder is not None
@@ -160,7 +164,7 @@ def served(
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})
         app = compose_application(service, chosen, environ or {}, stream)
-        with _serving(configuration(app, settings, environ or {})) as port:
+        with _serving(configuration(app, settings, environ or {}), listener or listen()) as port:
             found = Served(port, KeyFile(settings.keys_path) if auth else None, service=service, stream=stream)
             try:
                 yield found
@@ -168,10 +172,14 @@ def served(
                 found.close()
 
 
+def listen() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0), backlog=512)
+
+
 @contextmanager
-def _serving(config: uvicorn.Config) -> Iterator[int]:
+def _serving(config: uvicorn.Config, listener: socket.socket) -> Iterator[int]:
     """The port of a uvicorn in a thread, until the context ends."""
-    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+    with listener:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

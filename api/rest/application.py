@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
-from waygraph.api.rest.mcp_mount import OfferedGateway, at_work, routes
+from waygraph.api.rest.mcp_mount import Challenged, OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, Limited
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
@@ -178,13 +178,15 @@ def application(
         admit=lambda scope: service.admit(Request(scope)),
     )
     app: Application = Stoppable(limited)
+    if gateway is not None and settings.oidc_issuer:
+        app = Challenged(app, settings)
     if origins := settings.welcome_origins:
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID", *OF_MCP],
-            expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "X-Request-ID"],
+            expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
         )
     careful = Careful(app, hosts=hosts)
     return Observed(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)

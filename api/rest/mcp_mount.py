@@ -1,19 +1,22 @@
 """`/mcp` and `/{namespace}/mcp`: the gateway behind the service's own doors, so that the same callers, limits and
-lines hold for it as for every endpoint.
+lines hold for it as for every endpoint. With an issuer of tokens, hosts learn here where a person logs in.
 """
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from waygraph.api.rest import problems
 from waygraph.api.rest.middleware import ENDLESS
-from waygraph.api.telemetry.request_log import Receive, Scope, Send
+from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.registry.access.policy import load_policy
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.dependencies import Service
     from waygraph.registry.access.visibility import Caller
+    from waygraph.registry.model.settings import Settings
 
 WHOLE, OF_NAMESPACE = "/mcp", "/{namespace}/mcp"
 _LISTEN = "subscriptions/listen"
@@ -117,7 +121,10 @@ class OfferedGateway:
 
 
 def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
-    return [Route(path, endpoint=_Door(path, service, gateway)) for path in (WHOLE, OF_NAMESPACE)]
+    doors = [Route(path, endpoint=_Door(path, service, gateway)) for path in (WHOLE, OF_NAMESPACE)]
+    if not service.settings.oidc_issuer:
+        return doors
+    return doors + [Route(f"{METADATA}{door.path}", _describe_resource) for door in doors]
 
 
 @asynccontextmanager
@@ -156,3 +163,64 @@ class _Door:
             return True
         own = split_url(origin)
         return own is not None and own.netloc == request.headers.get("host", "")
+
+
+# Where hosts log a person in: OAuth 2.0 Protected Resource Metadata (RFC 9728), and the challenge that points to it.
+
+
+METADATA = "/.well-known/oauth-protected-resource"
+_DOOR = re.compile(r"(/[^/]+)?/mcp")
+
+
+async def _describe_resource(request: Request) -> Response:
+    """RFC 9728, 2: the issuer, and the scopes that a host needs to find and call tools."""
+    service: Service = request.app.state.service
+    settings = service.settings
+    told = {
+        "resource": _resource(settings, _address(settings, request, request.url.path.removeprefix(METADATA))),
+        "authorization_servers": [settings.oidc_issuer],
+        "scopes_supported": _scopes(settings),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Waygraph",
+    }
+    return problems.as_json(told)
+
+
+def _resource(settings: "Settings", address: str) -> str:
+    """For what a client asks the issuer for a token (RFC 8707): the audience if that is this address or one above it.
+
+    An audience may be any name. By the address a client sees that the metadata is of the server that it talks to.
+    """
+    is_above = f"{address}/".startswith(f"{settings.oidc_audience.rstrip('/')}/")
+    return settings.oidc_audience if is_above else address
+
+
+def _address(settings: "Settings", request: Request, path: str) -> str:
+    return f"{(settings.public_url or str(request.base_url)).rstrip('/')}{quote(path)}"
+
+
+def _scopes(settings: "Settings") -> list[str]:
+    return [f"{settings.oidc_scope_prefix}{scope}" for scope in ("route", "use")]
+
+
+class Challenged:
+    """The application. Who calls the gateway without a good token is told where to log in (RFC 9728, 5.1)."""
+
+    def __init__(self, application: Application, settings: "Settings") -> None:
+        self._application, self._settings = application, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_challenge(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                kept = [header for header in message["headers"] if header[0] != b"www-authenticate"]
+                message = {**message, "headers": [*kept, (b"www-authenticate", self._challenge(Request(scope)))]}
+            await send(message)
+
+        is_door = scope["type"] == "http" and _DOOR.fullmatch(scope["path"])
+        await self._application(scope, receive, send_challenge if is_door else send)
+
+    def _challenge(self, request: Request) -> bytes:
+        error = 'error="invalid_token", ' if "authorization" in request.headers else ""
+        metadata = _address(self._settings, request, f"{METADATA}{request.scope['path']}")
+        scopes = " ".join(_scopes(self._settings))
+        return f'Bearer {error}resource_metadata="{metadata}", scope="{scopes}"'.encode("latin-1", "replace")

@@ -180,7 +180,7 @@ class Settings:
     drain_timeout_s: float = 30.0
     """How long a service that is told to stop goes on with what it has begun."""
     public_url: str = ""
-    """Where callers reach a service, for its AI Catalog; empty: where each request says it is sent."""
+    """Where callers reach a service, for its AI Catalog and for logins; empty: where each request says it is sent."""
     cors_origins: str = ""
     """Whose web pages may call a service, comma-separated; empty: nobody's."""
 

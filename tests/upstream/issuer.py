@@ -86,7 +86,7 @@ class Issuer:
         }
 
     def logged_in(self, given: dict[str, str]) -> str:
-        client = self.clients[given["client_id"]]
+        client = self.client(given["client_id"])
         assert given["redirect_uri"] in client["redirect_uris"]
         if self.refuses_login:
             said = {"error": "access_denied", "state": given["state"]}
@@ -95,6 +95,9 @@ class Issuer:
             self.codes[code] = given
             said = {"code": code, "state": given["state"]}
         return f"{given['redirect_uri']}?{urllib.parse.urlencode(said)}"
+
+    def client(self, client_id: str) -> dict[str, Any]:
+        return self.clients[client_id]
 
     def token(self, given: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         if given["grant_type"] == "refresh_token":
@@ -107,8 +110,8 @@ class Issuer:
             proof = base64.urlsafe_b64encode(hashlib.sha256(given["code_verifier"].encode()).digest())
             assert proof.rstrip(b"=").decode() == asked["code_challenge"]
             granted = asked.get("scope", "")
-            assert given["resource"] == f"{self.origin}/mcp"
-        token, renewal = f"tok-{secrets.token_hex(8)}", f"ren-{secrets.token_hex(8)}"
+            assert given["resource"] == self.resource
+        token, renewal = self.make_token(granted, given.get("resource", "")), f"ren-{secrets.token_hex(8)}"
         self.tokens.add(token)
         self.granted[token] = self.granted[renewal] = granted
         self.renewals[renewal] = given["client_id"]
@@ -119,6 +122,14 @@ class Issuer:
             "expires_in": self.expires_in,
         }
         return 200, {}, answer
+
+    @property
+    def resource(self) -> str:
+        """For what clients ask for a token."""
+        return f"{self.origin}/mcp"
+
+    def make_token(self, granted: str, resource: str) -> str:  # noqa: ARG002 - says nothing of either
+        return f"tok-{secrets.token_hex(8)}"
 
     def end_logins(self) -> None:
         self.tokens.clear()
