@@ -19,6 +19,7 @@ from benchmarks import (
     livemcpbench,
     neo4j_speed,
     process_speed,
+    ranker,
     right_tool,
     route_ratio,
     route_speed,
@@ -45,6 +46,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     scalemcp.NAME: scalemcp.run,
     right_tool.NAME: right_tool.run,
     history.NAME: history.run,
+    ranker.NAME: ranker.run,
     route_ratio.NAME: route_ratio.run,
     route_speed.NAME: route_speed.run,
     process_speed.NAME: process_speed.run,
@@ -72,6 +74,7 @@ QUALITY = (
     scalemcp.NAME,
     right_tool.NAME,
     history.NAME,
+    ranker.NAME,
     suspicion.NAME,
 )
 """How good answers are, whatever they take."""

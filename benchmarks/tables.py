@@ -14,6 +14,7 @@ from benchmarks import (
     default_recipe,
     livemcpbench,
     process_speed,
+    ranker,
     right_tool,
     route_speed,
     scalemcp,
@@ -43,6 +44,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     scalemcp.NAME: scalemcp.tables_of,
     right_tool.NAME: right_tool.tables_of,
     history.NAME: history.tables_of,
+    ranker.NAME: ranker.tables_of,
 }
 """Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {

@@ -69,7 +69,7 @@ class World:
     @property
     def bench(self) -> Bench:
         """Where trials on a dataset are run."""
-        return Bench(settings=self.settings, environ=self.environ, watching=_report_part)
+        return Bench(settings=self.settings, environ=self.environ, watching=report_part)
 
     def record(self, dataset: Dataset, trials: Sequence[Trial]) -> Record:
         """Of every trial's outcome, in the order of the trials."""
@@ -113,7 +113,7 @@ class World:
 
 
 @contextmanager
-def _report_part(part: str) -> Iterator["Progress"]:
+def report_part(part: str) -> Iterator["Progress"]:
     yield show_progress(part)
 
 

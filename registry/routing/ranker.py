@@ -62,16 +62,17 @@ def read_features(matches: Matches, tool_counts: Mapping[str, int], text: str, h
     """Float64 of shape (len(matches), len(FEATURES)), all finite. `matches`: as fused, best first. `tool_counts`: how
     many tools each agent has.
     """
-    table = np.zeros((len(matches), len(FEATURES)))
-    best, ranks = table[:, _VOTED : _VOTED + len(_LEGS)], table[:, _VOTED + len(_LEGS) : -_OWN]
-    for row, match in enumerate(matches):
+    table, legs = np.zeros((len(matches), len(FEATURES))), len(_LEGS)
+    voted = [[0.0] * (_VOTED + legs) for _ in matches]  # lists are faster than arrays, one number at a time
+    for row, match in zip(voted, matches, strict=True):
         for vote in match.votes:
             if (at := _COLUMNS.get((vote.leg, vote.kind))) is not None:
-                table[row, at] += vote.contribution
-                if at < len(_LEGS):
-                    ranks[row, at] = max(ranks[row, at], 1 / vote.rank)
-    legs = table[:, : len(_LEGS)]
-    best[:] = legs - legs.max(axis=0, initial=0.0)
+                row[at] += vote.contribution
+                if at < legs:
+                    row[_VOTED + at] = max(row[_VOTED + at], 1 / vote.rank)
+    if voted:
+        table[:, :_VOTED], table[:, _VOTED + legs : -_OWN] = np.split(np.array(voted), [_VOTED], axis=1)
+    table[:, _VOTED : _VOTED + legs] = table[:, :legs] - table[:, :legs].max(axis=0, initial=0.0)
     owners = [match.agent.id for match in matches]
     same, scores = Counter(owners), np.array([match.score for match in matches])
     own = table[:, -_OWN:]
