@@ -249,7 +249,8 @@ class RankerStage:
         if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
             raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
         owned = self._index.tool_ids_of(list({match.agent.id for match in matches}))
-        counts = {agent_id: len(tools) for agent_id, tools in owned.items()}
+        waiting = set(self._index.pending_tools())  # nobody learns of them by the order of others
+        counts = {agent_id: len({*tools} - waiting) for agent_id, tools in owned.items()}
         level: RankedLevel = "tools" if isinstance(matches[0], ToolMatch) else "agents"
         return self._ranker.order(level, read_features(matches, counts, choice.query, choice.history))
 

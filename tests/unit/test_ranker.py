@@ -108,11 +108,11 @@ def test_trees_score_as_lightgbm_predicts_and_the_same_for_the_same_seed(monkeyp
     lists = lists_of("a")
     trees = fit_trees(lists, TRAINING)
     table = np.concatenate([each.table for each in lists])
-    edges = np.concatenate([trees.thresholds[trees.thresholds < 1e6], [0.0]])
+    edges = trees.thresholds[trees.thresholds < 1e6]
     table = np.concatenate([table, np.repeat(edges[:, None], len(FEATURES), axis=1)])
-    predicted = learned[0].predict(table) + trees.scale * table[:, FEATURES.index("fused score")]
-    assert np.abs(trees.score(table) - predicted).max() < 1e-9
-    assert np.ptp(predicted - trees.scale * table[:, FEATURES.index("fused score")]) > 0.1
+    predicted = learned[0].predict(table)
+    assert np.abs(trees.score(table) - trees.scale * table[:, FEATURES.index("fused score")] - predicted).max() < 1e-9
+    assert np.ptp(predicted) > 0.1
     again, other = fit_trees(lists, TRAINING), fit_trees(lists, replace(TRAINING, seed=5))
     assert again.as_json() == trees.as_json() != other.as_json()
 
@@ -234,6 +234,27 @@ def test_a_ranker_of_another_embedder_texts_recipe_or_version_is_refused(registr
         with pytest.raises(InvalidSetting, match=told):
             registry.route(TEXT, recipe=recipe_named(recipe, rerank=spec))
     assert registry.route(TEXT, recipe=recipe_named("hybrid", rerank=f"{good}@{sha}")).not_reranked == ""
+
+
+def test_tools_that_wait_for_approval_do_not_count(tmp_path: Path) -> None:
+    """`one` says that it has six tools now, five of which wait; trees that want many tools prefer `two` until then."""
+    catalogues = [
+        replace(read_dataset(write_data(tmp_path / str(one), one=one, two=3), Settings()).catalogue, source="s")
+        for one in (1, 6)
+    ]
+    wants = Trees(
+        0.0,
+        np.array([[FEATURES.index("tools of the agent")] * 3]),
+        np.log1p([[3, 2, 5]]),
+        np.array([[0.0, 1.0, 1.0, 2.0]]),
+    )
+    with Registry.open(":memory:", settings=Settings()) as opened:
+        for catalogue in catalogues:
+            sync(opened, replace(catalogue, policy="hold"))
+        recipe = recipe_named("hybrid", rerank=write(ranker_for(opened, levels={"agents": wants}), tmp_path / "x.json"))
+        best = [opened.route("tax", recipe=recipe).matches[0].agent.id]
+        opened.approve("source:s")
+        assert [*best, opened.route("tax", recipe=recipe).matches[0].agent.id] == ["tax-two", "tax-one"]
 
 
 @pytest.mark.parametrize(
