@@ -11,10 +11,15 @@ class Quiet:
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Calls at once: a queue of 5, as by default, makes the others wait for a second."""
+
+
 @contextmanager
 def serving(endpoint: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Its address, without a path."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), endpoint) as server:
+    with _Server(("127.0.0.1", 0), endpoint) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

@@ -11,9 +11,9 @@ from benchmarks.history.answers import EVERYTHING, FOLDS, find, first_tool, reco
 from benchmarks.history.next_calls import Level
 from benchmarks.world import World, scratch_folder, write_catalogue
 from waygraph.ingest.datasets.folder import read_catalogue
-from waygraph.ingest.datasets.synthesis.model_answers import Order
 from waygraph.ingest.datasets.synthesis.mutation_rules import RuleAuthor
 from waygraph.ingest.datasets.synthesis.mutations import evolve, write_mutations
+from waygraph.ingest.datasets.synthesis.orders import Order
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.evaluation.dataset import Need, Question
 from waygraph.registry.evaluation.metrics import measure_query, paired_p

@@ -55,7 +55,7 @@ class OpenAIEndpoint:
         self._purpose, self._patience = purpose, patience
         self._api_key, self._model = api_key, model
         self._url = self._address(base_url)
-        self._left_out = ""
+        self._left_out = frozenset[str]()
         self._client = http_client(httpx2.Client, headers=self._authorization(), timeout=patience.timeout_s)
 
     @property
@@ -66,18 +66,21 @@ class OpenAIEndpoint:
     def close(self) -> None:
         self._client.close()
 
-    def post(self, body: Mapping[str, object], *, optional: str = "", hurried: bool = False) -> httpx2.Response:
+    def post(
+        self, body: Mapping[str, object], *, optional: Sequence[str] = (), hurried: bool = False
+    ) -> httpx2.Response:
         """The endpoint's good answer; asks again while it is overloaded.
 
-        `optional`: a field that is left out, then and from then on, if the endpoint refuses it by its name. `hurried`:
+        `optional`: fields that are left out, then and from then on, if the endpoint refuses them by name. `hurried`:
         somebody waits for it, so that all tries and pauses together take no longer than one answer may.
         Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
         """
-        sent = {name: value for name, value in body.items() if name != self._left_out}
+        sent = {name: value for name, value in body.items() if name not in self._left_out}
         response = self._patiently_posted(sent, self._ends_at() if hurried else math.inf)
-        if response.status_code == 400 and optional in sent and optional in response.text:
-            self._left_out = optional
-            return self.post(body, hurried=hurried)
+        refused = [name for name in optional if name in sent and name in response.text]
+        if response.status_code == 400 and refused:
+            self._left_out |= {*refused}
+            return self.post(body, optional=optional, hurried=hurried)
         return self._accept(response)
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
@@ -214,14 +217,22 @@ class ChatModel:
         return text
 
     def complete(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = (), *, hurried: bool = False
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        max_tokens: int = 0,
+        temperature: float = 0,
+        hurried: bool = False,
     ) -> Completion:
         """What comes next in a conversation. `tools`: functions that the model may call, as OpenAI lists them.
 
-        Raises LanguageModelUnavailable, LanguageModelRefused as `answer`.
+        `max_tokens`: of the answer; 0: as many as the endpoint gives. Both numbers are left out where the model refuses
+        them. Raises LanguageModelUnavailable, LanguageModelRefused as `answer`.
         """
-        body = {"model": self.model, "messages": messages, "temperature": 0} | ({"tools": tools} if tools else {})
-        response = self._endpoint.post(body, optional="temperature", hurried=hurried)
+        body = {"model": self.model, "messages": messages, "temperature": temperature}
+        body |= ({"tools": tools} if tools else {}) | ({"max_tokens": max_tokens} if max_tokens else {})
+        response = self._endpoint.post(body, optional=("temperature", "max_tokens"), hurried=hurried)
         try:
             document = response.json()
             message = json.loads(replace_surrogates(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))

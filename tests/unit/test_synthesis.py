@@ -16,9 +16,10 @@ import pytest
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
 from waygraph.ingest.datasets.folder import read_catalogue
-from waygraph.ingest.datasets.synthesis.model_answers import MOST_REFUSALS, TRIES_EACH, object_in
 from waygraph.ingest.datasets.synthesis.mutations import OPERATORS, Level
+from waygraph.ingest.datasets.synthesis.orders import TRIES_EACH
 from waygraph.ingest.datasets.synthesis.simulation import MOST_TURNS
+from waygraph.registry.http.model_answers import MOST_REFUSALS, object_in
 from waygraph.registry.learning.candidate_graph import neighbours, walk
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.settings import Settings

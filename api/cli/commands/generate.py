@@ -12,7 +12,7 @@ from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
     from waygraph.ingest.datasets.scalemcp.companies import Company, Layout
-    from waygraph.ingest.datasets.synthesis.model_answers import Order
+    from waygraph.ingest.datasets.synthesis.orders import Order
     from waygraph.registry.model.changes import Manifest
     from waygraph.registry.model.settings import Settings
 
@@ -221,7 +221,8 @@ def _order(  # noqa: PLR0917 - the options, one by one
     import os
 
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, model_of
+    from waygraph.ingest.datasets.synthesis.orders import ANSWERS, Order, model_of
+    from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.http.openai_endpoint import ChatModel
 
     model = model_of(by)

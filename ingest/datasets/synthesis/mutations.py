@@ -9,10 +9,11 @@ from typing import Any, Literal, Protocol
 
 from waygraph.ingest.datasets.folder import AGENTS, checksum
 from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
-from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, Usage
+from waygraph.ingest.datasets.synthesis.orders import ANSWERS, Order
 from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake
 from waygraph.ingest.sources.formats.tools_list import tool_records
+from waygraph.registry.http.model_answers import ModelAnswers, Usage
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.errors import InvalidDataset

@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 from waygraph.ingest.datasets.folder import AGENTS, checksum_of_bytes, lines
 from waygraph.ingest.datasets.output_folder import own_folder, write_about, write_lines
-from waygraph.ingest.datasets.synthesis.model_answers import ANSWERS, ModelAnswers, Order, Usage
 from waygraph.ingest.datasets.synthesis.mutations import EDGES, OF_AGENT, SYNTHETIC, describe_tool
+from waygraph.ingest.datasets.synthesis.orders import ANSWERS, Order
 from waygraph.ingest.datasets.trajectories import TRAJECTORIES
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
+from waygraph.registry.http.model_answers import ModelAnswers, Usage
 from waygraph.registry.learning.candidate_graph import Nearness, near_pairs, neighbours, walk
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.changes import Manifest

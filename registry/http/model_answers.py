@@ -5,23 +5,18 @@ What goes in is data, and what comes out is untrusted: whoever asks checks it.
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from random import Random
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.http.openai_endpoint import ChatModel, Completion, model_in
-from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelRefused
+from waygraph.registry.http.openai_endpoint import ChatModel, Completion
+from waygraph.registry.model.errors import InvalidDataset, LanguageModelRefused
 from waygraph.registry.model.identity import replace_surrogates
 
-ANSWERS = "answers.jsonl"
-RULES = "rules"
 MOST_REFUSALS = 5
 """In a row, without an answer between them: then the endpoint itself refuses, and not one request."""
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
@@ -47,32 +42,53 @@ class ModelAnswers:
     def __init__(self, model: ChatModel, file: Path) -> None:
         self.usage = Usage()
         self._model, self._file, self._lock = model, file, Lock()
-        self._refusals = 0
+        self.refusal: LanguageModelRefused | None = None
+        """The endpoint's last word, if that was a refusal."""
+        self._refusals, self._used = 0, set[str]()
+
+    @property
+    def model(self) -> str:
+        return self._model.model
 
     @cached_property
     def _former(self) -> dict[str, Mapping[str, Any]]:
         """By key. Read when somebody asks: by then the folder is known for ours."""
         return _read(self._file)
 
-    def ask(self, system: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(
+        self, system: str, told: Mapping[str, Any], *, max_tokens: int = 0, temperature: float = 0
+    ) -> dict[str, Any]:
         """The JSON object in the answer; empty if there is none: invalid, cut off, or a refusal in words.
 
-        Raises LanguageModelUnavailable; LanguageModelRefused after `MOST_REFUSALS` in a row.
+        `max_tokens`, `temperature`: as `ChatModel.complete`. Raises LanguageModelUnavailable; LanguageModelRefused
+        after `MOST_REFUSALS` in a row.
         """
         prompt = replace_surrogates(json.dumps(told, ensure_ascii=False))
         key = sha256("\0".join((self._model.model, system, prompt)).encode()).hexdigest()
         with self._lock:
-            line = self._former.get(key)
-        line = line or self._ask_model(key, system, prompt)
+            if line := self._former.get(key):
+                self._count(line, is_new=False)
+        line = line or self._ask_model(key, system, prompt, max_tokens, temperature)
         return object_in(line["text"]) if line else {}
 
-    def _ask_model(self, key: str, system: str, prompt: str) -> Mapping[str, Any]:
+    def _count(self, line: Mapping[str, Any], *, is_new: bool) -> None:
+        """Each answer once, however often it is used."""
+        if line["key"] in self._used:
+            return
+        self._used.add(line["key"])
+        self.usage.calls += is_new
+        self.usage.kept += not is_new
+        self.usage.prompt_tokens += line["prompt_tokens"]
+        self.usage.completion_tokens += line["completion_tokens"]
+
+    def _ask_model(self, key: str, system: str, prompt: str, max_tokens: int, temperature: float) -> Mapping[str, Any]:
         """The line that is kept of the answer; empty if the endpoint refuses."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
         try:
-            completion = self._model.complete(messages)
-        except LanguageModelRefused:
+            completion = self._model.complete(messages, max_tokens=max_tokens, temperature=temperature)
+        except LanguageModelRefused as error:
             with self._lock:
+                self.refusal = error
                 self.usage.refused += 1
                 self._refusals += 1
                 if self._refusals >= MOST_REFUSALS:
@@ -89,8 +105,8 @@ class ModelAnswers:
             "completion_tokens": completion.completion_tokens,
         }
         with self._lock:
-            self._refusals = 0
-            self.usage.calls += 1
+            self._refusals, self.refusal = 0, None
+            self._count(line, is_new=True)
             self._former[key] = line
             with self._file.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -98,17 +114,6 @@ class ModelAnswers:
 
     def close(self) -> None:
         self._model.close()
-
-    def total(self) -> Usage:
-        """Of this run and those before it, in the same file."""
-        lines = list(self._former.values())
-        return Usage(
-            calls=self.usage.calls,
-            kept=len(lines) - self.usage.calls,
-            refused=self.usage.refused,
-            prompt_tokens=sum(line["prompt_tokens"] for line in lines),
-            completion_tokens=sum(line["completion_tokens"] for line in lines),
-        )
 
 
 def _read(file: Path) -> dict[str, Mapping[str, Any]]:
@@ -134,57 +139,3 @@ def object_in(answer: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-# What is asked for, and how it is made.
-
-
-TRIES_EACH = 4
-"""A run ends after so many tries for each record wanted, however few were fit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """`count` records by an author (`rules` or `openai:MODEL`), `at_once` at a time, which is part of what the seed
-    stands for. `answers`: of the author, if it is a model.
-    """
-
-    by: str
-    count: int
-    seed: int = 1
-    at_once: int = 4
-    answers: ModelAnswers | None = None
-    progress: Progress | None = None
-
-    @property
-    def mark(self) -> Mapping[str, Any]:
-        """What the folder says of its making."""
-        return {"by": self.by, "count": self.count, "seed": self.seed, "at_once": self.at_once}
-
-    def usage(self) -> Usage:
-        return self.answers.total() if self.answers else Usage()
-
-    def chance(self, number: int) -> Random:
-        """Of one try."""
-        return Random(f"{self.seed} {number}")  # noqa: S311 - not a secret
-
-    def fill[C, M](self, choose: Callable[[int], C], make: Callable[[C], M], take: Callable[[M], bool]) -> int:
-        """How many tries it took. Each is chosen by its number, made beside others, and taken, or not, in order."""
-        made = tries = 0
-        with ThreadPoolExecutor(self.at_once) as pool:
-            while made < self.count and tries < TRIES_EACH * self.count:
-                numbers = range(tries, tries + min(self.at_once, self.count - made))
-                tries += len(numbers)
-                made += sum(map(take, pool.map(make, [choose(number) for number in numbers])))
-                if self.progress:
-                    self.progress(made, self.count)
-        return tries
-
-
-def model_of(by: str) -> str:
-    """The name of the model of `openai:MODEL`; empty for `rules`. Raises InvalidSetting."""
-    if by == RULES:
-        return ""
-    if model := model_in(by):
-        return model
-    raise InvalidSetting(f"made by {by!r}: expected {RULES} or openai:MODEL")
