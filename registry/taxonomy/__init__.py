@@ -1,0 +1,1 @@
+"""Trees of categories over agents or tools: how they are built and walked."""

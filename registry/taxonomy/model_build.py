@@ -1,0 +1,423 @@
+"""Builds a taxonomy by a language model: A2X, Algorithm 1 (arXiv 2605.29270, §3.2 and appendix A).
+
+The answers are kept on disk by their prompts, and each prompt follows from the services and the answers before it. So
+they are the state of a build: one that was killed goes on where it was when it is run again, and repeats no call.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import batched
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.http.model_answers import ModelAnswers, Usage
+from waygraph.registry.model.errors import UnfitAnswer
+from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy import prompts
+from waygraph.registry.taxonomy.prompts import Draft, Role, Service
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.embedder import Vector
+
+TRIES = 2
+"""For a design, without which a node stays whole."""
+KEYWORDS_SHOWN = 400
+"""To a designer, the most frequent first; half of them to the next batch."""
+PROBLEMS_SHOWN = 60
+"""Services of each kind that a refiner sees."""
+LEAST_CONFIDENCE = 40
+"""Percent, for a second parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """How far a build is. `state`: bfs, cross_domain or complete. `path`: of the node at work. `waiting`: nodes behind
+    it in the queue. `usage` counts on.
+    """
+
+    state: str
+    path: str
+    waiting: int
+    usage: Usage
+
+
+type Watch = Callable[[Work], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    """`services`: ids, of all that stand here or below. `holds`: of those that stand here. `lost`: of those for which
+    there was no fit answer.
+    """
+
+    draft: Draft
+    path: str
+    depth: int
+    services: list[str]
+    axis: str = ""
+    children: list["_Node"] = field(default_factory=list)
+    holds: dict[str, By]
+    lost: list[str] = field(default_factory=list)
+
+    def leaves(self) -> Iterator["_Node"]:
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+def build_by_model(
+    services: Sequence[Service],
+    answers: ModelAnswers,
+    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+    *,
+    name: str,
+    of: Of,
+    vectors: "Mapping[str, Vector] | None" = None,
+    watch: Watch | None = None,
+) -> Taxonomy:
+    """`vectors`: by id, float32 of one length, for services that the model does not place. `watch` is called on each
+    answer.
+
+    Raises LanguageModelUnavailable if the endpoint stays away (the same call goes on later), LanguageModelRefused if it
+    refuses, UnfitAnswer if there is no design of the root or not one service is placed.
+    """
+    with ThreadPoolExecutor(settings.workers) as pool:
+        build = _Build(services, answers, settings, pool, watch)
+        root = build.grow()
+        _put_lost(root, vectors or {})
+        if settings.cross_domain:
+            build.cross_list(root)
+        build.report("complete")
+    usage = answers.usage
+    return Taxonomy(
+        name=name,
+        of=of,
+        built_by=f"openai:{answers.model}",
+        categories=_categories(root, name),
+        calls=usage.calls + usage.kept,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
+
+
+class _Build:
+    def __init__(
+        self,
+        services: Sequence[Service],
+        answers: ModelAnswers,
+        settings: TaxonomySettings,
+        pool: ThreadPoolExecutor,
+        watch: Watch | None,
+    ) -> None:
+        self._services = {service.id: service for service in services}
+        self._answers, self._settings, self._pool, self._watch = answers, settings, pool, watch
+        self._path, self._waiting = ROOT, 0
+
+    def report(self, state: str) -> None:
+        if self._watch:
+            self._watch(Work(state=state, path=self._path, waiting=self._waiting, usage=self._answers.usage))
+
+    def grow(self) -> _Node:
+        """Breadth first, from a root that holds everything."""
+        ids = list(self._services)
+        root = _Node(
+            draft=Draft("", "Everything"), path=ROOT, depth=0, services=ids, holds=dict.fromkeys(ids, By.MODEL)
+        )
+        queue = deque([root])
+        while queue:
+            node = queue.popleft()
+            if len(node.services) > self._settings.leaf_size and node.depth < self._settings.max_depth:
+                self._path, self._waiting = node.path, len(queue)
+                self._split(node)
+                queue.extend(node.children)
+        return root
+
+    # One node.
+
+    def _split(self, node: _Node) -> None:
+        """A node of which there is no fit design stays a leaf. Raises UnfitAnswer for a root."""
+        table = self._keywords(node) if len(node.services) > self._settings.keyword_threshold else {}
+        axis, drafts = self._design(node, table)
+        if not drafts:
+            if node.depth == 0:
+                model = self._answers.model
+                raise self._answers.refusal or UnfitAnswer(
+                    f"{model} did not answer with top categories, in {TRIES} tries"
+                )
+            return
+        if node.depth == 0:
+            axis, drafts = self._validate(axis, drafts, table)
+        places = self._classify(node, drafts)
+        for _ in range(self._settings.max_refinements):
+            generic, unassigned = self._problems(places, len(drafts))
+            if not generic and not unassigned:
+                break
+            refined = self._refine(node, drafts, places, generic, unassigned)
+            if not refined[1] or refined[1] == drafts:
+                break
+            axis, drafts = refined
+            places = self._classify(node, drafts)
+        if node.depth == 0 and all(found is None for found in places.values()):
+            raise self._answers.refusal or UnfitAnswer(f"{self._answers.model} placed none of {len(places)} services")
+        node.axis = axis
+        self._settle(node, drafts, places)
+
+    def _keywords(self, node: _Node) -> Counter[str]:
+        """Keyword → how many services have it. Each batch sees those of the batches before it."""
+        counts, settings = Counter[str](), self._settings
+        for batch in batched(self._of(node.services), settings.keyword_batch):
+            told = {
+                "limit": settings.keywords_per_service,
+                "known": [word for word, _ in counts.most_common(KEYWORDS_SHOWN // 2)],
+                "services": prompts.service_rows(batch),
+            }
+            answer = self._ask(prompts.KEYWORDS, told)
+            counts.update(prompts.read_keywords(answer, len(batch), settings.keywords_per_service))
+            self.report("bfs")
+        return counts
+
+    def _design(self, node: _Node, table: Mapping[str, int]) -> tuple[str, tuple[Draft, ...]]:
+        told: dict[str, Any] = {"parent": self._parent(node), "limit": self._settings.max_categories}
+        if table:
+            return self._drafts(prompts.DESIGN_BY_KEYWORDS, told | {"keywords": _most_frequent(table)})
+        services = [prompts.service_row(each, prompts.BRIEF_CHARS) for each in self._of(node.services)]
+        return self._drafts(prompts.DESIGN_BY_SERVICES, told | {"services": services})
+
+    def _drafts(self, role: Role, told: Mapping[str, Any]) -> tuple[str, tuple[Draft, ...]]:
+        """Of the first fit answer."""
+        for attempt in range(TRIES):
+            again = {"note": "Your last answer was not such JSON with two categories or more."} if attempt else {}
+            axis, drafts = prompts.read_design(self._ask(role, {**told, **again}), self._settings.max_categories)
+            self.report("bfs")
+            if drafts:
+                return axis, drafts
+        return "", ()
+
+    def _validate(
+        self, axis: str, drafts: tuple[Draft, ...], table: Mapping[str, int]
+    ) -> tuple[str, tuple[Draft, ...]]:
+        """Designed anew if some categories leave the axis; as it was if the answer is not fit."""
+        limit = self._settings.max_categories
+        told = {"limit": limit, "axis": axis, "categories": prompts.category_rows(drafts)}
+        answer = self._ask(prompts.VALIDATE, told | {"keywords": _most_frequent(table)})
+        fixed = prompts.read_design(answer, limit)
+        return (fixed[0] or axis, fixed[1]) if answer.get("violations") and fixed[1] else (axis, drafts)
+
+    def _classify(self, node: _Node, drafts: Sequence[Draft]) -> dict[str, tuple[int, ...] | None]:
+        """Id → numbers of categories, from 1; None where no answer was fit. A call a service."""
+        rows = prompts.category_rows(drafts)
+        told = ({"categories": rows, "service": prompts.service_row(each)} for each in self._of(node.services))
+        answers = self._ask_all(prompts.CLASSIFY, [*told], "bfs")
+        found = (prompts.read_numbers(answer, len(drafts)) for answer in answers)
+        return dict(zip(node.services, found, strict=True))
+
+    def _is_generic(self, numbers: Sequence[int], children: int) -> bool:
+        """Whether a service fits more children than the share; it always may fit one."""
+        return len(numbers) > max(1.0, self._settings.generic_ratio * children)
+
+    def _problems(self, places: Mapping[str, tuple[int, ...] | None], children: int) -> tuple[list[str], list[str]]:
+        """Ids of those that fit too many children, and of those that fit none."""
+        generic = [each for each, numbers in places.items() if numbers and self._is_generic(numbers, children)]
+        return generic, [each for each, numbers in places.items() if numbers == ()]
+
+    def _refine(
+        self,
+        node: _Node,
+        drafts: Sequence[Draft],
+        places: Mapping[str, tuple[int, ...] | None],
+        generic: Sequence[str],
+        unassigned: Sequence[str],
+    ) -> tuple[str, tuple[Draft, ...]]:
+        sizes = Counter(number for numbers in places.values() for number in numbers or ())
+        told: dict[str, Any] = {
+            "parent": self._parent(node),
+            "limit": self._settings.max_categories,
+            "categories": prompts.category_rows(drafts, [sizes[number] for number in range(1, len(drafts) + 1)]),
+        }
+        for kind, ids in (("fit_none", unassigned), ("fit_too_many", generic)):
+            shown = self._of(ids[:PROBLEMS_SHOWN])
+            told[kind] = {"count": len(ids), "services": prompts.service_rows(shown)}
+        return self._drafts(prompts.REFINE, told)
+
+    def _settle(self, node: _Node, drafts: Sequence[Draft], places: Mapping[str, tuple[int, ...] | None]) -> None:
+        """Makes the children. What is generic, fits none, or would be in a child of too few stays at the node."""
+        members: list[list[str]] = [[] for _ in drafts]
+        for each, numbers in places.items():
+            for number in () if self._is_generic(numbers or (), len(drafts)) else numbers or ():
+                members[number - 1].append(each)
+        for draft, ids in zip(drafts, members, strict=True):
+            if len(ids) > self._settings.delete_size:
+                path = f"{node.path}{SEPARATOR}{draft.name}" if node.path else draft.name
+                holds = dict.fromkeys(ids, By.MODEL)
+                node.children.append(_Node(draft=draft, path=path, depth=node.depth + 1, services=ids, holds=holds))
+        below = {each for child in node.children for each in child.services}
+        node.lost = [each for each, numbers in places.items() if numbers is None]
+        node.holds = {each: By.MODEL for each in places if each not in below and places[each] is not None}
+
+    # The second parents.
+
+    def cross_list(self, root: _Node) -> None:
+        """Adds at most one leaf under another top category to each service, where the model is sure of it."""
+        tops, places = root.children, _tops_of(root)
+        if len(tops) < 2:
+            return
+        self._path, self._waiting = ROOT, 0
+        wanted: dict[str, int] = {}
+        asked = [
+            (leaf, ids, [at for at, top in enumerate(tops) if top is not own])
+            for own in tops
+            for leaf in own.leaves()
+            for ids in batched(leaf.holds, self._settings.keyword_batch)
+        ]
+        told = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in asked]
+        for (_, ids, others), answer in zip(
+            asked, self._ask_all(prompts.CROSS_DOMAIN, told, "cross_domain"), strict=True
+        ):
+            for number, domain in prompts.read_pairs(answer, len(ids), len(others)).items():
+                each, at = ids[number - 1], others[domain - 1]
+                if at not in places[each]:
+                    wanted.setdefault(each, at)
+        leaves = {at: [*tops[at].leaves()] for at in set(wanted.values())}
+        requests = [self._place_request(each, tops[at], leaves[at]) for each, at in wanted.items()]
+        answers = self._ask_all(prompts.PLACE, requests, "cross_domain")
+        for (each, at), answer in zip(wanted.items(), answers, strict=True):
+            if number := prompts.read_leaf(answer, len(leaves[at]), LEAST_CONFIDENCE):
+                leaves[at][number - 1].holds[each] = By.CROSS
+
+    def _cross_request(self, leaf: _Node, ids: Sequence[str], others: Sequence[_Node]) -> dict[str, Any]:
+        return {
+            "domains": prompts.category_rows([top.draft._replace(rule="") for top in others]),
+            "leaf": self._parent(leaf),
+            "services": prompts.service_rows(self._of(ids), self._settings.description_chars),
+        }
+
+    def _place_request(self, each: str, top: _Node, leaves: Sequence[_Node]) -> dict[str, Any]:
+        drafts = [leaf.draft._replace(name=leaf.path, rule="") for leaf in leaves]
+        service = prompts.service_row(self._services[each])
+        return {"domain": top.draft.name, "leaves": prompts.category_rows(drafts), "service": service}
+
+    # Calls.
+
+    def _ask(self, role: Role, told: Mapping[str, Any]) -> dict[str, Any]:
+        return self._answers.ask(role.system, told, max_tokens=role.max_tokens, temperature=self._settings.temperature)
+
+    def _ask_all(self, role: Role, requests: Sequence[Mapping[str, Any]], state: str) -> list[dict[str, Any]]:
+        """In the order of the requests; as many at once as the settings say."""
+        answers = []
+        for answer in self._pool.map(lambda told: self._ask(role, told), requests):
+            answers.append(answer)
+            self.report(state)
+        return answers
+
+    def _of(self, ids: Sequence[str]) -> list[Service]:
+        return [self._services[each] for each in ids]
+
+    def _parent(self, node: _Node) -> dict[str, str]:
+        return {"path": node.path, "description": node.draft.description, "boundary": node.draft.boundary}
+
+
+def _most_frequent(table: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(table).most_common(KEYWORDS_SHOWN))
+
+
+def _tops_of(root: _Node) -> dict[str, set[int]]:
+    """Id → which of the root's children it stands under."""
+    places: dict[str, set[int]] = {}
+    for at, top in enumerate(root.children):
+        for leaf in top.leaves():
+            for each in leaf.holds:
+                places.setdefault(each, set()).add(at)
+    return places
+
+
+def _put_lost(node: _Node, vectors: "Mapping[str, Vector]") -> None:
+    """Puts what the model did not place into the nearest leaf below its node, by the mean of a leaf's vectors.
+
+    Without a vector it stays at its node. `vectors`: by id, float32 of one length.
+    """
+    for child in node.children:
+        _put_lost(child, vectors)
+    lost = [each for each in node.lost if each in vectors]
+    leaves = [leaf for leaf in node.leaves() if any(each in vectors for each in leaf.holds)] if lost else []
+    node.holds |= dict.fromkeys([each for each in node.lost if not leaves or each not in vectors], By.NEAREST)
+    if not leaves:
+        return
+    import numpy as np
+
+    means = np.stack([np.mean([vectors[each] for each in leaf.holds if each in vectors], axis=0) for leaf in leaves])
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    for each in lost:
+        leaves[int(np.argmax(means @ vectors[each]))].holds[each] = By.NEAREST
+
+
+def _categories(root: _Node, name: str) -> dict[str, Category]:
+    """By id, which follows from the taxonomy's name and the path; the root first, parents before children."""
+    found: dict[str, Category] = {}
+    queue = deque([root])
+    while queue:
+        node = queue.popleft()
+        category_id = _id(name, node.path)
+        found[category_id] = Category(
+            id=category_id,
+            name=node.draft.name,
+            description=node.draft.description,
+            boundary=node.draft.boundary,
+            axis=node.axis,
+            depth=node.depth,
+            children=tuple(_id(name, child.path) for child in node.children),
+            holds=node.holds,
+        )
+        queue.extend(node.children)
+    return found
+
+
+def _id(name: str, path: str) -> str:
+    return sha256(f"{name}\0{path}".encode()).hexdigest()[:16]
+
+
+# What it will cost.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """`calls`, and tokens of four characters each. `least_calls`: where no node needs refinement."""
+
+    calls: int
+    least_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+CHILDREN = 12
+"""Of a node, as the paper's figures have it (appendix C)."""
+CATEGORY_CHARS, ANSWER_TOKENS, CHARS_PER_TOKEN = 350, 40, 4
+CROSS_SHARE = 0.2
+"""Of services that are asked about for a second parent."""
+
+
+def estimate_build(services: Sequence[Service], settings: TaxonomySettings = TaxonomySettings()) -> Estimate:  # noqa: B008
+    """For a tree of even nodes whose every split is refined as often as it may be. No model is asked."""
+    size, nodes, keyword_calls, designs, levels = len(services), 1, 0, 0, 0
+    while size > settings.leaf_size and levels < settings.max_depth:
+        keyword_calls += nodes * ceil(size / settings.keyword_batch) if size > settings.keyword_threshold else 0
+        designs, levels = designs + nodes, levels + 1
+        children = min(settings.max_categories, max(CHILDREN, ceil(size / settings.leaf_size)))
+        nodes, size = nodes * children, ceil(size / children)
+    if not levels:
+        return Estimate(calls=0, least_calls=0, prompt_tokens=0, completion_tokens=0)
+    cross = nodes + round(CROSS_SHARE * len(services)) if settings.cross_domain else 0
+    refined = settings.max_refinements * (designs + levels * len(services))
+    least = keyword_calls + designs + 1 + levels * len(services) + cross
+    shown = sum(min(len(each.description), prompts.SERVICE_CHARS) + len(each.name) for each in services) / len(services)
+    chars = len(prompts.CLASSIFY.system) + CHILDREN * CATEGORY_CHARS + shown
+    calls = least + refined
+    return Estimate(
+        calls=calls,
+        least_calls=least,
+        prompt_tokens=round(calls * chars / CHARS_PER_TOKEN),
+        completion_tokens=calls * ANSWER_TOKENS,
+    )
