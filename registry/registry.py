@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.location import is_service, named_place
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
         Page,
         Written,
     )
+    from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
     from waygraph.registry.storage.writer import WriteSession
+    from waygraph.registry.taxonomy.vectors_build import Builder
 
 
 @runtime_checkable
@@ -115,6 +118,34 @@ class Registry(Searchable, Protocol):
 
         Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
         """
+        ...
+
+    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> "Taxonomy | None":
+        """The tree of categories of this name, None: the current one, with what the principal may see of it.
+
+        A category is there if the principal sees something below it. None: there is none that it may see.
+        """
+        ...
+
+    def build_taxonomy(
+        self,
+        builder: "Builder | None" = None,
+        *,
+        name: str = DEFAULT_NAME,
+        of: Of = Of.AGENTS,
+        private: bool = False,
+        shown_to_all: bool = False,
+    ) -> "Taxonomy":
+        """Builds the taxonomy of this name, in place of the former one, and makes it the current one.
+
+        `builder` None: by vectors. It sees what everyone may see, with `private` all; then who does not see every such
+        agent sees nothing of the tree, unless it is `shown_to_all`. What it does not place goes to the nearest leaf.
+        It works without a lock. Raises InvalidSetting, RegistryNotFound, and what the builder raises.
+        """
+        ...
+
+    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
+        """Removes it. Raises UnknownName."""
         ...
 
     @property

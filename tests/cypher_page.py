@@ -5,6 +5,7 @@ once, in January; the catalogue was confirmed in March.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.docs.pages import DOCS, ROOT, rows
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
+from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
 from waygraph.registry.model.transitions import count_transitions
 
 PAGE = DOCS / "cypher.md"
@@ -76,6 +78,9 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "Near tools of different agents": [("pigeon-mail/send-message", "post-room/send-letter", 0.9)],
     "What is called after a tool": [("harbor-git/read_file", 2.0), ("harbor-git/list_commits", 1.0)],
+    "What stands in a category and below it": [
+        ("letters", "post-room", "model"), ("messages", "pigeon-mail", "model"),
+    ],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
@@ -126,7 +131,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(9, "plain", "")],
+    "Where the registry stands": [(10, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
@@ -138,7 +143,9 @@ DIFFERENCES: dict[str, tuple[str, object, object]] = {
     "`round(x, 2)`": ("RETURN round(2.567, 2)", None, 2.57),
     "`[1, null] = [1, null]`": ("RETURN [1, null] = [1, null]", True, None),
     r"label expressions `(a:Agent\|Tool)`, `!`; `(…){1,2}` around a path": (
-        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Change|Term|Commit)) RETURN count(a)", None, 2,
+        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Change|Taxonomy|Category|Term|Commit)) "
+        "RETURN count(a)",
+        None, 2,
     ),
     "likeness of two vectors": ("RETURN vector.similarity.cosine([1.0, 0.0], [1.0, 0.0])", None, 1.0),
     "functions with a dot: `duration.between`, `date.truncate`": (
@@ -207,6 +214,18 @@ def fill(registry: Registry, folder: Path) -> None:
     registry.remove("unit-bench")
     registry.change(lambda session: session.put_similar(lambda _: NEAR))
     registry.change(lambda session: session.learn_transitions(count_transitions(TALKS, MARCH), 90.0, 1_000))
+    registry.build_taxonomy(_tree)
+
+
+def _tree(services: Sequence[Service], _: object, __: object) -> Taxonomy:
+    """Messages apart from the rest, and letters apart from other messages."""
+    rest = {each.id: By.MODEL for each in services if each.id not in ("pigeon-mail", "post-room")}
+    tree = (
+        Category(id="all", name="", children=("messages",), holds=rest),
+        Category(id="messages", name="messages", depth=1, children=("letters",), holds={"pigeon-mail": By.MODEL}),
+        Category(id="letters", name="letters", depth=2, holds={"post-room": By.MODEL}),
+    )
+    return Taxonomy(name="", of=Of.AGENTS, built_by="openai:any", categories={each.id: each for each in tree})
 
 
 def _sync(registry: Registry, source: str, folder: Path, stamp: str) -> None:

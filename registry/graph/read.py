@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
+from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
@@ -272,6 +274,15 @@ class Contents:
     @cached_property
     def transitions(self) -> list[Transition]:
         return read_transitions(self.session)
+
+    @cached_property
+    def taxonomies(self) -> list[Taxonomy]:
+        return read_taxonomies(self.session)
+
+    @cached_property
+    def directions(self) -> dict[str, Vectors]:
+        """Of the categories of each taxonomy, by its name: float32 of shape (dimension,)."""
+        return {each.name: read_directions(self.session, each.name) for each in self.taxonomies}
 
     @cached_property
     def vectors(self) -> Vectors:

@@ -5,6 +5,7 @@ Queries become term queries, never parsed query syntax, so that any Unicode text
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import log
@@ -64,6 +65,15 @@ def _terms_of_query(text: str) -> tuple[str, ...]:
 def _telling_terms(text: str) -> tuple[str, ...]:
     told = [piece for piece, _ in _pieces(text) if piece.casefold() not in STOP_WORDS]
     return tuple(dict.fromkeys(terms(" ".join(told))))
+
+
+def telling_words(text: str) -> Iterator[tuple[str, str]]:
+    """The term and the word itself, of each word of the text that says something; repeats kept."""
+    for piece, is_cjk in _pieces(text):
+        for word in _bigrams(piece) if is_cjk else CAMEL.split(piece):
+            folded = word.casefold()[:_MAX_TERM_CHARS]
+            if folded not in STOP_WORDS and (is_cjk or len(folded) > 2) and not folded.isdigit():
+                yield folded if is_cjk else _stem(folded), folded
 
 
 def fold(name: str) -> str:

@@ -13,6 +13,7 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal,
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+    from waygraph.registry.model.taxonomy import Taxonomy
 
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -90,6 +91,10 @@ class SearchIndex(Records, Protocol):
     @property
     def transitions(self) -> "Transitions | None":
         """How calls follow each other; None: nothing was learnt."""
+        ...
+
+    def taxonomies(self) -> "Sequence[Taxonomy]":
+        """All of them, in order of their names, whoever may see what is in them."""
         ...
 
     def search(

@@ -1,13 +1,19 @@
 """A tree of categories over agents or tools: the nouns that building, keeping, searching and showing share."""
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
+
+from waygraph.registry.model.errors import InvalidSetting
 
 ROOT = ""
 """The path of the root."""
 SEPARATOR = "/"
 """Between the names of a path: `travel/flights`."""
+DEFAULT_NAME = "main"
+"""Of a taxonomy that nobody names."""
 
 
 class Of(StrEnum):
@@ -35,6 +41,7 @@ class Category:
     `id` stays from one build to the next where most members stay. `name`: one path segment, unique among its siblings.
     `boundary`: what belongs to a sibling instead. `axis`: by what the children are told apart. `depth`: 0 is the root.
     `children`: ids, in the order in which they are shown. `holds`: ids of the entities that stand here and no deeper.
+    `examples`: ids of entities below it that are the most like the rest, the best first.
     """
 
     id: str
@@ -45,35 +52,7 @@ class Category:
     depth: int = 0
     children: tuple[str, ...] = ()
     holds: Mapping[str, By]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taxonomy:
-    """`categories`: by id, the root first, parents before children. `built_by`: `vectors` or `openai:MODEL`."""
-
-    name: str
-    of: Of
-    built_by: str
-    categories: Mapping[str, Category]
-    built_at: str = ""
-    revision: int = 0
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    @property
-    def root(self) -> Category:
-        return next(iter(self.categories.values()))
-
-    def below(self, category: Category) -> Iterator[str]:
-        """Ids of all entities in the category and under it, each once, in the tree's order."""
-        seen: set[str] = set()
-        pending = [category]
-        while pending:
-            at = pending.pop()
-            yield from (entity for entity in at.holds if entity not in seen)
-            seen.update(at.holds)
-            pending.extend(self.categories[child] for child in reversed(at.children))
+    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +80,105 @@ class TaxonomySettings:
     """Whether a service may also stand under a second top category."""
     description_chars: int = 150
     """Of a service, where many are shown for a second parent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxonomy:
+    """`categories`: by id, the root first, parents before children. `built_by`: `vectors` or `openai:MODEL`.
+
+    `current`: the one that is meant where none is named. `private`: ids of the agents whose texts its words may be made
+    of and that not everyone may see: who does not see all of them sees nothing of it, unless it is `shown_to_all`.
+    """
+
+    name: str
+    of: Of
+    built_by: str
+    categories: Mapping[str, Category]
+    built_at: str = ""
+    revision: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    settings: TaxonomySettings = TaxonomySettings()
+    current: bool = False
+    private: tuple[str, ...] = ()
+    shown_to_all: bool = False
+
+    @property
+    def root(self) -> Category:
+        return next(iter(self.categories.values()))
+
+    def below(self, category: Category) -> Iterator[str]:
+        """Ids of all entities in the category and under it, each once, in the tree's order."""
+        seen: set[str] = set()
+        pending = [category]
+        while pending:
+            at = pending.pop()
+            yield from (entity for entity in at.holds if entity not in seen)
+            seen.update(at.holds)
+            pending.extend(self.categories[child] for child in reversed(at.children))
+
+    def at(self, path: str) -> Category | None:
+        """The category of a path, such as `travel/flights`; None if there is none."""
+        found = self.root
+        for name in filter(None, path.split(SEPARATOR)):
+            children = {self.categories[child].name: self.categories[child] for child in found.children}
+            if name not in children:
+                return None
+            found = children[name]
+        return found
+
+    def paths(self) -> dict[str, str]:
+        """Id → path of each category, in the tree's order; of one with several parents the first."""
+        paths = {self.root.id: ROOT}
+        for category in self.categories.values():
+            above = paths[category.id]
+            for child in category.children:
+                name = self.categories[child].name
+                paths.setdefault(child, f"{above}{SEPARATOR}{name}" if above else name)
+        return paths
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "categories": [asdict(each) for each in self.categories.values()]}
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any]) -> "Taxonomy":
+        """Of what `as_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
+        rows = [
+            Category(
+                **{
+                    **row,
+                    "children": tuple(row["children"]),
+                    "holds": {entity: By(by) for entity, by in row["holds"].items()},
+                    "examples": tuple(row["examples"]),
+                }
+            )
+            for row in told["categories"]
+        ]
+        whole = {
+            **told,
+            "of": Of(told["of"]),
+            "settings": TaxonomySettings(**told["settings"]),
+            "private": tuple(told["private"]),
+            "categories": {row.id: row for row in rows},
+        }
+        return cls(**whole)
+
+
+def check_taxonomy_name(name: str) -> None:
+    """Raises InvalidSetting."""
+    if not _NAME.fullmatch(name):
+        raise InvalidSetting(f"{name!r} cannot be a taxonomy's name; expected letters, digits and dashes, at most 40")
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """An agent or tool as a builder sees it. `words`: what else tells of it, such as the names of an agent's tools."""
+
+    id: str
+    name: str
+    description: str = ""
+    words: str = ""

@@ -11,6 +11,7 @@ from waygraph.registry.model.changes import CypherResult, Status
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of
 from waygraph.registry.remote import calls
 from waygraph.registry.storage.location import ServiceAddress
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from waygraph.registry.remote.transport import Connection
     from waygraph.registry.storage.store import Origin
     from waygraph.registry.storage.writer import WriteSession
+    from waygraph.registry.taxonomy.vectors_build import Builder
 
 
 class ServiceStore:
@@ -216,6 +218,23 @@ class RemoteRegistry:
         texts: TextForm | None = None,  # noqa: ARG002
         trust_index: bool = True,  # noqa: ARG002
     ) -> T:
+        self._store.refuse()
+
+    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> Never:  # noqa: ARG002
+        self._store.refuse()
+
+    def build_taxonomy(
+        self,
+        builder: "Builder | None" = None,  # noqa: ARG002
+        *,
+        name: str = DEFAULT_NAME,  # noqa: ARG002
+        of: Of = Of.AGENTS,  # noqa: ARG002
+        private: bool = False,  # noqa: ARG002
+        shown_to_all: bool = False,  # noqa: ARG002
+    ) -> Never:
+        self._store.refuse()
+
+    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> Never:  # noqa: ARG002
         self._store.refuse()
 
     def put_statuses(self, statuses: Mapping[str, str]) -> Never:  # noqa: ARG002

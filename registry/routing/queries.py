@@ -21,6 +21,8 @@ from waygraph.registry.model.changes import About, Listed, Page
 from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
 from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
+from waygraph.registry.model.taxonomy import Category, Taxonomy
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
 
 if TYPE_CHECKING:
@@ -50,6 +52,36 @@ def shows(index: SearchIndex, principal: Principal | None) -> Shows | None:
 def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
     seen = shows(index, principal)
     return [as_seen(agent, seen) for agent in index.agents().values() if visible(agent, principal)]
+
+
+def seen_taxonomy(index: SearchIndex, name: str | None, principal: Principal | None) -> Taxonomy | None:
+    """The taxonomy of this name, None: the current one, with what the principal may see of it.
+
+    A category is there if something below it is. None if there is no such taxonomy, if nothing of it may be seen, or
+    if its words may be made of agents that the principal may not see.
+    """
+    found = next((each for each in index.taxonomies() if (each.current if name is None else each.name == name)), None)
+    seen = shows(index, principal)
+    if found is None or seen is None:
+        return found
+    if not (found.shown_to_all or all(seen(agent_id) for agent_id in found.private)):
+        return None
+    return _prune(found, lambda entity: seen(owner_of(entity)))
+
+
+def _prune(whole: Taxonomy, seen: Shows) -> Taxonomy | None:
+    """Without what the build took, which tells how many there are in all."""
+    kept: dict[str, Category] = {}
+    for category in reversed(list(whole.categories.values())):
+        holds = {entity: by for entity, by in category.holds.items() if seen(entity)}
+        children = tuple(child for child in category.children if child in kept)
+        if holds or children:
+            examples = tuple(entity for entity in category.examples if seen(entity))
+            kept[category.id] = replace(category, holds=holds, children=children, examples=examples)
+    if whole.root.id not in kept:
+        return None
+    categories = dict(reversed(list(kept.items())))
+    return replace(whole, categories=categories, private=(), calls=0, prompt_tokens=0, completion_tokens=0)
 
 
 def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:

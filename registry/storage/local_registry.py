@@ -18,7 +18,9 @@ from waygraph.registry.model.changes import About, Listed, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of, Taxonomy, check_taxonomy_name
 from waygraph.registry.model.tracing import span
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import (
     check_query,
     check_texts,
@@ -35,6 +37,7 @@ from waygraph.registry.routing.queries import (
     find_named,
     seen_sources,
     seen_state,
+    seen_taxonomy,
     standing_sources,
     tool_named,
     tools_page,
@@ -60,6 +63,8 @@ if TYPE_CHECKING:
     )
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
+    from waygraph.registry.taxonomy.upkeep import Given
+    from waygraph.registry.taxonomy.vectors_build import Builder
 
 
 class LocalRegistry:
@@ -180,6 +185,9 @@ class LocalRegistry:
         principal: Principal | None = None,
     ) -> Page[Tool]:
         return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
+
+    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> Taxonomy | None:
+        return self._store.look(lambda index: seen_taxonomy(index, name, principal))
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._store.look(lambda index: standing_sources(index, principal))
@@ -329,6 +337,34 @@ class LocalRegistry:
         self._answering.spec = chosen.spec
         return written
 
+    def build_taxonomy(
+        self,
+        builder: "Builder | None" = None,
+        *,
+        name: str = DEFAULT_NAME,
+        of: Of = Of.AGENTS,
+        private: bool = False,
+        shown_to_all: bool = False,
+    ) -> Taxonomy:
+        from waygraph.registry.storage.embedded import now
+        from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
+
+        check_taxonomy_name(name)
+        given = self.read(partial(_read_given, name=name, of=of))
+        before = given.before
+        shown = {entity: each for entity, each in given.placeable.items() if private or each.is_public}
+        vectors = {entity: vector for entity, vector in given.vectors.items() if entity in shown}
+        built = (builder or build_by_vectors)([each.service for each in shown.values()], vectors, before)
+        unseen = sorted({owner_of(entity) for entity, each in shown.items() if not each.is_public})
+        built = keep_ids(built, before if before and before.of is of else None)
+        whole = replace(
+            built, name=name, of=of, built_at=now(), private=tuple(unseen), shown_to_all=shown_to_all, current=True
+        )
+        return self._change(lambda session: session.put_taxonomy(whole))
+
+    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
+        return self._change(lambda session: session.forget_taxonomy(name))
+
     # -- for those who look after it ---------------------------------------------------------------
 
     @property
@@ -369,3 +405,9 @@ class LocalRegistry:
             if spec or self._answering.spec:
                 raise
             return ChosenEmbedder(embedder=None, spec=wanted)
+
+
+def _read_given(session: "GraphSession", *, name: str, of: Of) -> "Given":
+    from waygraph.registry.taxonomy.upkeep import read_given
+
+    return read_given(session, name, of)

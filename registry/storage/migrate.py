@@ -28,10 +28,12 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.taxonomies import put_taxonomy
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
@@ -49,7 +51,20 @@ _NAMED = 3
 """So many of the things that differ are named; the others are counted."""
 
 
-_PARTS = ("state", "agents", "tools", "sources", "claims", "settings", "changes", "transitions", "vectors", "counts")
+_PARTS = (
+    "state",
+    "agents",
+    "tools",
+    "sources",
+    "claims",
+    "settings",
+    "changes",
+    "transitions",
+    "taxonomies",
+    "directions",
+    "vectors",
+    "counts",
+)
 
 
 def read_whole(session: GraphSession) -> Contents:
@@ -67,6 +82,9 @@ def is_sound(whole: Contents) -> bool:
         "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
         "changes": len({change.id for change in whole.changes}),
         "transitions": len({each.key for each in whole.transitions}),
+        "taxonomies": len(whole.taxonomies),
+        "categories": sum(len(each.categories) for each in whole.taxonomies),
+        "holdings": sum(len(c.holds) for each in whole.taxonomies for c in each.categories.values()),
     }
     return listed == whole.counts and listed["tools"] == listed["owns"]
 
@@ -82,8 +100,14 @@ def fingerprints(held: Contents) -> dict[str, dict[str, str]]:
         "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
         "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
         "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in held.transitions},
+        "taxonomies": {each.name: _sha256(each.as_json()) for each in held.taxonomies},
         "settings": {agent_id: _sha256(asdict(said)) for agent_id, said in held.settings.items()},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
+        "directions": {
+            f"{name}:{category}": _of_vector("", vector)
+            for name, directions in held.directions.items()
+            for category, vector in directions.items()
+        },
         "counts": {name: str(number) for name, number in held.counts.items()},
     }
 
@@ -146,6 +170,7 @@ def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
         *_source_parts(whole),
         *_change_parts(whole.changes),
         *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
+        *(Part(len(each.categories), (), partial(_put_taxonomy, each, whole)) for each in whole.taxonomies),
     ]
 
 
@@ -244,6 +269,10 @@ def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
 
 def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -> None:
     put_transitions(session, transitions)
+
+
+def _put_taxonomy(taxonomy: Taxonomy, whole: Contents, session: GraphSession) -> None:
+    put_taxonomy(session, taxonomy, None, whole.directions[taxonomy.name])
 
 
 Progress = Callable[[int, int], None]

@@ -22,6 +22,7 @@ from waygraph.registry.graph.read import (
     read_vectors,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.taxonomies import put_taxonomy, read_taxonomies, remove_taxonomy
 from waygraph.registry.graph.write import (
     NewVectors,
     advance,
@@ -47,6 +48,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.transitions import (
     Learned,
     Transition,
@@ -58,6 +60,7 @@ from waygraph.registry.model.transitions import (
 from waygraph.registry.model.validation import refuse_other_texts
 from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
 from waygraph.registry.storage.store import Writing
+from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
 
@@ -228,6 +231,40 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, (), work))
 
+    def put_taxonomy(self, new: Taxonomy) -> Taxonomy:
+        """In place of the one of the same name. All that may stand in it is placed. Returns it as it is stored."""
+        state = self._begin()
+        new = replace(new, revision=state.revision + 1)
+
+        def work(session: GraphSession) -> None:
+            held = {each.name: each for each in read_taxonomies(session)}
+            former = held.pop(new.name, None)
+            if former and former.of is not new.of:
+                remove_taxonomy(session, former)
+                former = None
+            settle(session, new, former)
+            for other in held.values():
+                if other.current and new.current:
+                    put_taxonomy(session, replace(other, current=False), other)
+
+        self._write(state.revision, (), work)
+        return next(each for each in read_taxonomies(self._engine) if each.name == new.name)
+
+    def forget_taxonomy(self, name: str) -> Written:
+        """If it was the current one, the first of those that are left is. Raises UnknownName."""
+        state = self._begin()
+        held = {each.name: each for each in read_taxonomies(self._engine)}
+        if name not in held:
+            raise UnknownName("taxonomy", name, held)
+        gone, left = held.pop(name), list(held.values())
+
+        def work(session: GraphSession) -> None:
+            remove_taxonomy(session, gone)
+            if gone.current and left:
+                put_taxonomy(session, replace(left[0], current=True), left[0])
+
+        return Written(revision=self._write(state.revision, (), work))
+
     def _unknown_ids(self, ids: Collection[str]) -> set[str]:
         held = self.read_held()
         owners = {owner_of(each) for each in ids} & held.agents.keys()
@@ -293,7 +330,7 @@ class WriteSession:
         def advancing(session: GraphSession) -> int:
             # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
             following = advance(session, revision)
-            with self._keep(session, touched):
+            with self._keep(session, touched), keep_taxonomies(session, touched):
                 work(session)
             return following
 

@@ -1,1 +1,1 @@
-"""Trees of categories over agents or tools: how they are built and walked."""
+"""Trees of categories over agents or tools: how they are built, kept current and walked."""

@@ -48,6 +48,28 @@ SAMPLES: dict[str, object] = {
     "list<float>": VECTOR,
     "list<map>": [ROW],
 }
+CATEGORY = {
+    "name": "a",
+    "description": "",
+    "boundary": "",
+    "axis": "",
+    "depth": 0,
+    "examples": ["a"],
+    "embedding": VECTOR,
+}
+TAXONOMY = {
+    "of": "agents",
+    "built_by": "vectors",
+    "built_at": "",
+    "revision": 1,
+    "calls": 0,
+    "prompt_tokens": 0,
+    "completion_tokens": 0,
+    "settings": "{}",
+    "current": True,
+    "private": [],
+    "shown_to_all": False,
+}
 ORPHANS = ["b"]
 UNDO = {"sync/create_tools": "sync/remove_tools"}
 """What the engine holds already, and must not for this statement."""
@@ -68,6 +90,11 @@ def engine() -> Iterator[GrafeoEngine]:
     engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])
     engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
     engine.run(load("sync/put_changes"), rows=[{"props": CHANGE}])
+    engine.run(load("taxonomy/put_categories"), rows=[{"id": each, "props": CATEGORY} for each in ("a", "b")])
+    engine.run(load("taxonomy/put_taxonomy"), id="a", props=TAXONOMY)
+    engine.run(load("taxonomy/put_root"), id="a", root="a")
+    engine.run(load("taxonomy/put_children"), rows=[{"parent": "a", "child": "b", "position": 0}])
+    engine.run(load("taxonomy/hold_agents"), rows=[{"category": "a", "entity": "a", "by": "vectors"}])
     yield engine
     engine.close()
 

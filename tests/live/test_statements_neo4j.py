@@ -1,6 +1,6 @@
 """Every statement file runs on a real server in the life of a registry, and answers the columns that it declares."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -21,6 +21,7 @@ from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.migrate import migrate_at
@@ -100,6 +101,14 @@ def changed(registry: Registry, folder: Path) -> None:
     sync(registry, replace(manifest, policy="hold", entries=(replace(first, tools=tools), *others)))
 
 
+def taxonomy_of(services: Sequence[Service], _: object, before: Taxonomy | None) -> Taxonomy:
+    """All in one category; another one where there was a taxonomy before."""
+    leaf = "second" if before else "first"
+    root = Category(id="all", name="", children=(leaf,), holds={})
+    told = Category(id=leaf, name=leaf, depth=1, holds={each.id: By.MODEL for each in services})
+    return Taxonomy(name="", of=Of.AGENTS, built_by="openai:any", categories={"all": root, leaf: told})
+
+
 def live(registry: Registry, folder: Path) -> None:
     """Everything that a registry does, once."""
     ingest(registry, folder, *AGENTS)
@@ -121,10 +130,15 @@ def live(registry: Registry, folder: Path) -> None:
     registry.change(lambda session: session.learn_transitions(calls, 90.0, 1))
     registry.change(lambda session: session.learn_transitions(calls, 90.0, 100))
     registry.find_tools(Query(text="a SQL query", history=(Turn(role="call", tool=calls[0].first),)))
+    for of in Of:
+        registry.build_taxonomy(taxonomy_of, name=of.value, of=of)
+    assert registry.taxonomy()
+    registry.build_taxonomy(lambda *given: replace(taxonomy_of(*given), built_by="other"), name="agents")
     assert any("harbor-git and quarry-sql" in finding.detail for finding in examine(registry))
     registry.remove("quarry-sql")
     registry.reindex(texts="plain")
     assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+    registry.forget_taxonomy("tools")
     registry.forget(registry.sources()[0].name)
 
 

@@ -330,11 +330,12 @@ _PROPERTIES = f"""
     id {_ENTITY} kind version transport visible_to bundle_hash call_name input_schema output_schema annotations
     questions namespace rank policy seen_at key hash since restricted pinned hidden removed at revision source agent_id
     tool what fields before_hash after_hash before after commit embedder embedder_spec texts schema_version applied_at
-    count last_at
+    count last_at of built_by built_at calls prompt_tokens completion_tokens settings current private shown_to_all
+    boundary axis depth examples position by
 """
 KNOWN: Mapping[str, frozenset[str]] = {
-    "label": frozenset("Agent Tool Source Setting Change Registry Migration".split()),
-    "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY"}),
+    "label": frozenset("Agent Tool Source Setting Change Registry Migration Taxonomy Category".split()),
+    "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY", "ROOT", "HAS", "HOLDS"}),
     "property": frozenset(_PROPERTIES.split()),
 }
 

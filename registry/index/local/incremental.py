@@ -12,6 +12,7 @@ from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.search_index import agent_document, agent_names, tool_document, tool_names, tool_record
 from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.taxonomy import Taxonomy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,7 @@ class Snapshot:
     vector_keys: Sequence[str]
     sources: Sequence[SourceSummary]
     calls: CallGraph = field(default_factory=CallGraph)
+    taxonomies: Sequence[Taxonomy] = ()
 
 
 def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:

@@ -37,6 +37,7 @@ from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
+from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tracing import span
 
 if TYPE_CHECKING:
@@ -309,6 +310,18 @@ class LocalIndex:
             return None
         with Readable(self._folder):
             return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
+
+    def taxonomies(self) -> Sequence[Taxonomy]:
+        return self._taxonomies
+
+    @cached_property
+    def _taxonomies(self) -> Sequence[Taxonomy]:
+        """Read when they are first asked for."""
+        file = self.path / generation.TAXONOMIES
+        if not file.exists():
+            return ()
+        with Readable(self._folder):
+            return [Taxonomy.of_json(each) for each in _read_json(file)]
 
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):

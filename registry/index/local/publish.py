@@ -60,6 +60,8 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
     write_sources(folder, snapshot.sources)
     if snapshot.calls:
         _write_json(folder / generation.CALLS, snapshot.calls.as_json())
+    if snapshot.taxonomies:
+        _write_json(folder / generation.TAXONOMIES, [each.as_json() for each in snapshot.taxonomies])
     _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
     np.save(folder / generation.VECTORS, snapshot.vectors)
     _write_records(folder, made.tools.values())
@@ -254,6 +256,7 @@ def read_snapshot(
         vector_keys=keys,
         sources=contents.sources,
         calls=calls,
+        taxonomies=contents.taxonomies,
     )
 
 

@@ -16,6 +16,7 @@ from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
+from waygraph.registry.graph.taxonomies import read_taxonomies
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
     MOST_ALIKE,
@@ -40,6 +41,7 @@ from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
+from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class Neo4jIndex:
         self._lock = threading.Lock()
         self._held = _Held(None, {}, CallNames(()))
         self._transitions: tuple[str | None, NextTools | None] = (None, None)
+        self._taxonomies: tuple[str | None, Sequence[Taxonomy]] = (None, ())
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -97,6 +100,16 @@ class Neo4jIndex:
         found, is_whole = self._read_whole(lambda commit: (commit, self._read_transitions()))
         if is_whole:
             self._transitions = found
+        return found[1]
+
+    def taxonomies(self) -> Sequence[Taxonomy]:
+        """Kept for their revision."""
+        commit, taxonomies = self._taxonomies
+        if commit == self.state.commit:
+            return taxonomies
+        found, is_whole = self._read_whole(lambda commit: (commit, read_taxonomies(self._engine)))
+        if is_whole:
+            self._taxonomies = found
         return found[1]
 
     def search(

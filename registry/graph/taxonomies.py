@@ -1,0 +1,203 @@
+"""Taxonomies in the graph: a node of the whole, its categories, and the edges to what they hold.
+
+A category's id in the graph is `TAXONOMY:ID`, so that two taxonomies may use one id.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+type Directions = Mapping[str, NDArray[np.float32]]
+"""Category id → the direction of what it holds: float32 of shape (dimension,), of length 1."""
+
+_OF_TREE = frozenset({"id", "children", "holds", "examples"})
+_OF_WHOLE = frozenset({"name", "categories", "settings", "private"})
+
+
+def read_taxonomies(session: GraphSession) -> list[Taxonomy]:
+    """In order of their names. What no root leads to is left out, and so is an edge that leads back."""
+    wholes = session.run(load("read/taxonomies"))
+    if not wholes:
+        return []
+    rows = {row["id"]: row for row in session.run(load("read/categories"))}
+    children: dict[str, list[str]] = {}
+    for row in session.run(load("read/category_children")):
+        children.setdefault(row["parent"], []).append(row["child"])
+    holds: dict[str, dict[str, By]] = {}
+    for row in session.run(load("read/holdings")):
+        holds.setdefault(row["category"], {})[row["entity"]] = By(row["by"])
+    return [_taxonomy(dict(whole), rows, children, holds) for whole in wholes]
+
+
+def _taxonomy(
+    whole: dict[str, Any],
+    rows: Mapping[str, Mapping[str, Any]],
+    children: Mapping[str, Sequence[str]],
+    holds: Mapping[str, Mapping[str, By]],
+) -> Taxonomy:
+    root, prefix = whole.pop("root"), f"{whole['name']}:"
+    below: dict[str, list[str]] = {}
+    for parent, child in _edges(root, children):
+        below.setdefault(parent, []).append(child.removeprefix(prefix))
+        below.setdefault(child, [])
+    order = list(_parents_first(root, below, prefix))
+    known = {at.removeprefix(prefix) for at in order}
+    categories = [
+        Category(
+            **{**rows[at], "id": at.removeprefix(prefix), "examples": tuple(rows[at]["examples"])},
+            children=tuple(child for child in below.get(at, ()) if child in known),
+            holds=dict(holds.get(at, {})),
+        )
+        for at in order
+    ]
+    return Taxonomy(
+        **{
+            **whole,
+            "of": Of(whole["of"]),
+            "settings": TaxonomySettings(**json.loads(whole["settings"])),
+            "private": tuple(whole["private"]),
+        },
+        categories={category.id: category for category in categories},
+    )
+
+
+def _edges(root: str, children: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Depth first, without those that lead back to a category on the way."""
+    pending: list[tuple[str, frozenset[str]]] = [(root, frozenset({root}))]
+    seen = {root}
+    while pending:
+        parent, way = pending.pop()
+        for child in children.get(parent, ()):
+            if child in way:
+                continue
+            yield parent, child
+            if child not in seen:
+                seen.add(child)
+                pending.append((child, way | {child}))
+
+
+def _parents_first(root: str, below: Mapping[str, Sequence[str]], prefix: str) -> Iterator[str]:
+    """Each once, behind all of its parents; siblings in their order."""
+    waiting: dict[str, int] = {}
+    for children in below.values():
+        for child in children:
+            waiting[child] = waiting.get(child, 0) + 1
+    ready = [root]
+    while ready:
+        at = ready.pop()
+        yield at
+        for child in reversed(below.get(at, ())):
+            waiting[child] -= 1
+            if not waiting[child]:
+                ready.append(prefix + child)
+
+
+def read_directions(session: GraphSession, taxonomy: str) -> dict[str, "NDArray[np.float32]"]:
+    """Of the categories of a taxonomy that have one: float32 of shape (dimension,)."""
+    import numpy as np
+
+    prefix = f"{taxonomy}:"
+    return {
+        row["id"].removeprefix(prefix): np.asarray(row["embedding"], dtype=np.float32)
+        for row in session.run(load("read/category_vectors"))
+        if row["id"].startswith(prefix)
+    }
+
+
+def put_taxonomy(
+    session: GraphSession, new: Taxonomy, held: Taxonomy | None, directions: Directions | None = None
+) -> None:
+    """Brings what is held of it to what is new; edges to what is not there are not made.
+
+    `directions`: those that change, float32 of shape (dimension,); others stay.
+    """
+    before = held.categories if held else {}
+    gone = [f"{new.name}:{each}" for each in before if each not in new.categories]
+    for ids in batches(gone):
+        session.run(load("taxonomy/remove_categories"), ids=list(ids))
+    session.run(load("taxonomy/put_taxonomy"), id=new.name, props=_whole_props(new))
+    changed = [each for each in new.categories.values() if each != before.get(each.id)]
+    rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in changed]
+    told = {each.id for each in changed}
+    rows += [
+        {"id": f"{new.name}:{category}", "props": {"embedding": direction.tolist()}}
+        for category, direction in (directions or {}).items()
+        if category not in told and category in new.categories
+    ]
+    for batch in batches(rows):
+        session.run(load("taxonomy/put_categories"), rows=list(batch))
+    session.run(load("taxonomy/put_root"), id=new.name, root=f"{new.name}:{new.root.id}")
+    _put_children(session, new.name, [each for each in changed if _children(before, each.id) != each.children])
+    _put_holdings(session, new, changed, before)
+
+
+def remove_taxonomy(session: GraphSession, held: Taxonomy) -> None:
+    for ids in batches([f"{held.name}:{each}" for each in held.categories]):
+        session.run(load("taxonomy/remove_categories"), ids=list(ids))
+    session.run(load("taxonomy/remove_taxonomy"), id=held.name)
+
+
+def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
+    told = {name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE}
+    return {
+        **told,
+        "of": taxonomy.of.value,
+        "settings": json.dumps(asdict(taxonomy.settings), sort_keys=True),
+        "private": list(taxonomy.private),
+    }
+
+
+def _category_props(category: Category, directions: Directions) -> dict[str, object]:
+    told: dict[str, object] = {
+        name: getattr(category, name) for name in Category.__dataclass_fields__ if name not in _OF_TREE
+    }
+    if category.id in directions:
+        told["embedding"] = directions[category.id].tolist()
+    return {**told, "examples": list(category.examples)}
+
+
+def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str, ...]:
+    return categories[category_id].children if category_id in categories else ()
+
+
+def _put_children(session: GraphSession, name: str, parents: Iterable[Category]) -> None:
+    changed = list(parents)
+    for ids in batches([f"{name}:{each.id}" for each in changed]):
+        session.run(load("taxonomy/remove_children"), ids=list(ids))
+    rows = [
+        {"parent": f"{name}:{each.id}", "child": f"{name}:{child}", "position": position}
+        for each in changed
+        for position, child in enumerate(each.children)
+    ]
+    for batch in batches(rows):
+        session.run(load("taxonomy/put_children"), rows=list(batch))
+
+
+def _put_holdings(
+    session: GraphSession, new: Taxonomy, changed: Iterable[Category], before: Mapping[str, Category]
+) -> None:
+    """Only the edges that differ."""
+    released: list[dict[str, object]] = []
+    held: list[dict[str, object]] = []
+    for each in changed:
+        known = before[each.id].holds if each.id in before else {}
+        node = f"{new.name}:{each.id}"
+        released += [{"category": node, "entity": entity} for entity in known if entity not in each.holds]
+        held += [
+            {"category": node, "entity": entity, "by": by.value}
+            for entity, by in each.holds.items()
+            if known.get(entity) != by
+        ]
+    for batch in batches(released):
+        session.run(load("taxonomy/release"), rows=list(batch))
+    for batch in batches(held):
+        session.run(load("taxonomy/hold_agents" if new.of is Of.AGENTS else "taxonomy/hold_tools"), rows=list(batch))

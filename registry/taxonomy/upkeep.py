@@ -1,0 +1,299 @@
+"""Keeps taxonomies true to what is written: who may stand in one, where new ones are placed, leaves split and removed.
+
+Words of categories are made of agents that everyone may see, unless a build was told otherwise. The others are placed
+by their vectors alone, and where a leaf is split only those are counted that everyone may see: so nothing of a tree
+tells of an agent to somebody who may not see it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import (
+    StoredTool,
+    overlaid,
+    read_agents,
+    read_settings,
+    read_tools,
+    read_tools_of,
+    read_vectors,
+)
+from waygraph.registry.graph.taxonomies import put_taxonomy, read_directions, read_taxonomies
+from waygraph.registry.model.nouns import Agent, is_doubtful
+from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
+from waygraph.registry.model.transitions import owner_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    type Vectors = dict[str, NDArray[np.float32]]
+
+
+class Placeable(NamedTuple):
+    """An agent or tool that may stand in a taxonomy. `is_public`: everyone may see it."""
+
+    service: Service
+    vector_key: str
+    is_public: bool
+
+
+def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | None = None) -> dict[str, Placeable]:
+    """By id, of these agents; None: of all. What is pending, hidden or flagged is left out."""
+    settings = read_settings(session)
+    stored = {
+        agent_id: item for agent_id, item in read_agents(session).items() if agent_ids is None or agent_id in agent_ids
+    }
+    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
+    placed = {agent_id: agent for agent_id, agent in agents.items() if _may_stand(agent)}
+    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(stored))
+    if of is Of.TOOLS:
+        return dict(_tools(placed, tools))
+    names: dict[str, list[str]] = {}
+    for item in tools:
+        names.setdefault(item.tool.agent_id, []).append(item.tool.name)
+    return {
+        agent_id: Placeable(
+            Service(
+                id=agent_id, name=agent.name, description=agent.description, words=" ".join(names.get(agent_id, ()))
+            ),
+            stored[agent_id].vector_key,
+            not agent.visible_to,
+        )
+        for agent_id, agent in placed.items()
+    }
+
+
+def _may_stand(agent: Agent) -> bool:
+    return not (agent.hidden or agent.pending or is_doubtful(agent))
+
+
+def _tools(owners: Mapping[str, Agent], tools: Iterable[StoredTool]) -> Iterator[tuple[str, Placeable]]:
+    for item in tools:
+        tool, owner = item.tool, owners.get(item.tool.agent_id)
+        if owner and not (tool.pending or is_doubtful(tool)):
+            service = Service(id=tool.id, name=tool.name, description=tool.description, words=owner.name)
+            yield tool.id, Placeable(service, item.vector_key, not owner.visible_to)
+
+
+def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) -> "Vectors":
+    """Of those that have one, scaled to length 1: float32 of shape (dimension,)."""
+    import numpy as np
+
+    wanted = sorted(ids)
+    found = read_vectors(session, **({"agents": wanted} if of is Of.AGENTS else {"tools": wanted}))
+    lengths = {entity: float(np.linalg.norm(vector)) for entity, vector in found.items()}
+    return {entity: vector / lengths[entity] for entity, vector in found.items() if lengths[entity]}
+
+
+class Given(NamedTuple):
+    """What a build begins with. `before`: the taxonomy of the same name."""
+
+    placeable: Mapping[str, Placeable]
+    vectors: "Vectors"
+    before: Taxonomy | None
+
+
+def read_given(session: GraphSession, name: str, of: Of) -> Given:
+    placeable = read_placeable(session, of)
+    before = next((each for each in read_taxonomies(session) if each.name == name), None)
+    return Given(placeable, read_placeable_vectors(session, of, placeable.keys()), before)
+
+
+@contextmanager
+def keep_taxonomies(session: GraphSession, touched: Collection[str] | None) -> Iterator[None]:
+    """Around a transaction that changes these agents, or whose tools; None: all of their vectors."""
+    held = read_taxonomies(session) if touched is None or touched else []
+    before = {of: read_placeable(session, of, touched) for of in {each.of for each in held}}
+    yield
+    for of, was in before.items():
+        now = read_placeable(session, of, touched)
+        for taxonomy in held:
+            if taxonomy.of is of and touched is None:
+                settle(session, taxonomy, taxonomy)
+            elif taxonomy.of is of and touched is not None:
+                _keep(session, taxonomy, was, now, touched)
+
+
+def settle(session: GraphSession, new: Taxonomy, held: Taxonomy | None) -> None:
+    """Stores a whole taxonomy: all that may stand in it is placed, the rest is taken out, directions are made anew."""
+    now = read_placeable(session, new.of)
+    vectors = read_placeable_vectors(session, new.of, now.keys())
+    tree = _Tree(new, _directions(new, vectors), grown=new.categories)
+    tree.take_out([entity for entity in tree.where if entity not in now])
+    tree.place([entity for entity in now if entity not in tree.where], vectors)
+    tree.split_large(session, now)
+    tree.drop_empty()
+    put_taxonomy(session, tree.taxonomy(), held, tree.directions)
+
+
+def _directions(taxonomy: Taxonomy, vectors: "Vectors") -> "Vectors":
+    """Of every category below which anything has a vector."""
+    import numpy as np
+
+    from waygraph.registry.taxonomy.vectors_build import direction_of
+
+    found: Vectors = {}
+    for each in taxonomy.categories.values():
+        rows = [vectors[entity] for entity in taxonomy.below(each) if entity in vectors]
+        if rows:
+            found[each.id] = direction_of(np.stack(rows))
+    return found
+
+
+def _keep(
+    session: GraphSession,
+    held: Taxonomy,
+    before: Mapping[str, Placeable],
+    now: Mapping[str, Placeable],
+    touched: Collection[str],
+) -> None:
+    tree = _Tree(held, {}, grown=())
+    gone = [entity for entity in tree.where if owner_of(entity) in touched and entity not in now]
+    moved = [entity for entity in now if entity in before and before[entity].vector_key != now[entity].vector_key]
+    coming = [entity for entity in now if entity not in tree.where or entity in moved]
+    stood_open = {owner_of(entity) for entity, was in before.items() if was.is_public and entity in tree.where}
+    private = {*held.private, *_private_agents(session, stood_open)}
+    if not (gone or coming or private != set(held.private)):
+        return
+    tree.take_out([*gone, *moved])
+    if coming:
+        tree.directions = dict(read_directions(session, held.name))
+        tree.place(coming, read_placeable_vectors(session, held.of, coming))
+        known = dict(tree.directions)
+        tree.split_large(session, None)
+        changed = {each: way for each, way in tree.directions.items() if way is not known.get(each)}
+    else:
+        changed = {}
+    tree.drop_empty()
+    put_taxonomy(session, replace(tree.taxonomy(), private=tuple(sorted(private))), held, changed)
+
+
+def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
+    """Those of them that are held and that not everyone may see any more."""
+    if not agent_ids:
+        return set()
+    settings = read_settings(session)
+    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in read_agents(session).items()}
+    return {each for each in agent_ids if each in agents and (agents[each].hidden or agents[each].visible_to)}
+
+
+class _Tree:
+    """A taxonomy while it is changed. `where`: entity id → the categories that hold it."""
+
+    def __init__(self, held: Taxonomy, directions: "Vectors", *, grown: Iterable[str]) -> None:
+        """`grown`: categories that may have become too large, beside those where something is placed."""
+        self._held, self.directions = held, directions
+        self._categories = dict(held.categories)
+        self._holds = {each.id: dict(each.holds) for each in held.categories.values()}
+        self.where: dict[str, list[str]] = {}
+        self._grown = set(grown)
+        for category, holds in self._holds.items():
+            for entity in holds:
+                self.where.setdefault(entity, []).append(category)
+
+    def take_out(self, entities: Iterable[str]) -> None:
+        for entity in entities:
+            for category in self.where.pop(entity, ()):
+                del self._holds[category][entity]
+
+    def place(self, entities: Iterable[str], vectors: "Vectors") -> None:
+        """Each into the nearest leaf; without a vector, or where no leaf has a direction, nowhere."""
+        for entity, leaf in self._nearest(entities, vectors, self._leaves()):
+            self._holds[leaf][entity] = By.NEAREST
+            self.where[entity] = [leaf]
+            self._grown.add(leaf)
+
+    def _nearest(self, entities: Iterable[str], vectors: "Vectors", leaves: Iterable[str]) -> list[tuple[str, str]]:
+        """Of each that has a vector, float32 of shape (dimension,), the leaf whose direction is nearest."""
+        import numpy as np
+
+        known = [each for each in leaves if each in self.directions]
+        if not known:
+            return []
+        directions = np.stack([self.directions[each] for each in known])
+        found = [(entity, vectors[entity]) for entity in entities if entity in vectors]
+        return [
+            (entity, known[int((directions @ vector).argmax())])
+            for entity, vector in found
+            if len(vector) == directions.shape[1]
+        ]
+
+    def _leaves(self) -> list[str]:
+        return [each.id for each in self._categories.values() if not each.children]
+
+    def split_large(self, session: GraphSession, known: Mapping[str, Placeable] | None) -> None:
+        """Leaves with more than the leaf size of what everyone may see. `known`: all that stands; None: it is read."""
+        settings = self._held.settings
+        for leaf in self._leaves():
+            category, holds = self._categories[leaf], self._holds[leaf]
+            if len(holds) <= settings.leaf_size or category.depth >= settings.max_depth or leaf not in self._grown:
+                continue
+            members = known or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
+            public = [members[each].service for each in holds if each in members and members[each].is_public]
+            if len(public) > settings.leaf_size:
+                self._split(session, category, public)
+
+    def _split(self, session: GraphSession, category: Category, public: list[Service]) -> None:
+        from waygraph.registry.taxonomy.vectors_build import BY_VECTORS, rename_categories, split
+
+        holds = self._holds[category.id]
+        vectors = read_placeable_vectors(session, self._held.of, holds.keys())
+        if not any(service.id in vectors for service in public):
+            return
+        path = self._held.paths().get(category.id, "")
+        top, *below = split(public, vectors, category, self._held.settings, path.split("/"))
+        ids = {each.id: f"{each.id}-{top.id}" for each in below if each.id in self._holds}
+        top, *below = rename_categories([top, *below], ids)
+        if not below:
+            return
+        by = By.VECTORS if self._held.built_by == BY_VECTORS else By.NEAREST
+        parts = {each.id: each for each in (top, *below)}
+        self._categories |= parts
+        self._holds |= {each: {} for each in parts}
+        part = Taxonomy(name="", of=self._held.of, built_by="", categories=parts)
+        self.directions |= {each: way for each, way in _directions(part, vectors).items() if each != top.id}
+        for entity in holds:
+            self.where[entity].remove(top.id)
+        for each in below:
+            for entity in each.holds:
+                self._holds[each.id][entity] = holds[entity] if holds[entity] is By.CROSS else by
+                self.where[entity].append(each.id)
+        placed = set(part.below(top))
+        rest = {each: how for each, how in holds.items() if each not in placed}
+        for entity, leaf in self._nearest(rest, vectors, [each.id for each in below if not each.children]):
+            self._holds[leaf][entity] = rest.pop(entity)
+            self.where[entity].append(leaf)
+        self._holds[top.id] = rest
+        for entity in rest:
+            self.where[entity].append(top.id)
+
+    def drop_empty(self) -> None:
+        """Leaves that hold nothing, and what then has neither children nor anything else; never the root."""
+        root = self._held.root.id
+        while empty := {
+            each.id
+            for each in self._categories.values()
+            if each.id != root and not each.children and not self._holds[each.id]
+        }:
+            self._categories = {
+                each.id: replace(each, children=tuple(child for child in each.children if child not in empty))
+                for each in self._categories.values()
+                if each.id not in empty
+            }
+
+    def taxonomy(self) -> Taxonomy:
+        """As it is now, parents before children."""
+        changed = {
+            each.id: replace(each, holds=dict(sorted(self._holds[each.id].items())))
+            for each in self._categories.values()
+        }
+        order: dict[str, Category] = {}
+        waiting = [self._held.root.id]
+        while waiting:
+            at = waiting.pop(0)
+            order[at] = order.pop(at, changed[at])
+            waiting.extend(changed[at].children)
+        return replace(self._held, categories=order)

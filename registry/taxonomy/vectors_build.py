@@ -1,0 +1,376 @@
+"""A taxonomy without a language model: clusters of vectors, top down, named by the words that tell them apart.
+
+Clusters: spherical k-means (Dhillon and Modha, "Concept Decompositions for Large Sparse Text Data", 2001), begun by
+k-means++ (Arthur and Vassilvitskii, 2007) from fixed seeds, or where the former tree has as many children from those:
+so that little changes where little has changed. Names: class-based TF-IDF (Grootendorst, "BERTopic", 2022).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import count
+from math import ceil, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.taxonomy import (
+    DEFAULT_NAME,
+    By,
+    Category,
+    Of,
+    Service,
+    Taxonomy,
+    TaxonomySettings,
+)
+
+type Matrix = NDArray[np.float32]
+type Vectors = Mapping[str, NDArray[np.float32]]
+"""Entity id → vector: float32 of shape (dimension,), of length 1."""
+type Builder = Callable[[Sequence[Service], Vectors, Taxonomy | None], Taxonomy]
+"""Services by id, the vectors of those that have one, and the taxonomy of the same name that is there now."""
+
+BY_VECTORS = "vectors"
+AXIS = "texts that are alike"
+FEWEST_CHILDREN = 5
+SECOND_PARENT = 0.95
+"""A second parent is as near as this share of the first one's cosine."""
+ANEW = 1.25
+"""Where a node grew or shrank by so much, its children are chosen anew."""
+SAME = 0.5
+"""A category is the former one if they share more than this part of all that either holds."""
+_SEEDS, _ROUNDS = 3, 60
+_NAME_WORDS, _DESCRIPTION_WORDS, _BOUNDARY_WORDS, _EXAMPLES = 2, 6, 3, 3
+
+
+def build_by_vectors(
+    services: Sequence[Service],
+    vectors: Vectors,
+    before: Taxonomy | None = None,
+    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+) -> Taxonomy:
+    """Deterministic. Services without a vector, float32 of shape (dimension,), are left out.
+
+    Raises InvalidSetting if none has one.
+    """
+    ids = sorted(service.id for service in services if service.id in vectors)
+    if not ids:
+        raise InvalidSetting(
+            "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`."
+        )
+    matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
+    known = _Former(before, {entity: row for row, entity in enumerate(ids)}, matrix, settings)
+    root = _grow(np.arange(len(ids)), 0, known, before.root if before else None)
+    if settings.cross_domain:
+        _cross(root, matrix)
+    return Taxonomy(
+        name=DEFAULT_NAME,
+        of=Of.AGENTS,
+        built_by=BY_VECTORS,
+        categories=_Naming(services, ids, matrix).name(root),
+        settings=settings,
+    )
+
+
+def split(
+    services: Sequence[Service], vectors: Vectors, category: Category, settings: TaxonomySettings, above: Iterable[str]
+) -> list[Category]:
+    """The category with children in place of what it holds, and the categories below it; alone if nothing parts it.
+
+    `above`: the names of the categories it stands under, which its children do not repeat. Vectors: float32 of shape
+    (dimension,).
+    """
+    ids = sorted(service.id for service in services if service.id in vectors)
+    matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
+    root = _grow(np.arange(len(ids)), category.depth, _Former(None, {}, matrix, settings), None)
+    top, *below = _Naming(services, ids, matrix).name(root, [*above, category.name]).values()
+    return [replace(category, axis=top.axis, children=top.children, holds=top.holds), *below]
+
+
+# -- clusters ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """`rows`: of all that stand at it and below. `crossed`: of those that have it as a second parent."""
+
+    rows: NDArray[np.int64]
+    depth: int
+    direction: Matrix
+    children: list["Node"] = field(default_factory=list)
+    crossed: list[int] = field(default_factory=list)
+
+    def leaves(self) -> Iterator["Node"]:
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """The tree that was there, as directions: where the children of a node begin."""
+
+    taxonomy: Taxonomy | None
+    positions: Mapping[str, int]
+    matrix: Matrix
+    settings: TaxonomySettings
+
+    def children(self, category: Category | None, size: int) -> list[Category]:
+        """Those to begin with; none where they are too few, or the node has grown or shrunk."""
+        if self.taxonomy is None or category is None or not category.children:
+            return []
+        was = sum(1 for _ in self.taxonomy.below(category))
+        children = [self.taxonomy.categories[child] for child in category.children]
+        alike = was and 1 / ANEW <= size / was <= ANEW
+        return children if alike and len(children) > 1 and all(len(self._rows(each)) for each in children) else []
+
+    def directions(self, children: Sequence[Category]) -> Matrix:
+        return np.stack([direction_of(self.matrix[self._rows(child)]) for child in children])
+
+    def _rows(self, category: Category) -> list[int]:
+        """Of what stands there by itself, if anything still does."""
+        assert self.taxonomy is not None  # noqa: S101 - only asked of a tree's categories
+        members = {
+            entity: by
+            for each in _subtree(self.taxonomy, category)
+            for entity, by in each.holds.items()
+            if by is not By.CROSS
+        }
+        return [self.positions[entity] for entity in members if entity in self.positions]
+
+
+def _subtree(taxonomy: Taxonomy, category: Category) -> Iterator[Category]:
+    yield category
+    for child in category.children:
+        yield from _subtree(taxonomy, taxonomy.categories[child])
+
+
+def _grow(rows: NDArray[np.int64], depth: int, former: _Former, was: Category | None) -> Node:
+    """The node of these rows and all below it. `was`: the category that it was."""
+    matrix, settings = former.matrix[rows], former.settings
+    node = Node(rows=rows, depth=depth, direction=direction_of(matrix))
+    if len(rows) <= settings.leaf_size or depth >= settings.max_depth:
+        return node
+    known = former.children(was, len(rows))[: settings.max_categories]
+    wanted = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
+    starts = [former.directions(known)] if known else [_starts(matrix, wanted, seed) for seed in range(_SEEDS)]
+    labels, _ = max((_cluster(matrix, each, settings.delete_size) for each in starts), key=lambda found: found[1])
+    found = np.unique(labels).tolist()
+    if len(found) > 1:
+        for label in found:
+            part = known[label] if known else None
+            node.children.append(_grow(rows[labels == label], depth + 1, former, part))
+    return node
+
+
+def _cluster(vectors: Matrix, starts: Matrix, delete_size: int) -> tuple[NDArray[np.int64], float]:
+    """The cluster of each row, by the number of its start, and the sum of cosines. Too small ones are dissolved."""
+    alive = np.ones(len(starts), dtype=np.bool_)
+    directions = starts.copy()
+    while True:
+        labels = np.full(len(vectors), -1, dtype=np.int64)
+        for _ in range(_ROUNDS):
+            cosines = vectors @ directions.T
+            cosines[:, ~alive] = -np.inf
+            following = cosines.argmax(axis=1)
+            if (following == labels).all():
+                break
+            labels = following
+            for label in np.unique(labels):
+                directions[label] = direction_of(vectors[labels == label])
+        sizes = np.bincount(labels, minlength=len(starts))
+        small = alive & (sizes <= delete_size)
+        if not small.any() or alive.sum() <= FEWEST_CHILDREN // 2:
+            return labels, float((vectors * directions[labels]).sum())
+        alive[np.flatnonzero(small)[sizes[small].argmin()]] = False
+
+
+def _starts(vectors: Matrix, number: int, seed: int) -> Matrix:
+    """k-means++: each next one far from those before, by chance in proportion to its squared distance."""
+    chance = np.random.default_rng(seed)
+    chosen = [int(chance.integers(len(vectors)))]
+    nearest = vectors @ vectors[chosen[0]]
+    while len(chosen) < min(number, len(vectors)):
+        distance = np.clip(1.0 - nearest.astype(np.float64), 0.0, None)
+        if not distance.sum():
+            break
+        chosen.append(int(chance.choice(len(vectors), p=distance / distance.sum())))
+        nearest = np.maximum(nearest, vectors @ vectors[chosen[-1]])
+    return vectors[chosen].copy()
+
+
+def direction_of(vectors: Matrix) -> Matrix:
+    """float32 of shape (dimension,) and length 1; zeros where the vectors have no direction."""
+    mean = vectors.mean(axis=0)
+    length = float(np.linalg.norm(mean))
+    return (mean / length if length else mean).astype(np.float32)
+
+
+def _cross(root: Node, matrix: Matrix) -> None:
+    """A second parent under another top category for what is nearly as near to it."""
+    if len(root.children) < 2:
+        return
+    cosines = matrix @ np.stack([top.direction for top in root.children]).T
+    own = np.empty(len(matrix), dtype=np.int64)
+    for number, top in enumerate(root.children):
+        own[top.rows] = number
+    for row, first in enumerate(own):
+        near = cosines[row].copy()
+        near[first] = -np.inf
+        second = int(near.argmax())
+        if near[second] >= SECOND_PARENT * cosines[row, first] > 0:
+            leaves = list(root.children[second].leaves())
+            best = max(leaves, key=lambda leaf: float(matrix[row] @ leaf.direction))
+            best.crossed.append(row)
+
+
+# -- names ---------------------------------------------------------------------------------------------
+
+
+class _Naming:
+    """Names the nodes of one tree. `ids` and rows of `matrix` belong together."""
+
+    def __init__(self, services: Iterable[Service], ids: Sequence[str], matrix: Matrix) -> None:
+        words = {service.id: _words_of(service) for service in services}
+        self._ids, self._matrix = list(ids), matrix
+        named = {service.id: {term for term, _ in telling_words(service.name)} for service in services}
+        self._terms = [[*{term for term, _ in words[entity]}, *named[entity]] for entity in ids]
+        self._spelling = _spelling(words[entity] for entity in ids)
+
+    def name(self, root: Node, above: Iterable[str] = ()) -> dict[str, Category]:
+        """The categories, parents first. Ids are made of what they hold, so that equal trees have equal ones.
+
+        No name repeats a word of those above it.
+        """
+        found: dict[str, Category] = {}
+        top = Category(id=self._new_id(root), name="", depth=root.depth, holds={}, examples=self._examples(root))
+        pending = [(root, top, frozenset(term for name in above for term, _ in telling_words(name)))]
+        while pending:
+            node, told, avoid = pending.pop()
+            children = self._name_children(node, avoid) if node.children else []
+            holds = {} if children else {self._ids[row]: By.VECTORS for row in node.rows.tolist()}
+            holds |= {self._ids[row]: By.CROSS for row in node.crossed}
+            found[told.id] = replace(
+                told,
+                axis=AXIS if children else "",
+                children=tuple(each.id for each in children),
+                holds=dict(sorted(holds.items())),
+            )
+            for child, each in reversed(list(zip(node.children, children, strict=True))):
+                pending.append((child, each, avoid | {term for term, _ in telling_words(each.name)}))
+        return found
+
+    def _name_children(self, node: Node, avoid: frozenset[str]) -> list[Category]:
+        ranked = _telling_terms([[self._terms[row] for row in child.rows.tolist()] for child in node.children])
+        told = [[self._spelling[term] for term in terms if term not in avoid] or ["other"] for terms in ranked]
+        names: list[str] = []
+        for each in told:
+            names.append(_free_name(each, names))
+        directions = np.stack([child.direction for child in node.children])
+        cosines = directions @ directions.T
+        np.fill_diagonal(cosines, -np.inf)
+        near = cosines.argmax(axis=1).tolist()
+        return [
+            Category(
+                id=self._new_id(child),
+                name=name,
+                description=", ".join(each[:_DESCRIPTION_WORDS]),
+                boundary=f"not here: {', '.join(told[sibling][:_BOUNDARY_WORDS])} (see {names[sibling]})",
+                depth=child.depth,
+                holds={},
+                examples=self._examples(child),
+            )
+            for child, name, each, sibling in zip(node.children, names, told, near, strict=True)
+        ]
+
+    def _examples(self, node: Node) -> tuple[str, ...]:
+        order = np.argsort(-(self._matrix[node.rows] @ node.direction), kind="stable")[:_EXAMPLES]
+        return tuple(self._ids[row] for row in node.rows[order].tolist())
+
+    def _new_id(self, node: Node) -> str:
+        held = "\n".join(self._ids[row] for row in node.rows.tolist())
+        return sha256(f"{node.depth}\n{held}".encode()).hexdigest()[:12]
+
+
+def _words_of(service: Service) -> Counter[tuple[str, str]]:
+    return Counter(telling_words(f"{service.name} {service.description} {service.words}"))
+
+
+def _telling_terms(classes: Sequence[Sequence[Sequence[str]]]) -> list[list[str]]:
+    """Of each class its terms, the most telling first: tf · log(1 + A / f), where f is how many services of all
+    classes have the term, tf how many of the class, A how many terms a class has on average. One counts twice that has
+    it in its name.
+    """
+    counts = [Counter(term for terms in services for term in terms) for services in classes]
+    everywhere = sum(counts, Counter[str]())
+    average = everywhere.total() / len(classes)
+    weights = {term: log(1 + average / number) for term, number in everywhere.items()}
+    scores = [{term: -number * weights[term] for term, number in each.items()} for each in counts]
+    return [[term for _, term in sorted((score, term) for term, score in each.items())] for each in scores]
+
+
+def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
+    """Term → the word that stands for it most often."""
+    counted = Counter[tuple[str, str]]()
+    for each in words:
+        counted.update(each)
+    ordered = sorted(counted.items(), key=lambda item: (item[1], item[0]))
+    return {term: word for (term, word), _ in ordered}
+
+
+def _free_name(words: Sequence[str], taken: Sequence[str]) -> str:
+    """Of the first words, one more as long as a sibling bears the name; then numbered."""
+    for length in range(_NAME_WORDS, len(words) + 1):
+        if (name := "-".join(words[:length])) not in taken:
+            return name
+    first = "-".join(words[:_NAME_WORDS])
+    return next(name for number in count(1) if (name := first if number == 1 else f"{first}-{number}") not in taken)
+
+
+# -- ids -----------------------------------------------------------------------------------------------
+
+
+def keep_ids(new: Taxonomy, before: Taxonomy | None) -> Taxonomy:
+    """With the ids of former categories that hold mostly the same, each for the one that shares the most with it."""
+    if before is None:
+        return new
+    taken: dict[str, str] = {}
+    used: set[str] = set()
+    for _, mine, former in sorted(_overlaps(new, before), reverse=True):
+        if mine not in taken and former not in used:
+            taken[mine] = former
+            used.add(former)
+    strange = used | before.categories.keys()
+    ids = {
+        each: taken.get(each) or (f"{each}-{before.revision}" if each in strange else each) for each in new.categories
+    }
+    return replace(new, categories={each.id: each for each in rename_categories(new.categories.values(), ids)})
+
+
+def rename_categories(categories: Iterable[Category], ids: Mapping[str, str]) -> list[Category]:
+    """With other ids, where `ids` has one."""
+    return [
+        replace(each, id=ids.get(each.id, each.id), children=tuple(ids.get(child, child) for child in each.children))
+        for each in categories
+    ]
+
+
+def _overlaps(new: Taxonomy, before: Taxonomy) -> Iterator[tuple[float, str, str]]:
+    """Jaccard index, new id, former id; of equal ones those of one depth come first."""
+    former = {each.id: set(before.below(each)) for each in before.categories.values()}
+    holding: dict[str, list[str]] = {}
+    for category, members in former.items():
+        for entity in members:
+            holding.setdefault(entity, []).append(category)
+    for each in new.categories.values():
+        mine = set(new.below(each))
+        shared = Counter(category for entity in mine for category in holding.get(entity, ()))
+        for category, number in shared.items():
+            share = number / (len(mine) + len(former[category]) - number)
+            if share > SAME:
+                alike = each.depth == before.categories[category].depth
+                yield share + (1e-9 if alike else 0.0), each.id, category

@@ -1,0 +1,294 @@
+"""Trees of categories in every place: built, seen, kept current, forgotten, copied, checked."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from tests.shelf import Edition, Shelf, filled
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Principal, Registry
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.identity import sealed_agent, sealed_tool
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy, TaxonomySettings
+from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.migrate import migrate
+from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors
+
+THEMES = {
+    "boats": "sail a boat across the harbour with wind and rudder",
+    "bread": "bake bread from flour and yeast in a hot oven",
+    "chess": "play chess openings against a grandmaster",
+    "tax": "file an income tax return with the revenue office",
+    "stars": "observe stars and planets by telescope at night",
+    "dogs": "train a dog to fetch and walk on a leash",
+}
+EACH = 8
+SMALL = TaxonomySettings(leaf_size=9, delete_size=1)
+PUBLIC = Principal()
+
+
+def small(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
+    return build_by_vectors(services, vectors, before, SMALL)
+
+
+def entry(theme: str, number: int, *, text: str = "", visible_to: tuple[str, ...] = ()) -> AgentEntry:
+    name = f"{theme}-{number}"
+    told = text or f"{THEMES[theme]}, place {number}"
+    agent = sealed_agent(Agent(id=name, name=name, description=told, visible_to=visible_to))
+    tool = sealed_tool(Tool(id=f"{name}/go", agent_id=name, name="go", description=told))
+    return AgentEntry(key=name, agent=agent, tools=(tool,))
+
+
+def entries(visible_to: tuple[str, ...] = ()) -> list[AgentEntry]:
+    return [entry(theme, number, visible_to=visible_to) for theme in THEMES for number in range(EACH)]
+
+
+def feed(registry: Registry, told: Sequence[AgentEntry]) -> None:
+    sync(registry, Manifest(source="themes", entries=tuple(told)), allow_mass_removal=True)
+
+
+@pytest.fixture
+def registry(shelf: Shelf) -> Iterator[Registry]:
+    """48 agents of six themes."""
+    with filled(shelf.empty(), Edition()) as opened:
+        for source in opened.sources():
+            opened.forget(source.name)
+        feed(opened, entries())
+        yield opened
+
+
+def current(registry: Registry, principal: Principal | None = None) -> Taxonomy:
+    found = registry.taxonomy(principal=principal)
+    assert found is not None
+    return found
+
+
+def leaf_of(taxonomy: Taxonomy, entity: str) -> list[tuple[str, By]]:
+    return [
+        (path, taxonomy.categories[each].holds[entity])
+        for each, path in taxonomy.paths().items()
+        if entity in taxonomy.categories[each].holds
+    ]
+
+
+def test_like_stands_with_like(registry: Registry) -> None:
+    """In leaves of the size asked for, with names of their own words; the same tree again, by graph and index."""
+    assert registry.taxonomy() is None
+    built = registry.build_taxonomy(small)
+    assert built == current(registry)
+    taxonomy = current(registry)
+    top = [taxonomy.categories[child] for child in taxonomy.root.children]
+    assert len(set(taxonomy.below(taxonomy.root))) == len(THEMES) * EACH
+    assert len(top) >= 5
+    assert all(len(each.holds) <= 9 for each in taxonomy.categories.values())
+    mixed = [each for each in top if len({name.partition("-")[0] for name in taxonomy.below(each)}) > 1]
+    assert not mixed
+    assert len({each.name for each in top}) == len(top)
+    assert all(each.description and each.boundary.startswith("not here: ") and each.examples for each in top)
+    assert taxonomy.built_by == "vectors"
+    again = registry.build_taxonomy(small)
+    assert again.categories == taxonomy.categories
+
+
+def test_a_tree_is_open_to_cypher(registry: Registry) -> None:
+    registry.build_taxonomy(small)
+    rows = registry.cypher(
+        "MATCH (:Taxonomy {id: 'main'})-[:ROOT]->(:Category)-[:HAS*1..3]->(c)-[h:HOLDS]->(:Agent {id: 'tax-1'}) "
+        "RETURN c.name AS category, h.by AS by"
+    ).rows
+    path, by = leaf_of(current(registry), "tax-1")[0]
+    assert [tuple(row) for row in rows] == [(path.rpartition("/")[2], by.value)]
+
+
+def test_one_of_several_is_current(registry: Registry) -> None:
+    registry.build_taxonomy(small)
+    tools = registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
+    assert current(registry) == tools
+    assert set(tools.below(tools.root)) == {tool.id for tool in registry.tools()}
+    main = registry.taxonomy("main")
+    assert main is not None
+    assert not main.current
+    registry.forget_taxonomy("tools")
+    assert current(registry).name == "main"
+    registry.forget_taxonomy()
+    assert registry.taxonomy() is None
+    with pytest.raises(UnknownName):
+        registry.forget_taxonomy()
+    with pytest.raises(InvalidSetting, match="letters"):
+        registry.build_taxonomy(small, name="a/b")
+
+
+def test_a_sync_keeps_it_current(registry: Registry) -> None:
+    """New ones in the nearest leaf, changed ones placed anew, removed, hidden and empty ones gone; leaves split."""
+    registry.build_taxonomy(small)
+    before = current(registry)
+    told = [*entries(), entry("dogs", 90)]
+    told[0] = entry("boats", 0, text=f"{THEMES['stars']}, place 70")
+    feed(registry, told)
+    after = current(registry)
+    (path, by), *others = leaf_of(after, "dogs-90")
+    assert (by, others) == (By.NEAREST, [])
+    assert path == leaf_of(after, "dogs-1")[0][0]
+    assert [(p, b) for p, b in leaf_of(after, "boats-0")] == [(leaf_of(after, "stars-1")[0][0], By.NEAREST)]
+    assert leaf_of(after, "tax-3") == leaf_of(before, "tax-3")
+    registry.set("dogs-90", hidden=True)
+    registry.remove("tax-3")
+    feed(registry, [each for each in told if not each.key.startswith("chess")])
+    later = current(registry)
+    held = set(later.below(later.root))
+    assert not {"dogs-90", "tax-3", "chess-1"} & held
+    assert leaf_of(before, "chess-1")[0][0] not in later.paths().values()
+    registry.set("dogs-90", hidden=False)
+    assert leaf_of(current(registry), "dogs-90")[0][1] is By.NEAREST
+
+
+def test_a_leaf_that_outgrows_its_size_is_split(registry: Registry) -> None:
+    registry.build_taxonomy(small)
+    leaf = leaf_of(current(registry), "dogs-1")[0][0]
+    more = [entry("dogs", 10 + each, text=f"groom a poodle with brush and shampoo, salon {each}") for each in range(8)]
+    feed(registry, [*entries(), *more])
+    taxonomy = current(registry)
+    split = taxonomy.at(leaf)
+    assert split is not None
+    assert len(split.children) > 1
+    assert {f"dogs-{each}" for each in range(10, 18)} <= set(taxonomy.below(taxonomy.root))
+    assert leaf_of(taxonomy, "dogs-12")[0][0] != leaf_of(taxonomy, "dogs-1")[0][0]
+    assert all(len(each.holds) <= 9 for each in taxonomy.categories.values())
+
+
+def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
+    """Random groups: each caller sees exactly what is below, of every path, whatever the others have."""
+    registry.build_taxonomy(small)
+    chance = random.Random(7)  # noqa: S311 - a seed, not a secret
+    feed(registry, [*entries(), *(entry(theme, 50 + n, visible_to=("crew",)) for theme in THEMES for n in range(3))])
+    for agent in chance.sample(registry.agents(), 25):
+        if agent.visible_to:
+            registry.set(agent.id, visible_to=chance.sample(["crew", "ops", "lab"], chance.randint(1, 2)))
+    whole = current(registry)
+    for groups in ((), ("crew",), ("ops",), ("ops", "lab"), ("crew", "ops", "lab")):
+        principal = Principal(groups=groups)
+        visible = {agent.id for agent in registry.agents(principal=principal)}
+        seen = current(registry, principal)
+        for category, path in whole.paths().items():
+            there = [entity for entity in whole.below(whole.categories[category]) if entity in visible]
+            found = seen.at(path)
+            assert (found is not None) == bool(there), (groups, path)
+            if found:
+                assert list(seen.below(found)) == there
+                assert set(found.examples) <= visible
+    public = current(registry, PUBLIC)
+    words = " ".join(f"{each.name} {each.description} {each.boundary}" for each in public.categories.values())
+    assert "crew" not in words
+
+
+def test_a_tree_of_private_words_is_for_those_who_see_them(registry: Registry) -> None:
+    registry.set("tax-1", visible_to=["crew"])
+    registry.build_taxonomy(small)
+    assert registry.taxonomy(principal=PUBLIC) is not None
+    assert leaf_of(current(registry), "tax-1")[0][1] is By.NEAREST
+    registry.build_taxonomy(small, private=True)
+    assert registry.taxonomy(principal=PUBLIC) is None
+    crew = current(registry, Principal(groups=("crew",)))
+    assert "tax-1" in set(crew.below(crew.root))
+    registry.build_taxonomy(small, private=True, shown_to_all=True)
+    seen = current(registry, PUBLIC)
+    assert "tax-1" not in set(seen.below(seen.root))
+    registry.build_taxonomy(small)
+    registry.set("dogs-1", visible_to=["crew"])
+    assert registry.taxonomy(principal=PUBLIC) is None, "its words may be of an agent that is private now"
+    registry.build_taxonomy(small)
+    assert registry.taxonomy(principal=PUBLIC) is not None
+
+
+def test_ids_stay_where_little_changes(registry: Registry) -> None:
+    registry.build_taxonomy(small)
+    before = current(registry)
+    feed(registry, [each for each in entries() if each.key not in ("dogs-0", "tax-0")] + [entry("stars", 77)])
+    registry.build_taxonomy(small)
+    after = current(registry)
+    kept = before.categories.keys() & after.categories.keys()
+    assert len(kept) >= 0.95 * len(before.categories)
+    assert all(set(before.below(before.categories[e])) & set(after.below(after.categories[e])) for e in kept)
+
+
+def test_several_parents_and_any_builder(registry: Registry) -> None:
+    """What a builder gives is stored as it is; what it leaves out goes to the nearest leaf."""
+
+    def builder(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
+        tax = {each.id: By.MODEL for each in services if each.id.startswith("tax")}
+        rest = {each.id: By.MODEL for each in services if each.id.startswith(("dogs", "boats"))}
+        shared = Category(id="shared", name="shared", depth=2, holds={"stars-1": By.MODEL, "tax-1": By.CROSS})
+        one = Category(id="one", name="one", depth=1, children=("shared", "leaf"), holds={})
+        leaf = Category(id="leaf", name="leaf", depth=2, holds=tax)
+        other = Category(id="other", name="other", depth=1, children=("shared",), holds=rest)
+        root = Category(id="root", name="", children=("one", "other"), holds={"bread-1": By.MODEL})
+        whole = [root, one, leaf, other, shared]
+        return Taxonomy(
+            name="x", of=Of.AGENTS, built_by="openai:m", categories={each.id: each for each in whole}, calls=3
+        )
+
+    built = registry.build_taxonomy(builder, name="model")
+    assert built == current(registry)
+    assert built.categories["root"].holds == {"bread-1": By.MODEL}
+    assert built.categories["one"].children == ("shared", "leaf")
+    assert built.categories["other"].children == ("shared",)
+    assert built.categories["shared"].holds["tax-1"] is By.CROSS
+    assert set(built.below(built.root)) == {agent.id for agent in registry.agents()}
+    assert leaf_of(built, "stars-2")[0][1] is By.NEAREST
+
+
+def test_a_copy_holds_it_and_is_sound(registry: Registry, tmp_path: Path) -> None:
+    registry.build_taxonomy(small)
+    registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
+    local = cast("LocalRegistry", registry)
+    assert [finding for finding in examine(local, deep=True) if not finding.ok] == []
+    with Registry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
+        migrate(local.store, copy.store)
+        assert copy.taxonomy() == registry.taxonomy()
+        assert copy.taxonomy("main") == registry.taxonomy("main")
+        assert [finding for finding in examine(cast("LocalRegistry", copy), deep=True) if not finding.ok] == []
+        feed(copy, [*entries(), entry("dogs", 90)])
+        assert leaf_of(current(copy), "dogs-90/go")
+
+
+def test_vectors_made_anew_keep_it(registry: Registry) -> None:
+    """With the directions of the new vectors; without an embedder what stands stays, and nothing new is placed."""
+    registry.build_taxonomy(small)
+    before = current(registry)
+    registry.reindex(texts="plain")
+    assert replace(current(registry), revision=before.revision) == before
+    feed(registry, [*entries(), entry("dogs", 90)])
+    assert leaf_of(current(registry), "dogs-90")[0][0] == leaf_of(before, "dogs-1")[0][0]
+    registry.reindex(embedder="none")
+    feed(registry, [*entries(), entry("dogs", 90), entry("dogs", 91)])
+    assert not leaf_of(current(registry), "dogs-91")
+    with pytest.raises(InvalidSetting, match="reindex"):
+        registry.build_taxonomy()
+
+
+def test_names_say_what_tells_siblings_apart() -> None:
+    chance = np.random.default_rng(0)
+    axes = np.eye(6, 16, dtype=np.float32)
+    services, vectors = [], {}
+    for place, (theme, text) in enumerate(THEMES.items()):
+        for number in range(20):
+            services.append(Service(id=f"{theme}-{number}", name="tool", description=text))
+            vector = axes[place] + chance.normal(0, 0.05, 16).astype(np.float32)
+            vectors[f"{theme}-{number}"] = (vector / np.linalg.norm(vector)).astype(np.float32)
+    settings = TaxonomySettings(leaf_size=20)
+    built = build_by_vectors(services, vectors, None, settings)
+    assert built.categories == build_by_vectors(services[::-1], vectors, None, settings).categories
+    for child in built.root.children:
+        category = built.categories[child]
+        (theme,) = {name.partition("-")[0] for name in built.below(category)}
+        assert set(category.name.split("-")) <= set(THEMES[theme].split())
+        assert "tool" not in category.name
