@@ -140,7 +140,8 @@ class Registry(Searchable, Protocol):
 
         `builder` None: by vectors. It sees what everyone may see, with `private` all; then who does not see every such
         agent sees nothing of the tree, unless it is `shown_to_all`. What it does not place goes to the nearest leaf.
-        It works without a lock. Raises InvalidSetting, RegistryNotFound, and what the builder raises.
+        It works without a lock, on vectors that are float32 of shape (dimension,). Raises InvalidSetting,
+        RegistryNotFound, and what the builder raises.
         """
         ...
 

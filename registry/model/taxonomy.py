@@ -172,13 +172,3 @@ def check_taxonomy_name(name: str) -> None:
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """An agent or tool as a builder sees it. `words`: what else tells of it, such as the names of an agent's tools."""
-
-    id: str
-    name: str
-    description: str = ""
-    words: str = ""

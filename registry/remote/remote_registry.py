@@ -232,6 +232,7 @@ class RemoteRegistry:
         private: bool = False,  # noqa: ARG002
         shown_to_all: bool = False,  # noqa: ARG002
     ) -> Never:
+        """Takes vectors, float32 of shape (dimension,), as a graph has them. Raises NeedsRegistry."""
         self._store.refuse()
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> Never:  # noqa: ARG002

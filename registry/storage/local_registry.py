@@ -346,6 +346,7 @@ class LocalRegistry:
         private: bool = False,
         shown_to_all: bool = False,
     ) -> Taxonomy:
+        """As `Registry.build_taxonomy`; the builder gets float32 vectors of shape (dimension,) and length 1."""
         from waygraph.registry.storage.embedded import now
         from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
 

@@ -20,11 +20,12 @@ NOT_TEXT = frozenset({"Cc", "Cs", "Co", "Cn"})
 
 
 class Service(NamedTuple):
-    """What is sorted: an agent or a tool, by its own words."""
+    """What is sorted: an agent or a tool, by its own words. `words`: what else tells of it, as an agent's tools do."""
 
     id: str
     name: str
     description: str
+    words: str = ""
 
 
 class Draft(NamedTuple):

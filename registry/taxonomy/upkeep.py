@@ -22,8 +22,9 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.taxonomies import put_taxonomy, read_directions, read_taxonomies
 from waygraph.registry.model.nouns import Agent, is_doubtful
-from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
+from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.taxonomy.prompts import Service
 
 if TYPE_CHECKING:
     import numpy as np

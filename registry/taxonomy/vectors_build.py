@@ -22,10 +22,10 @@ from waygraph.registry.model.taxonomy import (
     By,
     Category,
     Of,
-    Service,
     Taxonomy,
     TaxonomySettings,
 )
+from waygraph.registry.taxonomy.prompts import Service
 
 type Matrix = NDArray[np.float32]
 type Vectors = Mapping[str, NDArray[np.float32]]

@@ -17,10 +17,11 @@ from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy, TaxonomySettings
+from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
+from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors
 
 THEMES = {
