@@ -172,3 +172,55 @@ def check_taxonomy_name(name: str) -> None:
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+# How a language model walks it.
+
+
+class Mode(StrEnum):
+    """What a walk looks for: all that could serve, one of each function, or the single best."""
+
+    ALL = "get_all"
+    IMPORTANT = "get_important"
+    ONE = "get_one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one walk may cost. `tokens`: of prompts and answers together, checked before each call."""
+
+    calls: int = 60
+    tokens: int = 100_000
+    deadline_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A category whose children were shown: the names of those that the model opened, and of the others."""
+
+    path: str
+    opened: tuple[str, ...]
+    pruned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A group of entities that were shown: where they stand, how many, and how many of them the model selected."""
+
+    paths: tuple[str, ...]
+    shown: int
+    selected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """What a walk found and cost. `selected`: ids. `failure`: why it ended early; then nothing is selected."""
+
+    mode: Mode
+    selected: tuple[str, ...] = ()
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    visits: tuple[Visit, ...] = ()
+    picks: tuple[Pick, ...] = ()
+    failure: str = ""

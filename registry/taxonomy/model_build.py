@@ -79,8 +79,8 @@ def build_by_model(
     vectors: "Mapping[str, Vector] | None" = None,
     watch: Watch | None = None,
 ) -> Taxonomy:
-    """`vectors`: by id, float32 of one length, for services that the model does not place. `watch` is called on each
-    answer.
+    """`vectors`: by id, float32 of shape (dimension,), for services that the model does not place. `watch` is called on
+    each answer.
 
     Raises LanguageModelUnavailable if the endpoint stays away (the same call goes on later), LanguageModelRefused if it
     refuses, UnfitAnswer if there is no design of the root or not one service is placed.
@@ -337,7 +337,7 @@ def _tops_of(root: _Node) -> dict[str, set[int]]:
 def _put_lost(node: _Node, vectors: "Mapping[str, Vector]") -> None:
     """Puts what the model did not place into the nearest leaf below its node, by the mean of a leaf's vectors.
 
-    Without a vector it stays at its node. `vectors`: by id, float32 of one length.
+    Without a vector it stays at its node. `vectors`: by id, float32 of shape (dimension,).
     """
     for child in node.children:
         _put_lost(child, vectors)

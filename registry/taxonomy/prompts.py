@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from unicodedata import category as unicode_category
 
-from waygraph.registry.model.taxonomy import SEPARATOR
+from waygraph.registry.model.taxonomy import SEPARATOR, Mode
 
 NAME_CHARS, TEXT_CHARS = 60, 400
 """Of a category's name, and of each of its other texts."""
@@ -121,6 +121,32 @@ PLACE = Role(
     task="You choose the one leaf of `domain` where the service fits best, and say how sure you are, from 0 to 100.",
     answer='{"leaf": 4, "confidence": 80}',
     max_tokens=300,
+)
+_WALK = "Mind what it asks for, its limits, and what it rules out. Answer with their numbers, or none if none fits."
+
+
+def _walk_roles(tasks: Mapping[Mode, str]) -> Mapping[Mode, Role]:
+    return {
+        mode: Role(task=f"{task} {_WALK}", answer='{"numbers": [2, 5]}', max_tokens=300) for mode, task in tasks.items()
+    }
+
+
+NAVIGATE = _walk_roles(
+    {
+        Mode.ALL: "Choose every category that could hold a service which helps with the request.",
+        Mode.IMPORTANT: (
+            "Choose every category that could hold a service which helps with the request; of categories that would "
+            "give services of the same function, one."
+        ),
+        Mode.ONE: "Choose always the one category that fits the request best.",
+    }
+)
+SELECT = _walk_roles(
+    {
+        Mode.ALL: "Choose every service that could help with the request.",
+        Mode.IMPORTANT: "Choose the services that help with the request, but of those with the same function only one.",
+        Mode.ONE: "Choose the one service that fits the request best.",
+    }
 )
 
 

@@ -1,0 +1,229 @@
+"""A language model walks a taxonomy: A2X, Algorithm 2 (arXiv 2605.29270, §3.3).
+
+Each call sees the children of one category, or one group of services. Branches that are not opened cost nothing.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, field
+from itertools import batched, takewhile
+from threading import Lock
+from typing import Any
+
+from waygraph.registry.http.model_answers import object_in
+from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.model.errors import LanguageModelError, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.model.identity import replace_surrogates
+from waygraph.registry.model.taxonomy import SEPARATOR, Budget, Category, Mode, Pick, Taxonomy, Visit, Walked
+from waygraph.registry.taxonomy import prompts
+from waygraph.registry.taxonomy.prompts import Draft, Role, Service
+
+MERGE = 30
+"""θ_merge: a group of fewer services joins the nearest one."""
+MOST_SHOWN = 100
+"""Services in one call."""
+AT_ONCE = 8
+_LIST = re.compile(r"[\d\s,]+")
+
+
+def walk(  # noqa: PLR0917
+    query: str,
+    taxonomy: Taxonomy,
+    services: Mapping[str, Service],
+    chat: ChatModel,
+    mode: Mode = Mode.ALL,
+    budget: Budget = Budget(),  # noqa: B008 - frozen
+    *,
+    merge: int = MERGE,
+    clock: Callable[[], float] = time.monotonic,
+) -> Walked:
+    """`services`: by id, those that the caller may see; categories without any are not shown. Raises nothing of the
+    model: `failure` says what ended the walk.
+    """
+    pool = ThreadPoolExecutor(AT_ONCE)
+    walker = _Walker(query, taxonomy, services, chat, budget, pool, clock)
+    failure, selected = "", tuple[str, ...]()
+    try:
+        selected = walker.find(mode, merge)
+        if mode is Mode.ONE:
+            selected = (selected or walker.find(Mode.IMPORTANT, merge))[:1]
+        if not selected and walker.unfit:
+            raise UnfitAnswer(f"{chat.model} did not answer with numbers")
+    except LanguageModelError as error:
+        selected, failure = (), str(error)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return Walked(
+        mode=mode,
+        selected=selected,
+        calls=walker.calls,
+        prompt_tokens=walker.prompt_tokens,
+        completion_tokens=walker.completion_tokens,
+        visits=tuple(walker.visits),
+        picks=tuple(walker.picks),
+        failure=failure,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Services that are shown in one call. `way`: the names down to where most of them stand; `paths`: to all."""
+
+    way: tuple[str, ...]
+    ids: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+def merge_small_groups(groups: Sequence[Group], least: int) -> list[Group]:
+    """Groups of fewer than `least`, the smallest first, each join the one that is nearest by way of the lowest common
+    ancestor, of equally near ones the smallest.
+    """
+    merged = list(groups)
+    while len(merged) > 1:
+        small = min(merged, key=lambda group: len(group.ids))
+        if len(small.ids) >= least:
+            break
+        merged.remove(small)
+        at = min(range(len(merged)), key=lambda at: (_distance(small, merged[at]), len(merged[at].ids)))
+        near = merged[at]
+        merged[at] = Group(near.way, (*near.ids, *small.ids), (*near.paths, *small.paths))
+    return merged
+
+
+def _distance(one: Group, other: Group) -> int:
+    """Steps up to the lowest common ancestor and down."""
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.way, other.way, strict=False)))
+    return len(one.way) + len(other.way) - 2 * shared
+
+
+type _Way = tuple[tuple[str, ...], Category]
+
+
+@dataclass(slots=True)
+class _Walker:
+    query: str
+    taxonomy: Taxonomy
+    services: Mapping[str, Service]
+    chat: ChatModel
+    budget: Budget
+    pool: ThreadPoolExecutor
+    clock: Callable[[], float]
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    unfit: int = 0
+    visits: list[Visit] = field(default_factory=list)
+    picks: list[Pick] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+    _ends_at: float = 0.0
+    _seen: frozenset[str] = frozenset()
+    """Ids of categories with something below that the caller may see."""
+
+    def __post_init__(self) -> None:
+        self._ends_at = self.clock() + self.budget.deadline_s
+        held = self.taxonomy.categories
+        seen = {each.id for each in held.values() if not self.services.keys().isdisjoint(each.holds)}
+        for category in reversed([*held.values()]):  # children come after their parents
+            if not seen.isdisjoint(category.children):
+                seen.add(category.id)
+        self._seen = frozenset(seen)
+
+    def find(self, mode: Mode, merge: int) -> tuple[str, ...]:
+        """Ids, each once. Raises LanguageModelError."""
+        opened = self._descend(mode)
+        groups = merge_small_groups(self._groups(opened), merge)
+        shown = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
+        rows = [prompts.service_rows(self.services[each] for each in group.ids) for group in shown]
+        answers = self._ask_all(prompts.SELECT[mode], rows)
+        for group, numbers in zip(shown, answers, strict=True):
+            self.picks.append(Pick(paths=group.paths, shown=len(group.ids), selected=len(numbers)))
+        found = (group.ids[number - 1] for group, numbers in zip(shown, answers, strict=True) for number in numbers)
+        return tuple(dict.fromkeys(found))
+
+    def _descend(self, mode: Mode) -> dict[tuple[str, ...], list[_Way]]:
+        """Way to a category → its children that the model opened; all nodes of a depth are asked about at once."""
+        opened: dict[tuple[str, ...], list[_Way]] = {}
+        frontier: list[_Way] = [((), self.taxonomy.root)]
+        while frontier:
+            inner = [(way, category, children) for way, category in frontier if (children := self._children(category))]
+            rows = [prompts.category_rows([_draft(child) for child in children]) for _, _, children in inner]
+            answers = self._ask_all(prompts.NAVIGATE[mode], rows)
+            frontier = []
+            for (way, _, children), numbers in zip(inner, answers, strict=True):
+                chosen = [children[number - 1] for number in (numbers[:1] if mode is Mode.ONE else numbers)]
+                opened[way] = [((*way, child.name), child) for child in chosen]
+                frontier += opened[way]
+                names = tuple(child.name for child in chosen)
+                rest = tuple(child.name for child in children if child not in chosen)
+                self.visits.append(Visit(path=SEPARATOR.join(way), opened=names, pruned=rest))
+        return opened
+
+    def _children(self, category: Category) -> list[Category]:
+        return [self.taxonomy.categories[child] for child in category.children if child in self._seen]
+
+    def _groups(self, opened: Mapping[tuple[str, ...], Sequence[_Way]]) -> list[Group]:
+        """What stands in the categories that were reached, each service where it comes first, the deepest first."""
+        taken: set[str] = set()
+        groups: list[Group] = []
+
+        def collect(way: tuple[str, ...], category: Category) -> None:
+            for below in opened.get(way, ()):
+                collect(*below)
+            ids = tuple(each for each in category.holds if each in self.services and each not in taken)
+            taken.update(ids)
+            if ids:
+                groups.append(Group(way, ids, (SEPARATOR.join(way),)))
+
+        collect((), self.taxonomy.root)
+        return groups
+
+    # Calls.
+
+    def _ask_all(self, role: Role, requests: Sequence[list[dict[str, Any]]]) -> list[tuple[int, ...]]:
+        """The numbers that are chosen of each list of rows. Raises LanguageModelError."""
+        futures = [self.pool.submit(self._ask, role, rows) for rows in requests]
+        return [self._result(future) for future in futures]
+
+    def _result(self, future: "Future[tuple[int, ...]]") -> tuple[int, ...]:
+        try:
+            return future.result(timeout=max(0.0, self._ends_at - self.clock()))
+        except TooLate:
+            raise LanguageModelUnavailable(f"the walk took longer than {self.budget.deadline_s:g} s") from None
+
+    def _ask(self, role: Role, rows: list[dict[str, Any]]) -> tuple[int, ...]:
+        self._count_call()
+        prompt = replace_surrogates(json.dumps({"choices": rows, "request": self.query}, ensure_ascii=False))
+        messages = [{"role": "system", "content": role.system}, {"role": "user", "content": prompt}]
+        completion = self.chat.complete(messages, max_tokens=role.max_tokens, hurried=True)
+        numbers = numbers_in(completion.message.get("content"), len(rows))
+        with self._lock:
+            self.prompt_tokens += completion.prompt_tokens
+            self.completion_tokens += completion.completion_tokens
+            self.unfit += numbers is None
+        return numbers or ()
+
+    def _count_call(self) -> None:
+        """Raises LanguageModelUnavailable if the budget is spent."""
+        with self._lock:
+            if self.calls >= self.budget.calls:
+                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.calls} calls")
+            if self.prompt_tokens + self.completion_tokens >= self.budget.tokens:
+                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.tokens:,} tokens")
+            self.calls += 1
+
+
+def numbers_in(answer: object, count: int) -> tuple[int, ...] | None:
+    """From 1 to `count`: of `{"numbers": […]}`, or of numbers with commas between; None if the answer is neither."""
+    if not isinstance(answer, str):
+        return None
+    if _LIST.fullmatch(answer):
+        return prompts.read_numbers({"numbers": re.findall(r"\d+", answer)}, count)
+    return prompts.read_numbers(object_in(answer), count)
+
+
+def _draft(category: Category) -> Draft:
+    return Draft(category.name, category.description, category.boundary)
