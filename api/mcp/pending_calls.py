@@ -15,13 +15,14 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.types import ClientCapabilities
+from mcp import MCPError
+from mcp.types import INVALID_PARAMS, ClientCapabilities
 from pydantic import ValidationError
 
 from waygraph.api.mcp.sessions import Asker, OfSession, as_request, takes, untakable
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
-from waygraph.registry.model.errors import CallError, InvalidQuery
+from waygraph.registry.model.errors import CallError
 
 PARKED_S = ANSWER_S
 """So long does a call wait for its host to come back."""
@@ -30,6 +31,11 @@ KEPT_S = ANSWER_S
 PARKED_AT_ONCE = 256
 PARKED_OF_ONE = 32
 """Of one caller."""
+
+NO_CALL_WAITS = (
+    "no call waits for these answers: it has ended, or waits in another process of the service. "
+    "Call the tool again, without requestState"
+)
 
 type Result = Mapping[str, Any]
 Run = Callable[[Host], Awaitable[Result]]
@@ -191,13 +197,10 @@ class Parking:
         return await call.turn(hearing)
 
     async def go_on(self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing) -> Result | Wanted:
-        """As `begin`, with a call that waits for these answers. Raises InvalidQuery if none does."""
+        """As `begin`, with a call that waits for these answers. Raises MCPError if none does: nothing has run."""
         call = self._kept.get(ticket)
         if call is None or call.caller_id != caller_id:
-            raise InvalidQuery(
-                "no call waits for these answers: it has ended, or waits in another process of the service. "
-                "Call the tool again, without requestState"
-            )
+            raise MCPError(code=INVALID_PARAMS, message=NO_CALL_WAITS)
         call.answer(answers)
         return await call.turn(hearing)
 

@@ -208,7 +208,9 @@ class _Answers:
 
     async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         if params.uri != CAPABILITIES:
-            raise MCPError(code=INVALID_PARAMS, message=f"there is no resource {params.uri[:200]!r}")
+            raise MCPError(
+                code=INVALID_PARAMS, message=f"there is no resource {params.uri[:200]!r}", data={"uri": params.uri}
+            )
         asker = self._gateway.asker_of(ctx)
         try:
             asker.caller.require("route")

@@ -6,13 +6,13 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import MCPError
 from mcp.types import ClientCapabilities, ElicitationCapability
 
 from waygraph.api.mcp.pending_calls import Parking, Wanted
 from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun
 from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.model.errors import InvalidQuery
 
 ASKER = Asker(caller=LOCAL, session=Session())
 ASKED = ClientCapabilities(elicitation=ElicitationCapability())
@@ -90,7 +90,7 @@ def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to
                         "receipt": 4711,
                     }
             await anyio.wait_all_tasks_blocked()
-            with pytest.raises(InvalidQuery, match="no call waits for these answers"):
+            with pytest.raises(MCPError, match="no call waits for these answers"):
                 await parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf())
         assert ran == ["paid"]
 
