@@ -1,7 +1,8 @@
 """A model that follows a script, behind an endpoint as OpenAI's: chat completions and responses, over real sockets.
 
 The script is find, call, answer. Each step is made of what the request holds: the tools that the host offers, the
-words of the task, and what the tools returned. The script knows no tool but `find_tools` and `use_tool`.
+words of the task, and what the tools returned. The script knows no tool but `find_tools` and `use_tool`, or, where a
+host has the router's surface, `route` and `execute`.
 """
 
 import json
@@ -16,6 +17,8 @@ from tests.http_doubles import Quiet, serving
 
 KEY = "sk-scripted-1234567890"
 NAME = "scripted-1"
+RUNNERS = {"find_tools": "use_tool", "route": "execute"}
+"""What runs a tool, by what finds it."""
 GIVEN = re.compile(r"(\w+)=(\S+)")
 """What a task states for a parameter: `timezone=Asia/Tokyo`."""
 
@@ -69,19 +72,20 @@ def next_step(conversation: Conversation) -> Call | str:
     if not conversation.calls:
         return _find(conversation)
     last = conversation.calls[-1]
-    if last.tool != "find_tools":
+    if last.tool not in RUNNERS:
         return f"The tool says: {last.result}"
     found = json.loads(last.result or "")
-    if not found["tools"]:
+    tools = [found["tool"]] if "tool" in found else found.get("tools")
+    if not tools:
         return f"There is no tool for it: {last.result}"
-    tool = found["tools"][0]
-    return Call("use_tool", {"name": tool["name"], "params": _params(tool, conversation.task)})
+    return Call(RUNNERS[last.tool], {"name": tools[0]["name"], "params": _params(tools[0], conversation.task)})
 
 
 def _find(conversation: Conversation) -> Call:
     wish = GIVEN.sub("", conversation.task).strip()
-    detail = conversation.tools["find_tools"]["properties"].get("detail", {})
-    return Call("find_tools", {"query": wish} | ({"detail": "schema"} if "schema" in str(detail) else {}))
+    finder = next(name for name in RUNNERS if name in conversation.tools)
+    detail = conversation.tools[finder]["properties"].get("detail", {})
+    return Call(finder, {"query": wish} | ({"detail": "schema"} if "schema" in str(detail) else {}))
 
 
 def _params(tool: Mapping[str, Any], task: str) -> dict[str, Any]:
@@ -108,8 +112,8 @@ def conversation_of(api: str, request: Mapping[str, Any]) -> Conversation:
         raise NoRequest("this model does not stream")
     read = _chat if api == "chat" else _responses
     conversation = read(request)
-    if "find_tools" not in conversation.tools:
-        raise NoRequest(f"the host offers no find_tools, but {sorted(conversation.tools)}")
+    if RUNNERS.keys().isdisjoint(conversation.tools):
+        raise NoRequest(f"the host offers none of {', '.join(RUNNERS)}, but {sorted(conversation.tools)}")
     return conversation
 
 

@@ -3,6 +3,8 @@ them through it.
 
     python with_openai_agents.py --model gpt-5-mini "What time is it in Tokyo?"
 
+With `--surface router` it carries `route` and `execute` in their place: the gateway chooses the tool, not the model.
+
 OPENAI_BASE_URL and OPENAI_API_KEY say where the model is.
 """
 
@@ -14,10 +16,17 @@ import shlex
 from agents import Agent, RunConfig, Runner
 from agents.mcp import MCPServer, MCPServerStdio, MCPServerStreamableHttp
 
-INSTRUCTIONS = (
-    "Your tools are found, not listed: ask find_tools for what you need, in words, and call what it gives with "
-    "use_tool, by its name and with parameters as its schema says. Answer with what the tool returned."
-)
+INSTRUCTIONS = {
+    "default": (
+        "Your tools are found, not listed: ask find_tools for what you need, in words, and call what it gives with "
+        "use_tool, by its name and with parameters as its schema says. Answer with what the tool returned."
+    ),
+    "router": (
+        "Your tools are found, not listed: call route with the one thing that you need next, in words, and run the "
+        "tool that it gives with execute, by its name and with parameters as its schema says. If it fails, route "
+        "again. Answer with what the tool returned."
+    ),
+}
 PATIENCE_S = 120
 """The SDK gives a tool 5 s; Waygraph has deadlines of its own."""
 
@@ -32,9 +41,9 @@ def gateway(where: str) -> MCPServer:
     return MCPServerStdio({"command": command, "args": args}, client_session_timeout_seconds=PATIENCE_S)
 
 
-async def run(task: str, model: str, where: str) -> str:
+async def run(task: str, model: str, where: str, surface: str) -> str:
     async with gateway(where) as waygraph:
-        agent = Agent(name="orchestrator", instructions=INSTRUCTIONS, model=model, mcp_servers=[waygraph])
+        agent = Agent(name="orchestrator", instructions=INSTRUCTIONS[surface], model=model, mcp_servers=[waygraph])
         # Without this the SDK sends a trace of the conversation to OpenAI, whoever serves the model.
         result = await Runner.run(agent, task, run_config=RunConfig(tracing_disabled=True))
         return str(result.final_output)
@@ -44,6 +53,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Answer a task with the tools that Waygraph knows.")
     parser.add_argument("task")
     parser.add_argument("--model", required=True, help="its name at the endpoint")
-    parser.add_argument("--gateway", default="waygraph mcp", help="a command, or the URL of a service's /mcp")
+    parser.add_argument("--gateway", default="", help="a command, or the URL of a service's /mcp")
+    parser.add_argument("--surface", choices=INSTRUCTIONS, default="default", help="the gateway's own")
     given = parser.parse_args()
-    print(asyncio.run(run(given.task, given.model, given.gateway)))
+    where = given.gateway or f"waygraph mcp --surface {given.surface}"
+    print(asyncio.run(run(given.task, given.model, where, given.surface)))

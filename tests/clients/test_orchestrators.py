@@ -26,14 +26,14 @@ class Orchestrators:
     gateway: Gateway
     service: Service
 
-    def run(self, framework: str, door: Door, task: str) -> tuple[str, ScriptedModel]:
-        """What one printed, started as a person starts it, and what its model was asked."""
+    def run(self, framework: str, door: Door, task: str, *options: str) -> tuple[str, ScriptedModel]:
+        """What one printed, started as a person starts it, and what its model was asked. `options` are a surface."""
         program = (*host_program(framework), str(self.folder / f"with_{framework}.py"))
-        where = shlex.join(self.gateway.waygraph("mcp")) if door == "stdio" else self.service.url(door)
+        where = shlex.join(self.gateway.waygraph("mcp", *options)) if door == "stdio" else self.service.url(door)
         with scripted_model() as model:
             keys = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": KEY, "WAYGRAPH_API_KEY": self.service.key}
             done = subprocess.run(
-                (*program, "--model", NAME, "--gateway", where, task),
+                (*program, "--model", NAME, "--gateway", where, *options, task),
                 env={**self.gateway.environ, **keys},
                 capture_output=True,
                 text=True,
@@ -58,6 +58,16 @@ def test_the_model_finds_a_tool_calls_it_and_answers(framework: str, orchestrato
     assert model.offered == {LISTED}
     assert [call.tool for call in model.calls] == ["find_tools", "use_tool"]
     assert model.calls[0].arguments["query"] == "Read the complete contents of a text file."
+
+
+def test_a_router_names_one_tool_and_the_model_runs_it(orchestrators: Orchestrators) -> None:
+    """On the router's surface the model carries two tools, and chooses none itself."""
+    path, task = orchestrators.gateway.home / "note.txt", "Read the complete contents of a text file."
+    told, model = orchestrators.run("openai_agents", "stdio", f"{task} path={path}", "--surface", "router")
+    assert orchestrators.gateway.note in told
+    assert model.offered == {frozenset({"route", "execute"})}
+    assert [call.tool for call in model.calls] == ["route", "execute"]
+    assert model.calls[0].arguments["query"] == task
 
 
 @IN_EACH
