@@ -8,6 +8,7 @@ from waygraph.registry import Agent, Principal, Registry, Tool
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
+from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))
@@ -22,6 +23,29 @@ ISSUE: Mapping[str, Any] = {
     },
     "required": ["repo", "title"],
 }
+
+GROUPS: Mapping[str, Sequence[str]] = {
+    "code": ("github",),
+    "desk": ("tracker",),
+    "boardroom": (SECRET,),
+}
+"""Categories of a taxonomy."""
+
+
+def by_hand(groups: Mapping[str, Sequence[str]]) -> Any:
+    """A builder of one level of categories."""
+
+    def build(services: Sequence[Service], *_: object) -> Taxonomy:
+        held = {service.id for service in services}
+        leaves = [
+            Category(id=name, name=name, depth=1, holds={each: By.MODEL for each in ids if each in held})
+            for name, ids in groups.items()
+        ]
+        root = Category(id="root", name="", children=tuple(leaf.id for leaf in leaves), holds={})
+        categories = {each.id: each for each in (root, *leaves)}
+        return Taxonomy(name="main", of=Of.AGENTS, built_by="openai:m", categories=categories)
+
+    return build
 
 
 def tool(

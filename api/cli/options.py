@@ -95,6 +95,9 @@ Agents = Annotated[
 Reachable = Annotated[
     bool, typer.Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
 ]
+Within = Annotated[
+    str, typer.Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
+]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
@@ -152,6 +155,7 @@ def filters(
     agents: Sequence[str] | None,
     *,
     reachable: bool = False,
+    within: str = "",
 ) -> "Filters":
     """What may be found. Raises BadParameter for an unknown kind."""
     from waygraph.registry.model.nouns import AGENT_KINDS, Filters
@@ -160,7 +164,9 @@ def filters(
         if kind not in AGENT_KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
     chosen: tuple[AgentKind, ...] = tuple(known for known in AGENT_KINDS if known in (kinds or ()))
-    return Filters(tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()), reachable=reachable)
+    return Filters(
+        tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()), reachable=reachable, within=within
+    )
 
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":

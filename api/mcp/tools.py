@@ -6,7 +6,7 @@ the registry, on the door and on who asks, and on nothing that was asked before.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
@@ -54,7 +54,7 @@ INSTRUCTIONS = (
     "for each thing that you need. Then call a found tool by its name, directly or by use_tool(name, params). If a "
     'description is cut or has no parameters, ask again with detail="schema". A tool that changes or deletes things '
     "runs only by its exact name, never by use_tool(query). route_agents tells which servers and agents fit a whole "
-    "task."
+    "task. If find_tools takes `within`, you may browse: do so if you cannot say what you need, or two searches failed."
 )
 INSTRUCTIONS_OF_RFC = (
     "This server reaches many tools without listing them. Call find_tools with what you want to do before you use a "
@@ -76,6 +76,9 @@ _HISTORY = {
     },
     "description": "Tools called before, oldest first, if not through this connection",
 }
+_IN_NUMBERS = "An empty query tells what there is, in numbers."
+_IN_CATEGORIES = "An empty query tells the categories of all tools; `within` goes into one, down to its tools."
+_WITHIN = {"type": "string", "description": "Only in this category, such as travel/flights"}
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 
 FIND_TOOLS_OF_RFC: Definition = {
@@ -105,7 +108,7 @@ _META_TOOLS: tuple[Definition, ...] = (
         "name": FIND_TOOLS,
         "description": (
             "Search for available tools by capability. Call this before using any tool you haven't retrieved yet; then "
-            "call a found tool by its name, or by use_tool. An empty query tells what there is, in numbers."
+            f"call a found tool by its name, or by use_tool. {_IN_NUMBERS}"
         ),
         "inputSchema": {
             "type": "object",
@@ -194,7 +197,11 @@ _TOOLS_OF_ROUTER: tuple[Definition, ...] = (
     },
 )
 
-PARAMETERS = {tool["name"]: frozenset(tool["inputSchema"]["properties"]) for tool in (*_META_TOOLS, *_TOOLS_OF_ROUTER)}
+_NARROWED = (FIND_TOOLS, ROUTE_AGENTS)
+PARAMETERS = {
+    tool["name"]: frozenset([*tool["inputSchema"]["properties"], *(["within"] if tool["name"] in _NARROWED else [])])
+    for tool in (*_META_TOOLS, *_TOOLS_OF_ROUTER)
+}
 """What each takes, by any surface."""
 RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
 """The meta-tool that runs a found tool; empty: tools are called by their own names."""
@@ -210,9 +217,31 @@ _INSTRUCTIONS: Mapping[Surface, str] = {
 }
 
 
-def meta_tools(surface: Surface) -> tuple[Definition, ...]:
-    """In the order in which they are listed."""
-    return _LISTED[surface]
+def meta_tools(surface: Surface, *, browses: bool = False) -> tuple[Definition, ...]:
+    """In the order in which they are listed. `browses`: whether there is a taxonomy."""
+    return tuple(map(_with_within, _LISTED[surface])) if browses and surface == "default" else _LISTED[surface]
+
+
+def _with_within(tool: Definition) -> Definition:
+    if tool["name"] not in _NARROWED:
+        return tool
+    schema = tool["inputSchema"]
+    told = tool["description"].replace(_IN_NUMBERS, _IN_CATEGORIES)
+    return tool | {
+        "description": told,
+        "inputSchema": schema | {"properties": schema["properties"] | {"within": _WITHIN}},
+    }
+
+
+def browses(gateway: Gateway, asker: Asker) -> bool:
+    """Whether there is a taxonomy that the asker sees anything of, and a surface that shows it."""
+    if gateway.surface != "default" or asker.caller.scopes.isdisjoint(_MAY_KNOW):
+        return False
+    try:
+        among = gateway.agents_within(asker)
+        return bool(gateway.registry.browse(filters=_among(among), principal=asker.principal).children)
+    except WaygraphError:
+        return False
 
 
 @cache
@@ -258,6 +287,8 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             detail=detail,
             known=known,
             agent_ids=gateway.agents_within(asker),
+            within=_text(arguments, "within", FIND_TOOLS),
+            browses=gateway.surface == "default",
             recipe=gateway.recipe,
             run_by=RUNNERS[gateway.surface],
             history=history,
@@ -312,7 +343,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
 
     def route() -> dict[str, Any]:
         within = gateway.agents_within(asker)
-        filters = Filters(agent_ids=tuple(sorted(within or ())))
+        filters = replace(_among(within), within=_text(arguments, "within", ROUTE_AGENTS))
         strict = gateway.policy is not None and gateway.policy.strict
         text = _text(arguments, "query", ROUTE_AGENTS)
         query = Query(text=text, steps=steps, limit=limit, filters=filters, strict=strict, history=history)
@@ -328,6 +359,10 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
         return told | {name: said for name in ("reason", "notice") if (said := getattr(route, name))}
 
     return told_as_text(await gateway.ask(route))
+
+
+def _among(agent_ids: frozenset[str] | None) -> Filters:
+    return Filters(agent_ids=tuple(sorted(agent_ids or ())))
 
 
 def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:
@@ -403,7 +438,7 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
     tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
-    listed = [] if cursor else list(meta_tools(gateway.surface))
+    listed = [] if cursor else list(meta_tools(gateway.surface, browses=browses(gateway, asker)))
     page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | _cache_hints(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 

@@ -44,6 +44,7 @@ _FOUND: dict[str, Any] = {
         "kinds": [],
         "agent_ids": [],
         "reachable": False,
+        "within": "",
         "strict": False,
     },
     "recipe": "hybrid",
@@ -188,6 +189,18 @@ ANSWERS: dict[str, Any] = {
     "tools": {"tools": [_TOOL], **_PART},
     "tool": _TOOL,
     "tool_called": _TOOL,
+    "taxonomy": {
+        "taxonomy": "main",
+        "of": "agents",
+        "built_by": "vectors",
+        "path": "",
+        "description": "",
+        "boundary": "",
+        "count": 36,
+        "children": [{"path": "food", "description": "", "count": 4, "examples": ["trencher-tables", "larder-lists"]}],
+        "members": [],
+        "revision": 1,
+    },
     "sources": {
         "sources": [
             {
@@ -285,6 +298,7 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "tools": r.Tools,
     "tool": r.DefinedTool,
     "tool_called": r.DefinedTool,
+    "taxonomy": r.Category,
     "sources": r.Sources,
     "changes": r.Changes,
     "status": r.Status,
@@ -328,6 +342,7 @@ _CONDITIONAL = {
     "tools",
     "tool",
     "tool_called",
+    "taxonomy",
     "sources",
     "changes",
     "status",

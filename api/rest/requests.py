@@ -22,6 +22,10 @@ Words = Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
 """A text that is not blank: the core says so when it is asked."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS)]
 ApprovedName = Annotated[str, StringConstraints(min_length=1, max_length=approval.MAX_NAME_CHARS)]
+CategoryPath = Annotated[
+    str,
+    Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights."),
+]
 Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -45,6 +49,7 @@ class RequestFilters(Strict):
     kinds: list[AgentKind] = Field(default=[], max_length=5)
     agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+    within: CategoryPath = ""
 
     def filters(self) -> Filters:
         return Filters(
@@ -52,6 +57,7 @@ class RequestFilters(Strict):
             kinds=tuple(self.kinds),
             agent_ids=tuple(self.agent_ids),
             reachable=self.reachable,
+            within=self.within,
         )
 
 

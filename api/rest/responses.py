@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, EntityKind, TextForm
+from waygraph.registry.model.taxonomy import Of
 
 
 class Answer(BaseModel):
@@ -105,6 +106,7 @@ class Query(Answer):
     kinds: list[AgentKind]
     agent_ids: list[str]
     reachable: bool
+    within: str
     strict: bool
 
 
@@ -168,6 +170,28 @@ class Agents(Part):
 class Tools(Part):
     tools: list[Tool]
     definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
+
+
+class Branch(Answer):
+    path: str
+    description: str
+    count: int = Field(description="How many agents, or tools, are under it.")
+    examples: list[str] = Field(description="Ids of at most two of them.")
+
+
+class Category(Answer):
+    """A category of a taxonomy, as far as the caller sees what is under it."""
+
+    taxonomy: str
+    of: Of
+    built_by: str = Field(description="`vectors`, or the language model.")
+    path: str
+    description: str
+    boundary: str = Field(description="What belongs to a sibling instead.")
+    count: int
+    children: list[Branch]
+    members: list[str] = Field(description="Ids of what stands in it and in no child.")
+    revision: int
 
 
 class Settings(Answer):

@@ -116,7 +116,14 @@ def fits(agent: Agent, filters: Filters) -> bool:
         and (not filters.agent_ids or agent.id in filters.agent_ids)
         and (not filters.tags or not set(filters.tags).isdisjoint(agent.tags))
         and (not filters.reachable or reachable(agent.status))
+        and (filters.members is None or agent.id in filters.members)
     )
+
+
+def tools_within(filters: Filters) -> frozenset[str] | None:
+    """The ids of the only tools that may be found; None: all of the agents that fit."""
+    tools = frozenset(member for member in filters.members or () if "/" in member)
+    return tools or None
 
 
 # Flags that tell of another agent: only who may see that agent reads them.

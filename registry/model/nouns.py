@@ -124,6 +124,10 @@ class Filters:
     agent_ids: tuple[str, ...] = ()
     reachable: bool = False
     """Leaves out agents that could not be reached, or fail, when they were last asked."""
+    within: str = ""
+    """A category of the current taxonomy, such as `travel/flights`: what stands in it or under it."""
+    members: frozenset[str] | None = field(default=None, repr=False)
+    """Ids of what is within, agents and tools, which the registry that answers fills in; None: no limit."""
 
 
 TurnRole = Literal["user", "assistant", "call"]
@@ -171,6 +175,7 @@ def _flat(query: Query) -> dict[str, object]:
         "kinds": list(filters.kinds),
         "agent_ids": list(filters.agent_ids),
         "reachable": filters.reachable,
+        "within": filters.within,
         "strict": query.strict,
     }
 

@@ -174,6 +174,35 @@ def check_taxonomy_name(name: str) -> None:
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
+# A taxonomy as somebody sees it: only what holds something that it may find, with counts of that.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A child as its parent shows it. `count`: entities under it; `examples`: ids of at most two of them."""
+
+    path: str
+    description: str
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browsed:
+    """A category: its children, and ids of what stands in it and no deeper. `count`: entities in it and under it."""
+
+    taxonomy: str
+    of: Of
+    built_by: str
+    path: str
+    description: str
+    boundary: str
+    count: int
+    children: tuple[Branch, ...]
+    members: tuple[str, ...]
+    revision: int
+
+
 # How a language model walks it.
 
 

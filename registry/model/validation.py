@@ -271,12 +271,20 @@ def checked_filters(filters: Filters) -> Filters:
         raise InvalidQuery(f"filters are Filters, not {type(filters).__name__}")
     if not isinstance(filters.reachable, bool):
         raise InvalidQuery(f"reachable is True or False, not {filters.reachable!r}")
+    checked_path(filters.within)
     if filters.tags == filters.kinds == filters.agent_ids == ():
         return filters
     lists: dict[str, Any] = {name: _tuple_of(name, getattr(filters, name)) for name in _LISTS}
     for unknown in (kind for kind in lists["kinds"] if kind not in AGENT_KINDS):
         raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
     return replace(filters, **lists)
+
+
+def checked_path(path: object) -> str:
+    """Of a category. Raises InvalidQuery."""
+    if not isinstance(path, str) or len(path) > MAX_NAME_CHARS or is_broken(path):
+        raise InvalidQuery(f"a category is a path of at most {MAX_NAME_CHARS} characters, such as travel/flights")
+    return path
 
 
 def _tuple_of(name: str, values: object) -> tuple[str, ...]:

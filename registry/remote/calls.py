@@ -38,6 +38,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.taxonomy import Browsed
 from waygraph.registry.model.validation import (
     MAX_ID_CHARS,
     MAX_NAME_CHARS,
@@ -46,6 +47,7 @@ from waygraph.registry.model.validation import (
     check_query,
     checked_filters,
     checked_for_tools,
+    checked_path,
     cursor,
     setting_changes,
 )
@@ -199,10 +201,26 @@ def agents_page(
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
     _refuse_principal(principal)
     allowed = checked_filters(filters)
-    chosen = (("tag", allowed.tags), ("kind", allowed.kinds), ("agent", allowed.agent_ids))
-    params = tuple((name, value) for name, values in chosen for value in values)
-    params += (("reachable", "true"),) if allowed.reachable else ()
+    params = _filter_params(allowed)
     return (yield from _parts(partial(_part, "/v1/agents", params, shapes.read_agents), after, limit))
+
+
+def browse(
+    path: str = "",
+    *,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    principal: Principal | None = None,
+) -> Call[Browsed]:
+    _refuse_principal(principal)
+    params = (("path", checked_path(path)), *_filter_params(checked_filters(filters)))
+    return _looking("/v1/taxonomy", lambda reply: shapes.read(Browsed, reply.json()), params)
+
+
+def _filter_params(filters: Filters) -> tuple[tuple[str, str], ...]:
+    chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
+    params = tuple((name, value) for name, values in chosen for value in values)
+    params += (("reachable", "true"),) if filters.reachable else ()
+    return params + ((("within", filters.within),) if filters.within else ())
 
 
 def tools_page(
@@ -433,6 +451,7 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
             "kinds": filters.kinds,
             "agent_ids": filters.agent_ids,
             "reachable": filters.reachable,
+            **({"within": filters.within} if filters.within else {}),
         },
         "explain": True,
         "schema": True,

@@ -188,6 +188,7 @@ class RemoteRegistry:
     tool = ask(calls.tool)
     lookup = follow(calls.lookup)
     about = ask(calls.about)
+    browse = ask(calls.browse)
     agents_page = follow(calls.agents_page)
     tools_page = follow(calls.tools_page)
     sources = ask(calls.sources)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from waygraph.registry.access.visibility import routable
+from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Principal, Query, Turn
@@ -155,6 +155,7 @@ def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> f
     """Those that are there, and that a search in the scope may find. Raises IndexOutdated."""
     owners = sorted(_findable_agents(index, set(map(_owner, ids)), scope))
     held = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
+    held = held if (within := tools_within(scope.filters)) is None else held.intersection(within)
     try:
         return frozenset(tool.id for tool in index.tools(sorted(held.intersection(ids))) if not tool.pending)
     except KeyError:  # gone since, on a server

@@ -30,7 +30,7 @@ from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.ranker import Matches, RankedLevel, Ranker, read_features
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank
-from waygraph.registry.routing.router import union_of_steps
+from waygraph.registry.routing.router import union_of_steps, without_history
 
 if TYPE_CHECKING:
     from waygraph.registry.http.openai_endpoint import ChatModel
@@ -370,7 +370,7 @@ def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranke
     took_ms = (time.perf_counter() - started) * 1000
     return replace(
         route,
-        query=replace(asked, history=()),
+        query=without_history(asked),
         steps=steps,
         matches=matches,
         notice=_join_texts(*(each.notice for each in done)),
@@ -386,7 +386,7 @@ def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Rer
     took_ms = (time.perf_counter() - started) * 1000
     return replace(
         route,
-        query=replace(asked, history=()),
+        query=without_history(asked),
         matches=_put_failed_last(matches, asked.history)[: asked.limit],
         notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,

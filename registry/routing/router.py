@@ -268,7 +268,9 @@ class _Wider:
 
 
 def without_history(query: Query) -> Query:
-    """As an answer repeats it."""
+    """As an answer repeats it: also without the ids of what is within a category."""
+    if query.filters.members is not None:
+        query = replace(query, filters=replace(query.filters, members=None))
     return replace(query, history=()) if query.history else query
 
 

@@ -9,6 +9,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
+    from waygraph.registry.model.taxonomy import Browsed
 
 
 class Searchable(Protocol):
@@ -101,6 +102,20 @@ class Searchable(Protocol):
         """The tools of one agent, or of all, by id: those after the id `after`, at most `limit` of them.
 
         Raises UnknownName.
+        """
+        ...
+
+    def browse(
+        self,
+        path: str = "",
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        principal: Principal | None = None,
+    ) -> "Browsed":
+        """A category of the current taxonomy by its path (`travel/flights`; empty: the root), its children with counts.
+
+        Of what the principal may see and the filters let through. Raises UnknownName, of noun `taxonomy` if there is
+        none, or none for this caller.
         """
         ...
 

@@ -18,7 +18,7 @@ from waygraph.registry.model.changes import About, Listed, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of, Taxonomy, check_taxonomy_name
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, Browsed, Of, Taxonomy, check_taxonomy_name
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import (
@@ -26,10 +26,12 @@ from waygraph.registry.model.validation import (
     check_texts,
     checked_filters,
     checked_for_tools,
+    checked_path,
     checked_statuses,
     setting_changes,
 )
 from waygraph.registry.routing.answering import Answering
+from waygraph.registry.routing.browse import browse_index, with_members
 from waygraph.registry.routing.queries import (
     about,
     agent_named,
@@ -127,7 +129,7 @@ class LocalRegistry:
         principal: Principal | None = None,
     ) -> Route:
         ask = self._ask(recipe, agent_weight, tool_weight, principal)
-        asked = check_query(query, self._settings, limit)
+        asked = self._within(check_query(query, self._settings, limit), principal)
         with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
             return self._answering.route(asked, ask)
 
@@ -140,7 +142,7 @@ class LocalRegistry:
         recipe: str | Recipe = DEFAULT_RECIPE,
         principal: Principal | None = None,
     ) -> ToolRoute:
-        asked = checked_for_tools(query, limit, agent_ids, self._settings)
+        asked = self._within(checked_for_tools(query, limit, agent_ids, self._settings), principal)
         ask = self._ask(recipe, None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
             return self._answering.find_tools(asked, ask)
@@ -173,8 +175,18 @@ class LocalRegistry:
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> Page[Listed]:
-        allowed = checked_filters(filters)
+        allowed = self._with_members(checked_filters(filters), principal)
         return self._store.look(lambda index: agents_page(index, allowed, principal, after, limit))
+
+    def browse(
+        self,
+        path: str = "",
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        principal: Principal | None = None,
+    ) -> Browsed:
+        wanted, allowed = checked_path(path), self._with_members(checked_filters(filters), principal)
+        return self._store.look(lambda index: browse_index(index, wanted, allowed, principal))
 
     def tools_page(
         self,
@@ -393,6 +405,14 @@ class LocalRegistry:
         chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
         ask = Ask.of(chosen, agent_weight, tool_weight, principal)
         return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
+
+    def _within(self, asked: Query, principal: Principal | None) -> Query:
+        """With the ids of what is within the category that its filters name. Raises UnknownName."""
+        filters = self._with_members(asked.filters, principal)
+        return asked if filters is asked.filters else replace(asked, filters=filters)
+
+    def _with_members(self, filters: Filters, principal: Principal | None) -> Filters:
+        return self._store.look(lambda index: with_members(index, filters, principal)) if filters.within else filters
 
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.

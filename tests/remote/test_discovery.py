@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_catalog import fill
+from tests.gateway_catalog import GROUPS, by_hand, fill
 from tests.service import served
-from waygraph.registry import Registry
+from waygraph.registry import Filters, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, capabilities, find
@@ -21,6 +21,7 @@ def both() -> Iterator[tuple[Registry, Registry]]:
     """The registry, and the client of the service that keeps it."""
     with served(embedder="") as service, Registry.open(service.url, environ={}) as remote:
         fill(service.registry)
+        service.registry.build_taxonomy(by_hand(GROUPS))
         yield service.registry, remote
 
 
@@ -35,13 +36,29 @@ def both() -> Iterator[tuple[Registry, Registry]]:
         {"query": "write verse"},
         {"query": ""},
         {"query": "", "agent_ids": frozenset({"tracker"})},
+        {"query": "", "browses": True},
+        {"query": "", "browses": True, "within": "code"},
+        {"query": "create an issue", "within": "code"},
     ],
     ids=str,
 )
 def test_a_service_answers_as_the_registry_does(both: tuple[Registry, Registry], asked: dict[str, Any]) -> None:
     here, there = (find(registry, FindAsked(**asked), policy=POLICY) for registry in both)
     assert here == there
-    assert here.get("tools") or here.get("not_callable") or here["overview"]
+    assert here.get("tools") or here.get("not_callable") or here.get("categories") or here["overview"]
+
+
+def test_a_service_shows_its_categories(both: tuple[Registry, Registry]) -> None:
+    for path in ("", "code"):
+        here, there = (registry.browse(path, filters=Filters(kinds=("mcp_server",))) for registry in both)
+        assert here == there
+    for registry in both:
+        with pytest.raises(UnknownName, match="holds: code, desk") as caught:
+            registry.browse("cod")
+        assert (caught.value.noun, caught.value.nearest) == ("category", ("code",))
+        listed = [each.agent.id for each in registry.agents_page(filters=Filters(within="desk")).items]
+        assert listed == sorted(registry.browse("desk").members)
+        assert "tracker" in listed
 
 
 def test_what_a_service_withholds_is_named_as_nearest(both: tuple[Registry, Registry]) -> None:

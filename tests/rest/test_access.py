@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from tests.fake_issuer import AUDIENCE, fake_issuer, signer
+from tests.gateway_catalog import by_hand
 from tests.observed_service import samples
 from tests.service import Served, agent, assert_good, assert_problem, ingest, manifest, served
 from waygraph.registry.access.visibility import SCOPES
@@ -30,6 +31,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "tools": ("read", lambda c: c.get("/v1/tools")),
     "tool": ("read", lambda c: c.get("/v1/tools/a/look")),
     "tool_called": ("read", lambda c: c.get("/v1/tools/a__look")),
+    "taxonomy": ("read", lambda c: c.get("/v1/taxonomy")),
     "sources": ("read", lambda c: c.get("/v1/sources")),
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
@@ -55,6 +57,7 @@ NEED_EVERYTHING = {"export", "metrics", "cypher"}
 @pytest.fixture
 def filled(guarded: Served) -> Served:
     ingest(guarded.admin(), "s", agent("a", "look"), agent("b"))
+    guarded.registry.build_taxonomy(by_hand({"some": ("a",)}))
     return guarded
 
 

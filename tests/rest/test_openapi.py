@@ -9,6 +9,7 @@ import httpx2
 import jsonschema
 import pytest
 
+from tests.gateway_catalog import by_hand
 from tests.service import Served, assert_good, served
 from waygraph.api.rest.application import document
 from waygraph.api.rest.openapi import ANSWERS, REQUESTS
@@ -29,6 +30,7 @@ def service(catalog: Path) -> Iterator[Served]:
     with served() as service:
         for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
             sync(service.registry, manifest)
+        service.registry.build_taxonomy(by_hand({"food": ("trencher-tables", "larder-lists")}))
         yield service
 
 

@@ -8,7 +8,7 @@ import base64
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from tests.gateway_catalog import by_hand
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
 from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS
@@ -163,6 +164,9 @@ def fill(service: Served, world: World) -> httpx2.Client:
         said = {"hidden": secret.hidden, "pinned": secret.pinned, "visible_to": visible_to}
         assert_good(admin.patch(f"/v1/agents/{secret.word}", json=said))
     service.registry.put_statuses({secret.word: secret.status for secret in world.secrets})
+    halves = {f"half {number}": [secret.word for secret in world.secrets[number::2]] for number in range(2)}
+    groups = {secret.word: [secret.word] for secret in world.secrets} | halves
+    service.registry.build_taxonomy(by_hand(groups), private=True, shown_to_all=True)
     return admin
 
 
@@ -192,6 +196,7 @@ def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Itera
     yield client.post("/v1/route", json={"text": SHARED, "filters": {"tags": ["shared"]}, "limit": 50})
     batch = [{"text": SHARED, "limit": 50}, {"text": SHARED, "recipe": "none such"}]
     yield client.post("/v1/route/batch", json={"requests": batch})
+    yield from categories(client, [near(word) for word in words])
     for tool_format in TOOL_FORMATS:
         yield client.get("/v1/tools", params={"format": tool_format, "schema": True})
     for path in ("/v1/agents", "/v1/tools", "/v1/changes"):
@@ -209,6 +214,17 @@ def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Itera
         yield client.get("/v1/changes", params={"agent": near(word)})
         yield from (client.post("/v1/approvals", json={"names": [name]}) for name in approvable(near(word)))
     yield from approvals(client, world, groups)
+
+
+def categories(client: httpx2.Client, unknown: Sequence[str]) -> Iterator[httpx2.Response]:
+    """Every path of the taxonomy that is told, some that are not, and what is found within them."""
+    top = client.get("/v1/taxonomy")
+    yield top
+    shown = [child["path"] for child in top.json().get("children", ())]
+    for path in (*shown, *unknown):
+        yield client.get("/v1/taxonomy", params={"path": path})
+        yield client.get("/v1/agents", params={"within": path})
+        yield client.post("/v1/tools/search", json={"text": SHARED, "filters": {"within": path}})
 
 
 def approvable(word: str) -> tuple[str, ...]:
@@ -290,6 +306,7 @@ def test_every_number_is_that_of_what_is_visible(service: Served, world: World) 
             found = assert_good(client.post("/v1/route", json={"text": SHARED, "limit": 1000}))
             shown = {match["agent"]["id"] for part in ("matches", "pinned") for match in found[part]}
             assert shown == routable
+            assert_categories(client, routable)
             tools = assert_good(client.post("/v1/tools/search", json={"text": SHARED, "limit": 1000}))["matches"]
             callable_tools = waiting.others
             assert {match["tool"]["id"] for match in tools} == {
@@ -299,6 +316,25 @@ def test_every_number_is_that_of_what_is_visible(service: Served, world: World) 
             assert_flags(service, client, {secret.word for secret in seen})
     finally:
         empty(admin, world)
+
+
+def assert_categories(client: httpx2.Client, routable: Collection[str]) -> None:
+    """Those of what is placed and may be found, each with as many; and as many are found within each."""
+    response = client.get("/v1/taxonomy")
+    if response.status_code == 404:
+        assert_problem(response, 404, "unknown-name")
+        return
+    root = assert_good(response)
+    words = {child["path"] for child in root["children"] if child["path"] in routable}
+    assert words <= set(routable)
+    assert root["count"] == len(words)
+    for child in root["children"]:
+        assert set(child["examples"]) <= words
+        within = {"text": SHARED, "limit": 1000, "filters": {"within": child["path"]}}
+        route = assert_good(client.post("/v1/route", json=within))
+        found = {match["agent"]["id"] for part in ("matches", "pinned") for match in route[part]}
+        assert len(found) == child["count"]
+        assert found <= words
 
 
 def assert_counts(client: httpx2.Client, seen: Sequence[Secret]) -> None:

@@ -19,6 +19,7 @@ from waygraph.api.cli.options import (
     RecipeName,
     Tags,
     Used,
+    Within,
     filters,
     history,
     invocation,
@@ -69,6 +70,7 @@ def route(
     kind: Kinds = None,
     agent: Agents = None,
     reachable: Reachable = False,
+    within: Within = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
     used: Used = None,
@@ -89,7 +91,7 @@ def route(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable)
+    chosen = filters(tag, kind, agent, reachable=reachable, within=within)
     turns = history(history_file, used, failed)
     steps = tuple(step or ())
     if by_steps:
@@ -122,6 +124,7 @@ def find(
     kind: Kinds = None,
     agent: Agents = None,
     reachable: Reachable = False,
+    within: Within = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
     used: Used = None,
@@ -140,7 +143,7 @@ def find(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable)
+    chosen = filters(tag, kind, agent, reachable=reachable, within=within)
     turns = history(history_file, used, failed)
     query = Query(text=text, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
@@ -160,14 +163,20 @@ def _remark(found: "Route | ToolRoute", as_json: bool) -> None:
 
 
 def agents(
-    context: typer.Context, tag: Tags = None, kind: Kinds = None, full: Full = False, as_json: AsJson = False
+    context: typer.Context,
+    *,
+    tag: Tags = None,
+    kind: Kinds = None,
+    within: Within = "",
+    full: Full = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the agents."""
     from waygraph.api.cli.render import catalog_views
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        listed = registry.agents_page(filters=filters(tag, kind, None)).items
+        listed = registry.agents_page(filters=filters(tag, kind, None, within=within)).items
     show(listed, shapes.agents, catalog_views.agents, as_json, brief=not full)
 
 

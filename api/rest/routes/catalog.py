@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from waygraph.api.rest.dependencies import ForRead, Service, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import unless_known
-from waygraph.api.rest.requests import Name
+from waygraph.api.rest.requests import CategoryPath, Name
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import AgentKind, Filters
-from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAMES, MAX_PART, after, cursor
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART, after, cursor
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage.export.formats import ExportFormat
 
@@ -44,16 +44,35 @@ class Part(BaseModel):
     cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
 
 
-class AgentsPart(Part):
+class Filtered(BaseModel):
+    """Which agents."""
+
+    model_config = ConfigDict(extra="forbid")
+
     tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
     kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
     agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
+    within: CategoryPath = ""
 
     def filters(self) -> Filters:
         return Filters(
-            tags=tuple(self.tag), kinds=tuple(self.kind), agent_ids=tuple(self.agent), reachable=self.reachable
+            tags=tuple(self.tag),
+            kinds=tuple(self.kind),
+            agent_ids=tuple(self.agent),
+            reachable=self.reachable,
+            within=self.within,
         )
+
+
+class AgentsPart(Part, Filtered):
+    pass
+
+
+class CategoryAsked(Filtered):
+    path: str = Field(
+        default="", max_length=MAX_NAME_CHARS, description="A category, such as travel/flights; empty: the root."
+    )
 
 
 class ChangesPart(Part):
@@ -179,6 +198,18 @@ async def _tool(request: Request, service: Service, caller: Caller, name: str, d
         return {**shape, **_offer_tools([found], detail.format, service, caller)}
 
     return await unless_known(request, service, caller, describe_tool)
+
+
+@router.get("/taxonomy", **operation("taxonomy"))
+async def taxonomy(
+    request: Request, service: Serving, caller: ForRead, asked: Annotated[CategoryAsked, Query()]
+) -> Response:
+    """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
+
+    def browse() -> "Shape":
+        return shapes.shape(service.registry.browse(asked.path, filters=asked.filters(), principal=caller.principal))
+
+    return await unless_known(request, service, caller, browse)
 
 
 @router.get("/sources", **operation("sources"))

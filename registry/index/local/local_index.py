@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cachetools import LRUCache
 
-from waygraph.registry.access.visibility import routable
+from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.call_graph import CallGraph
@@ -273,10 +273,13 @@ class LocalIndex:
             dtype=np.bool_,
             count=len(self._agents),
         )
-        if allowed.all() and not len(self._pending_rows):
+        tools = tools_within(scope.filters)
+        if allowed.all() and not len(self._pending_rows) and tools is None:
             return None
         rows = allowed[self._owners]
         rows[self._pending_rows] = False
+        if tools is not None:
+            rows[len(self._agents) :] &= np.fromiter((each in tools for each in self._tool_ids), dtype=np.bool_)
         return rows
 
     # -- records -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from waygraph.registry.access.visibility import tools_within
 from waygraph.registry.graph.commit_mark import is_committing
 from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS, index_name, vector_index
@@ -20,7 +21,7 @@ from waygraph.registry.index.search_index import (
 )
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
-from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
@@ -77,7 +78,7 @@ class Ask:
     def is_scoped(self) -> bool:
         filters = self.scope.filters
         chosen = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
-        return self.scope.principal is not None or bool(chosen)
+        return self.scope.principal is not None or bool(chosen) or filters.members is not None
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -103,9 +104,21 @@ class Ask:
             "groups": list(principal.groups) if principal else [],
             "tags": list(filters.tags),
             "kinds": list(filters.kinds),
-            "agent_ids": list(filters.agent_ids),
+            "agent_ids": _agent_ids(filters),
             "reachable": filters.reachable,
         }
+
+
+def _agent_ids(filters: Filters) -> list[str]:
+    """Empty: all of them. Those within a category are told by id, and tools of others are left out of the hits."""
+    if filters.members is None:
+        return list(filters.agent_ids)
+    owners = {member for member in filters.members if "/" not in member}
+    return sorted(owners.intersection(filters.agent_ids or owners)) or [_NOBODY]
+
+
+_NOBODY = "?"
+"""No agent's id."""
 
 
 class _Numbers(list[float]):
@@ -195,7 +208,9 @@ class Answer:
             return LegHits([], [], [])
         ranks = [_first_named(n, ask.names) for n in leg.names] if name == "name" else [-s for s in leg.scores]
         order = list(zip(ranks, leg.ordered_ids, strict=True))
-        best = sorted(range(len(order)), key=order.__getitem__)
+        tools = tools_within(ask.scope.filters)
+        fits = (at for at, each in enumerate(leg.ordered_ids) if tools is None or "/" not in each or each[1:] in tools)
+        best = sorted(fits, key=order.__getitem__)
         return LegHits(
             [leg.ordered_ids[at][1:] for at in best],
             [leg.owner_ids[at] for at in best],

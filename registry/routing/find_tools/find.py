@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
-from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, UnknownName
+from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, ServiceFailed, UnknownName
 from waygraph.registry.model.nouns import (
     Agent,
     Filters,
@@ -20,6 +21,7 @@ from waygraph.registry.model.nouns import (
     public_status,
     reachable,
 )
+from waygraph.registry.model.taxonomy import Of
 from waygraph.registry.routing.find_tools.resolve import (
     BORNE_BY,
     exact_first,
@@ -27,6 +29,7 @@ from waygraph.registry.routing.find_tools.resolve import (
     is_name_like,
     named_outright,
     nearest,
+    reading_tool,
 )
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
 from waygraph.registry.routing.tool_formats import (
@@ -42,6 +45,7 @@ from waygraph.registry.routing.tool_formats import (
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Listed, SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
+    from waygraph.registry.model.taxonomy import Branch, Browsed
     from waygraph.registry.routing.searchable import Searchable
 
 
@@ -180,9 +184,10 @@ NO_AGENTS = "no agent is in this namespace"
 class FindAsked:
     """What is asked. `limit` 1 to 50; `known`: tool's call name or id → version that the caller has.
 
-    `agent_ids`: only the tools of these; None: of all, an empty set: of none. `run_by`: the tool that runs what is
-    found; empty: each is called by its own name. `history`: as a query's; the answer's `notice` says what of it is
-    unknown.
+    `agent_ids`: only the tools of these; None: of all, an empty set: of none. `within`: only what is in this category
+    of the taxonomy. `browses`: whether an empty query is answered by the taxonomy, where there is one. `run_by`: the
+    tool that runs what is found; empty: each is called by its own name. `history`: as a query's; the answer's `notice`
+    says what of it is unknown.
     """
 
     query: str = ""
@@ -191,6 +196,8 @@ class FindAsked:
     known: Mapping[str, str] = field(default_factory=dict)
     tool_format: ToolFormat = "mcp"
     agent_ids: frozenset[str] | None = None
+    within: str = ""
+    browses: bool = False
     recipe: str | Recipe = DEFAULT_RECIPE
     run_by: str = "use_tool"
     history: tuple[Turn, ...] = field(default=(), repr=False)
@@ -221,17 +228,20 @@ def find(
     """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
     (`not_callable_more`: how many beside those); `confidence`, how likely any of it is right, where that is known;
     `hint`, what to do next. Nothing found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An
-    empty query: `overview`. A tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
+    empty query: `overview`, or of a taxonomy `categories`, and in one without any its tools. A tool that nothing runs
+    here says so (`cannot_run`); where it is all of them, `hint` does.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
     `Registry.find_tools` raises.
     """
     _check(asked)
-    if not asked.query.strip():
+    if not asked.query.strip() and not (asked.browses and (asked.agent_ids is None or asked.agent_ids)):
         return _survey(registry, asked, principal)
     if asked.agent_ids is not None and not asked.agent_ids:
         return {"tools": [], "reason": NO_AGENTS}
     judges = judging(registry, policy, principal)
+    if not asked.query.strip():
+        return _browse(registry, asked, judges, why_not)
     strict = judges.policy.strict
     found = _route_tools(registry, asked, principal, asked.limit + SPARE, strict=strict)
     judged = _judge_matches(registry, asked, found.matches, judges, why_not)
@@ -268,7 +278,13 @@ def _route_tools(
 ) -> "ToolRoute":
     wanted = max(limit, BORNE_BY) if is_name_like(asked.query) else limit
     return registry.find_tools(
-        Query(text=asked.query, limit=wanted, strict=strict, history=asked.history),
+        Query(
+            text=asked.query,
+            limit=wanted,
+            filters=Filters(within=asked.within),
+            strict=strict,
+            history=asked.history,
+        ),
         agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
         recipe=asked.recipe,
         principal=principal,
@@ -339,6 +355,79 @@ def _none_runs(given: Iterable[_Judged]) -> str:
 def _survey(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
     return {"overview": overview(registry, principal, asked.agent_ids), "hint": hint}
+
+
+# The taxonomy, a step at a time: a model that reads what is in a category chooses the next.
+
+
+_ABOUT_CHARS = 60
+_EXAMPLE_CHARS = 40
+
+
+def _browse(registry: "Searchable", asked: FindAsked, judges: Judging, why_not: WhyNot) -> dict[str, Any]:
+    """Of the category the children; of one without any its tools. Without a taxonomy the overview.
+
+    Raises UnknownName for a category that is not there.
+    """
+    filters = Filters(agent_ids=tuple(sorted(asked.agent_ids or ())))
+    try:
+        found = registry.browse(asked.within, filters=filters, principal=judges.principal)
+    except (UnknownName, ServiceFailed) as exc:
+        if asked.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
+            raise
+        return _survey(registry, asked, judges.principal)  # none is built, or the service is of before
+    if not (found.path or found.children):
+        return _survey(registry, asked, judges.principal)  # so few that nothing divides them
+    if not found.children:
+        told = {"within": found.path, found.of.value: found.count, "by": found.built_by}
+        return told | _tools_of(registry, asked, found, judges, why_not)
+    answer: dict[str, Any] = {"within": found.path} if found.path else {}
+    answer |= {found.of.value: found.count, "by": found.built_by}
+    answer["categories"] = {child.path: _category_text(child) for child in found.children}
+    if found.path and found.members:
+        answer["here"] = [each[:_EXAMPLE_CHARS] for each in found.members[: asked.limit]]
+    step = "`within` goes into a category, down to its tools; with a `query` too only it is searched"
+    return answer | {"hint": step}
+
+
+def _category_text(child: "Branch") -> str:
+    """Such as `12: skyscan, aviato. Fares and seats`."""
+    told = f"{child.count}: {', '.join(each[:_EXAMPLE_CHARS] for each in child.examples)}"
+    about = " ".join(child.description.split())
+    short = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1].rsplit(" ", 1)[0] + "…"
+    return f"{told}. {short}" if short else told
+
+
+def _tools_of(
+    registry: "Searchable", asked: FindAsked, found: "Browsed", judges: Judging, why_not: WhyNot
+) -> dict[str, Any]:
+    """Tools of what stands in a category, as many as may be told: the first of each agent, then the second of each.
+
+    `also`: ids of what else stands in it. A `query` finds its tools.
+    """
+    members = found.members[: asked.limit + SPARE]
+    if found.of is Of.TOOLS:
+        tools = [registry.tool(each, principal=judges.principal) for each in members]
+        owners = {tool.agent_id: registry.agent(tool.agent_id, principal=judges.principal) for tool in tools}
+    else:
+        owners = {each: registry.agent(each, principal=judges.principal) for each in members}
+        rows = [_tools_of_agent(registry, owner, judges.principal) for owner in owners.values()]
+        tools = [tool for row in zip_longest(*rows) for tool in row if tool is not None]
+    judged = [
+        _Judged(owner, tool, judges.judge(owner, tool, by_name=True), why_not(owner))
+        for tool in tools
+        for owner in (owners[tool.agent_id],)
+    ]
+    answer = _result_of(asked, judged)
+    shown = {tool["name"] for tool in answer["tools"]}
+    told = {tool.id if found.of is Of.TOOLS else tool.agent_id for tool in tools if tool.call_name in shown}
+    also = [each[:_EXAMPLE_CHARS] for each in found.members if each not in told]
+    return answer | ({"also": also} if also else {})
+
+
+def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal | None) -> list[Tool]:
+    tools = [tool for tool in registry.tools(agent.id, principal=principal) if not tool.pending]
+    return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
 
 
 def _nothing(

@@ -1,0 +1,135 @@
+"""A taxonomy as somebody sees it: a category only if it holds what that caller may find, and counts of that alone."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import chain
+
+from waygraph.registry.access.visibility import routable, tools_within
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.nouns import Filters, Principal
+from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
+from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.routing.queries import seen_taxonomy
+
+EXAMPLES = 2
+BUILD_FIRST = "`waygraph taxonomy build` makes one."
+
+
+# Of an index, for somebody.
+
+
+def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> Browsed:
+    """Of the current taxonomy. Raises UnknownName, of noun `taxonomy` where none is there, or none for this caller."""
+    taxonomy = _shown_taxonomy(index, principal)
+    found = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
+    if not found.count:
+        raise _no_taxonomy()
+    return replace(found, revision=index.state.revision)
+
+
+def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
+    """The filters with the ids of what is `within`. Raises UnknownName as `browse_index`."""
+    taxonomy = _shown_taxonomy(index, principal)
+    seen = _findable(index, taxonomy.of, Filters(), principal)
+    members = members_within(taxonomy, filters.within, seen)
+    return replace(filters, members=members.union(map(owner_of, members)))
+
+
+def _no_taxonomy() -> UnknownName:
+    return UnknownName("taxonomy", "current", (), hint=BUILD_FIRST)
+
+
+def _shown_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
+    taxonomy = seen_taxonomy(index, None, principal)
+    if taxonomy is None:
+        raise _no_taxonomy()
+    return taxonomy
+
+
+def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal | None) -> Collection[str]:
+    """Ids of all agents, or tools, that a search may find."""
+    agents = [agent.id for agent in index.agents().values() if routable(agent, principal, filters)]
+    if of is Of.AGENTS:
+        return frozenset(agents)
+    tools = frozenset(chain.from_iterable(index.tool_ids_of(agents).values())).difference(index.pending_tools())
+    within = tools_within(filters)
+    return tools if within is None else tools.intersection(within)
+
+
+# Of a tree: `seen` holds the ids of what may be found.
+
+
+def browse(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> Browsed:
+    """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is."""
+    below, category = _find(taxonomy, path, seen)
+    found = [(child, _seen_below(taxonomy, child, seen)) for child in _children(taxonomy, category)]
+    return Browsed(
+        taxonomy=taxonomy.name,
+        of=taxonomy.of,
+        built_by=taxonomy.built_by,
+        path=below,
+        description=category.description,
+        boundary=category.boundary,
+        count=len(_seen_below(taxonomy, category, seen)),
+        children=tuple(
+            Branch(
+                path=_join(below, child.name),
+                description=child.description,
+                count=len(held),
+                examples=tuple(dict.fromkeys([*(each for each in child.examples if each in seen), *held]))[:EXAMPLES],
+            )
+            for child, held in found
+            if held
+        ),
+        members=tuple(each for each in category.holds if each in seen),
+        revision=taxonomy.revision,
+    )
+
+
+def members_within(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> frozenset[str]:
+    """What somebody may find in a category and under it. Raises UnknownName as `browse`."""
+    return frozenset(_seen_below(taxonomy, _find(taxonomy, path, seen)[1], seen))
+
+
+def paths(taxonomy: Taxonomy, seen: Collection[str]) -> Iterator[tuple[str, Category]]:
+    """Each category that somebody sees with its path, parents before children; one of two parents twice."""
+    pending = [(ROOT, taxonomy.root)]
+    while pending:
+        path, category = pending.pop()
+        if _seen_below(taxonomy, category, seen):
+            yield path, category
+            children = reversed(_children(taxonomy, category))
+            pending += [(_join(path, child.name), child) for child in children]
+
+
+def _find(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> tuple[str, Category]:
+    """The path as the tree writes it, and its category."""
+    at, category = ROOT, taxonomy.root
+    for name in filter(None, (part.strip() for part in path.split(SEPARATOR))):
+        shown = [child for child in _children(taxonomy, category) if _seen_below(taxonomy, child, seen)]
+        named = [child for child in shown if child.name == name]
+        named = named or [child for child in shown if child.name.casefold() == name.casefold()]
+        if not named:
+            raise _unknown_path(taxonomy, path, at, shown, seen)
+        at, category = _join(at, named[0].name), named[0]
+    return at, category
+
+
+def _unknown_path(taxonomy: Taxonomy, path: str, at: str, shown: list[Category], seen: Collection[str]) -> UnknownName:
+    held = ", ".join(child.name for child in shown)
+    where = f"{at!r}" if at else "The root"
+    hint = f"{where} holds: {held}." if held else f"{where} holds no category."
+    return UnknownName("category", path, (path for path, _ in paths(taxonomy, seen) if path), some=True, hint=hint)
+
+
+def _children(taxonomy: Taxonomy, category: Category) -> list[Category]:
+    return [taxonomy.categories[child] for child in category.children]
+
+
+def _seen_below(taxonomy: Taxonomy, category: Category, seen: Collection[str]) -> list[str]:
+    return [entity for entity in taxonomy.below(category) if entity in seen]
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}{SEPARATOR}{name}" if path else name
