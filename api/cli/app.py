@@ -77,6 +77,7 @@ _COMMANDS = {
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
     "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
     "generate": LazyCommand("generate:generate", "Make data for evaluation and for training a router."),
+    "taxonomy": LazyCommand("taxonomy:taxonomy", "Build and look at trees of categories."),
     "learn": LazyCommand("learn:learn", "Learn from data with known answers."),
 }
 _BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}

@@ -22,7 +22,7 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.taxonomies import put_taxonomy, read_directions, read_taxonomies
 from waygraph.registry.model.nouns import Agent, is_doubtful
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
+from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.prompts import Service
 
@@ -181,6 +181,11 @@ def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[st
     return {each for each in agent_ids if each in agents and (agents[each].hidden or agents[each].visible_to)}
 
 
+def is_over_size(holds: Mapping[str, By], settings: TaxonomySettings) -> bool:
+    """Whether a leaf has outgrown the size. Second parents do not count: a build adds them when the tree stands."""
+    return sum(by is not By.CROSS for by in holds.values()) > settings.leaf_size
+
+
 class _Tree:
     """A taxonomy while it is changed. `where`: entity id → the categories that hold it."""
 
@@ -230,11 +235,11 @@ class _Tree:
         settings = self._held.settings
         for leaf in self._leaves():
             category, holds = self._categories[leaf], self._holds[leaf]
-            if len(holds) <= settings.leaf_size or category.depth >= settings.max_depth or leaf not in self._grown:
+            if not is_over_size(holds, settings) or category.depth >= settings.max_depth or leaf not in self._grown:
                 continue
             members = known or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
             public = [members[each].service for each in holds if each in members and members[each].is_public]
-            if len(public) > settings.leaf_size:
+            if is_over_size({each.id: holds[each.id] for each in public}, settings):
                 self._split(session, category, public)
 
     def _split(self, session: GraphSession, category: Category, public: list[Service]) -> None:

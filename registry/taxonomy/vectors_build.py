@@ -15,7 +15,7 @@ from math import ceil, log
 import numpy as np
 from numpy.typing import NDArray
 
-from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.taxonomy import (
     DEFAULT_NAME,
@@ -240,6 +240,8 @@ class _Naming:
         named = {service.id: {term for term, _ in telling_words(service.name)} for service in services}
         self._terms = [[*{term for term, _ in words[entity]}, *named[entity]] for entity in ids]
         self._spelling = _spelling(words[entity] for entity in ids)
+        having = Counter(term for terms in self._terms for term in set(terms))
+        self._rarity = {term: rarity(number, len(ids)) for term, number in having.items()}
 
     def name(self, root: Node, above: Iterable[str] = ()) -> dict[str, Category]:
         """The categories, parents first. Ids are made of what they hold, so that equal trees have equal ones.
@@ -265,7 +267,8 @@ class _Naming:
         return found
 
     def _name_children(self, node: Node, avoid: frozenset[str]) -> list[Category]:
-        ranked = _telling_terms([[self._terms[row] for row in child.rows.tolist()] for child in node.children])
+        classes = [[self._terms[row] for row in child.rows.tolist()] for child in node.children]
+        ranked = _telling_terms(classes, self._rarity)
         told = [[self._spelling[term] for term in terms if term not in avoid] or ["other"] for terms in ranked]
         names: list[str] = []
         for each in told:
@@ -300,17 +303,22 @@ def _words_of(service: Service) -> Counter[tuple[str, str]]:
     return Counter(telling_words(f"{service.name} {service.description} {service.words}"))
 
 
-def _telling_terms(classes: Sequence[Sequence[Sequence[str]]]) -> list[list[str]]:
+def _telling_terms(classes: Sequence[Sequence[Sequence[str]]], rare: Mapping[str, float]) -> list[list[str]]:
     """Of each class its terms, the most telling first: tf · log(1 + A / f), where f is how many services of all
     classes have the term, tf how many of the class, A how many terms a class has on average. One counts twice that has
-    it in its name.
+    it in its name. `rare`: of a term in the whole tree, a further factor, since siblings are few.
     """
     counts = [Counter(term for terms in services for term in terms) for services in classes]
     everywhere = sum(counts, Counter[str]())
     average = everywhere.total() / len(classes)
-    weights = {term: log(1 + average / number) for term, number in everywhere.items()}
-    scores = [{term: -number * weights[term] for term, number in each.items()} for each in counts]
-    return [[term for _, term in sorted((score, term) for term, score in each.items())] for each in scores]
+    weights = {term: rare[term] * log(1 + average / number) for term, number in everywhere.items()}
+    ranked: list[list[str]] = []
+    for services, having in zip(classes, counts, strict=True):
+        telling = Counter(term for terms in services for term in set(terms))
+        # What one service alone says names no class of several.
+        ordered = sorted((number == 1, -having[term] * weights[term], term) for term, number in telling.items())
+        ranked.append([term for *_, term in ordered])
+    return ranked
 
 
 def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
@@ -323,7 +331,8 @@ def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
 
 
 def _free_name(words: Sequence[str], taken: Sequence[str]) -> str:
-    """Of the first words, one more as long as a sibling bears the name; then numbered."""
+    """Of the first words, one more as long as a sibling bears the name; then numbered. `menus` adds nothing to `menu`."""
+    words = [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
     for length in range(_NAME_WORDS, len(words) + 1):
         if (name := "-".join(words[:length])) not in taken:
             return name

@@ -64,13 +64,20 @@ COMMANDS: dict[str, list[list[str]]] = {
     "learn transitions": [["learn", "transitions", f"{OWN}.conversations"]],
     "learn export": [["learn", "export"]],
     "learn forget": [["learn", "forget"]],
+    "taxonomy build": [["taxonomy", "build"], ["taxonomy", "build", "--of", "tools", "--leaf-size", "9"]],
+    "taxonomy show": [["taxonomy", "show"]],
+    "taxonomy status": [["taxonomy", "status"]],
+    "taxonomy check": [["taxonomy", "check"]],
+    "taxonomy diff": [["taxonomy", "diff", "main", "main"]],
+    "taxonomy export": [["taxonomy", "export"]],
+    "taxonomy forget": [["taxonomy", "forget"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
     "connect": [
         ["connect", "cursor", "--file", f"{OWN}.mcp.json"],
         ["connect", "zed", "--file", f"{OWN}.mcp.json", "--write", "--dry-run"],
     ],
 }
-GROUPS = {"keys", "model", "eval", "generate", "graph", "learn"}
+GROUPS = {"keys", "model", "eval", "generate", "graph", "learn", "taxonomy"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
@@ -84,6 +91,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry of the example catalogue."""
     path = tmp_path_factory.mktemp("pages") / "held.grafeo"
     assert main(["--registry", str(path), "ingest", str(CATALOG)]) == 0
+    assert main(["--registry", str(path), "taxonomy", "build", "--leaf-size", "6"]) == 0
     return path
 
 

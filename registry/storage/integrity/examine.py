@@ -267,6 +267,7 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
         findings.append(attempt("index calls", lambda: _same_calls(held, fresh), advice))
+        findings.append(attempt("index taxonomies", lambda: _same_taxonomies(held, fresh), advice))
         findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
         findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
     return [revision, *findings]
@@ -317,6 +318,16 @@ def _calls(folder: Path) -> CallGraph:
     return CallGraph.of_json(cast("Any", _content(file))) if file.exists() else CallGraph()
 
 
+def _same_taxonomies(held: Path, fresh: Path) -> str:
+    ours, wanted = (
+        _content(folder / generation.TAXONOMIES) if (folder / generation.TAXONOMIES).exists() else []
+        for folder in (held, fresh)
+    )
+    if ours != wanted:
+        raise RegistryError("they are not those of the graph")
+    return "as in the graph"
+
+
 def _same_vectors(held: Path, fresh: Path) -> str:
     ours, wanted = np.load(held / generation.VECTORS), np.load(fresh / generation.VECTORS)
     if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
@@ -336,7 +347,7 @@ def _same_copy(held: Path, graph: Graph) -> str:
         copy = Contents(engine)
         refuse(
             what
-            for what in ("state", "agents", "tools", "claims", "settings", "transitions", "vector_keys")
+            for what in ("state", "agents", "tools", "claims", "settings", "transitions", "taxonomies", "vector_keys")
             if getattr(copy, what) != getattr(graph, what)
         )
     return "holds what the graph holds"

@@ -20,6 +20,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.store import Store
+from waygraph.registry.taxonomy.upkeep import read_placeable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,6 +120,7 @@ NORM_TOLERANCE = 1e-3
 _SHOWN = 5
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
 FORGET = "run `waygraph learn forget`, and learn anew"
+TAXONOMY = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
 REINDEX = "run `waygraph reindex`"
 
 
@@ -182,6 +184,7 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("claims", _claims, "each agent has a source", restore),
         ("call names", _call_names, "no two tools share one", restore),
         ("transitions", _transition_faults, "each counts something, and has a date", FORGET),
+        ("taxonomies", _taxonomy_faults, "each category is in its place", TAXONOMY),
         ("removed agents", _check_removed, "none is there", "run `waygraph remove AGENT` for each"),
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
@@ -260,6 +263,26 @@ def _check_removed(graph: Graph) -> Iterator[str]:
 
 def _transition_faults(graph: Graph) -> Iterator[str]:
     return (f"{each.first} → {each.next}" for each in graph.transitions if not each.is_sound)
+
+
+def _taxonomy_faults(graph: Graph) -> Iterator[str]:
+    """What is in no tree, siblings of one name, categories at another depth, and what may not stand in a tree."""
+    reached = sum(len(each.categories) for each in graph.taxonomies)
+    if (len(graph.taxonomies), reached) != (graph.counts["taxonomies"], graph.counts["categories"]):
+        yield f"{reached} of {graph.counts['categories']} categories are in a tree"
+    yield from (f"there are {n} current ones" for n in {sum(each.current for each in graph.taxonomies)} if n > 1)
+    for taxonomy in graph.taxonomies:
+        allowed = read_placeable(graph.session, taxonomy.of)
+        for each in taxonomy.categories.values():
+            children = [taxonomy.categories[child] for child in each.children]
+            names = Counter(child.name for child in children)
+            yield from (f"{taxonomy.name}: {n} siblings are called {name!r}" for name, n in names.items() if n > 1)
+            yield from (
+                f"{taxonomy.name}: {child.id} is at depth {child.depth}"
+                for child in children
+                if child.depth <= each.depth
+            )
+            yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in allowed)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:

@@ -1,0 +1,254 @@
+"""`taxonomy`: trees of categories over agents or tools."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from waygraph.api.cli.options import AsJson, Invocation, invocation, principal
+from waygraph.api.cli.render.output import note, print_raw, show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.model.taxonomy import Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.registry import Registry
+    from waygraph.registry.taxonomy.prompts import Service
+    from waygraph.registry.taxonomy.vectors_build import Builder, Vectors
+
+taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
+
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
+
+
+@taxonomy.command()
+def build(
+    context: typer.Context,
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
+    of: Annotated[Literal["agents", "tools"], typer.Option(help="What is sorted.")] = "agents",
+    by: Annotated[Literal["vectors"] | None, typer.Option(help="Without a language model; the default.")] = None,
+    model: Annotated[
+        str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a model would cost.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
+    ] = False,
+    show_to_all: Annotated[
+        bool, typer.Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
+    ] = False,
+    leaf_size: Annotated[int, typer.Option(min=1, help="A category of more is split.")] = 40,
+    max_depth: Annotated[int, typer.Option(min=1, help="Of the tree, below its root.")] = 3,
+    max_categories: Annotated[int, typer.Option(min=2, help="Children of a category.")] = 20,
+    cross_domain: Annotated[
+        bool, typer.Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Build a tree of categories, in place of the one of the same name, and make it the current one.
+
+    waygraph taxonomy build --by vectors
+
+    It is made of what everyone may see; the rest is placed by its vectors. A build by a model that was stopped goes on
+    when it is started again.
+    """
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model import shapes
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.model.taxonomy import Of, TaxonomySettings
+    from waygraph.registry.taxonomy.structure import Structure
+
+    if by and model:
+        raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
+    settings = TaxonomySettings(
+        leaf_size=leaf_size, max_depth=max_depth, max_categories=max_categories, cross_domain=cross_domain
+    )
+    told = invocation(context)
+    own = told.settings()
+    told.own_place(own)
+    with told.open(own) as registry, ExitStack() as opened:
+        if dry_run:
+            from waygraph.registry.taxonomy.model_build import estimate_build
+
+            services = _services(registry, Of(of), private)
+            show(estimate_build(services, settings), shapes.shape, taxonomy_views.view_estimate, as_json)
+            return
+        builder = _vectors_builder(settings)
+        if model:
+            builder = _model_builder(model, settings, own, name=name, of=Of(of), opened=opened)
+        built = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
+    show(Structure.of(built), shapes.shape, taxonomy_views.view_structure, as_json)
+
+
+@taxonomy.command("show")
+def show_category(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
+    *,
+    name: Name = "",
+    group: Annotated[list[str] | None, typer.Option(help="See it as a member of this group. Repeat.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a category: what is below it, and what it holds."""
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model.errors import UnknownName
+
+    with invocation(context).open() as registry:
+        found = _find_taxonomy(registry, name, group)
+    category = found.at(path)
+    if category is None:
+        raise UnknownName("category", path, filter(None, found.paths().values()))
+    shown = taxonomy_views.Shown(found, category, "/".join(filter(None, path.split("/"))))
+    show(shown, taxonomy_views.shown_json, taxonomy_views.view_category, as_json)
+
+
+@taxonomy.command()
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model import shapes
+    from waygraph.registry.taxonomy.structure import read_drift
+
+    with _open_own(invocation(context)) as registry:
+        found = registry.read(read_drift)
+    show(found, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
+
+
+@taxonomy.command()
+def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+    """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model import shapes
+    from waygraph.registry.taxonomy.structure import Structure
+
+    with invocation(context).open() as registry:
+        found = _find_taxonomy(registry, name)
+    show(Structure.of(found), shapes.shape, taxonomy_views.view_structure, as_json)
+
+
+Side = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
+
+
+@taxonomy.command()
+def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = False) -> None:
+    """Tell in what two taxonomies differ, by the ids of their categories.
+
+    waygraph taxonomy diff before.json main
+    """
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model import shapes
+    from waygraph.registry.taxonomy.structure import compare_taxonomies
+
+    with invocation(context).open() as registry:
+        was, now = (_side(registry, each) for each in (first, second))
+    show(compare_taxonomies(was, now), shapes.shape, taxonomy_views.view_difference, as_json)
+
+
+@taxonomy.command()
+def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
+    """Write a taxonomy as JSON: its categories, with what each holds."""
+    import json
+
+    with invocation(context).open() as registry:
+        found = _find_taxonomy(registry, name).as_json()
+    if as_json:
+        show(found, dict, lambda _: (), as_json)
+    else:
+        print_raw(json.dumps(found, ensure_ascii=False, indent=2) + "\n")
+
+
+@taxonomy.command()
+def forget(
+    context: typer.Context,
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    as_json: AsJson = False,
+) -> None:
+    """Remove a taxonomy. Agents and tools stay."""
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    with _open_own(invocation(context)) as registry:
+        done = registry.forget_taxonomy(name)
+    show(done, shapes.shape, operation_views.view_write, as_json)
+
+
+def _open_own(told: Invocation) -> "Registry":
+    settings = told.settings()
+    told.own_place(settings)
+    return told.open(settings)
+
+
+def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
+    """Raises UnknownName, also for one of which nothing may be seen."""
+    from waygraph.registry.model.errors import UnknownName
+
+    found = registry.taxonomy(name or None, principal=principal(groups))
+    if found is None:
+        raise UnknownName("taxonomy", name or "the current one", ())
+    return found
+
+
+def _side(registry: "Registry", side: str) -> "Taxonomy":
+    """Of a name or a file. Raises UnknownName, InvalidSetting."""
+    import json
+
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.model.taxonomy import Taxonomy
+
+    if not side.endswith(".json"):
+        return _find_taxonomy(registry, side)
+    try:
+        return Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidSetting(f"{side} is no taxonomy that `waygraph taxonomy export` wrote: {error}") from error
+
+
+def _services(registry: "Registry", of: "Of", private: bool) -> "list[Service]":
+    from functools import partial
+
+    from waygraph.registry.taxonomy.upkeep import read_placeable
+
+    placeable = registry.read(partial(read_placeable, of=of))
+    return [each.service for each in placeable.values() if private or each.is_public]
+
+
+def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
+    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
+
+    return lambda services, vectors, before: build_by_vectors(services, vectors, before, settings)
+
+
+def _model_builder(
+    spec: str, settings: "TaxonomySettings", own: "Settings", *, name: str, of: "Of", opened: ExitStack
+) -> "Builder":
+    """Its answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
+    import os
+
+    from waygraph.registry.http.model_answers import ModelAnswers
+    from waygraph.registry.http.openai_endpoint import ChatModel, model_in
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.taxonomy.model_build import Work, build_by_model
+
+    chosen = model_in(spec)
+    if not chosen:
+        raise InvalidSetting(f"--model {spec!r}: expected openai:MODEL, such as openai:gpt-5-mini")
+    folder = own.cache_path / "taxonomy"
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
+    opened.callback(answers.close)
+    seen: list[str] = []
+
+    def watch(work: Work) -> None:
+        if (at := f"{work.state} {work.path}") not in seen:
+            seen.append(at)
+            tokens = work.usage.prompt_tokens + work.usage.completion_tokens
+            note(f"{at.strip()}: {work.usage.calls + work.usage.kept} calls, {tokens} tokens, {work.waiting} wait")
+
+    def builder(services: "Sequence[Service]", vectors: "Vectors", _: "Taxonomy | None") -> "Taxonomy":
+        return build_by_model(services, answers, settings, name=name, of=of, vectors=vectors, watch=watch)
+
+    return builder
