@@ -331,7 +331,7 @@ def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
 
 
 def _free_name(words: Sequence[str], taken: Sequence[str]) -> str:
-    """Of the first words, one more as long as a sibling bears the name; then numbered. `menus` adds nothing to `menu`."""
+    """Of the first words, one more as long as a sibling bears the name; then numbered. A word is no other's plural."""
     words = [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
     for length in range(_NAME_WORDS, len(words) + 1):
         if (name := "-".join(words[:length])) not in taken:
