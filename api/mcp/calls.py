@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from waygraph.api.mcp.sessions import OnBehalf
-from waygraph.api.mcp.tools import PARAMETERS
+from waygraph.api.mcp.tools import PARAMETERS, RUNNERS
 from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
@@ -140,7 +140,10 @@ def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: floa
 
 
 async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
-    """The tool's own answer. Raises what stands against the call, and what the executor raises."""
+    """The tool's own answer, as far as it fits a model's context.
+
+    Raises what stands against the call, and what the executor raises.
+    """
     with record_call(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
         asker.caller.require("use")
         if wanted.query.strip():
@@ -166,7 +169,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
         if is_error:
             attempt.error = TOOL_ERROR
-        return result
+        return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
 
 
 def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:

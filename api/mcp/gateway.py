@@ -1,12 +1,13 @@
 """What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.learning import CallCounter, open_counter
+from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import Asker, Context
 from waygraph.api.telemetry.audit import Audit
@@ -61,6 +62,7 @@ class Gateway(Parts):
     executor: ToolCaller
     parking: Parking | None
     counter: CallCounter | None
+    long_results: LongResults
 
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""
@@ -86,11 +88,18 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
     reach = Reach(registry, services, vouched_file(settings.data_path))
+    # A host's next request may come to another process, where nothing of this one is kept: then nothing is cut.
+    limit_tokens = settings.call_result_tokens if parts.parks else 0
+    parking = Parking() if parts.parks else None
     with open_counter(registry, settings) as counter:
         async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
-            if not parts.parks:
-                yield Gateway(**vars(parts), reach=reach, executor=executor, parking=None, counter=counter)
-                return
-            parking = Parking()
-            async with parking.open():
-                yield Gateway(**vars(parts), reach=reach, executor=executor, parking=parking, counter=counter)
+            gateway = Gateway(
+                **vars(parts),
+                reach=reach,
+                executor=executor,
+                parking=parking,
+                counter=counter,
+                long_results=LongResults(limit_tokens, settings.kept_results_bytes),
+            )
+            async with parking.open() if parking else nullcontext():
+                yield gateway

@@ -28,6 +28,7 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
+from waygraph.api.mcp.long_results import RESULTS
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
 from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
@@ -185,8 +186,10 @@ class _Answers:
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
-        if params.name == RUNNERS[gateway.surface]:
+        if params.name == (runner := RUNNERS[gateway.surface]):
             wanted = wanted_by_runner(params.name, arguments, deadline_s)
+            if wanted.name.startswith(RESULTS):
+                return {"content": [text(page) for page in gateway.long_results.read(wanted.name, asker, runner)]}
         else:
             wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
         return await self._run(ctx, asker, wanted, hearing)
@@ -207,11 +210,13 @@ class _Answers:
         return ListResourcesResult(resources=[resource], ttl_ms=0, cache_scope="private")
 
     async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
+        asker = self._gateway.asker_of(ctx)
+        if params.uri.startswith(RESULTS):
+            return self._read_result(params.uri, asker)
         if params.uri != CAPABILITIES:
             raise MCPError(
                 code=INVALID_PARAMS, message=f"there is no resource {params.uri[:200]!r}", data={"uri": params.uri}
             )
-        asker = self._gateway.asker_of(ctx)
         try:
             asker.caller.require("route")
             told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
@@ -220,6 +225,14 @@ class _Answers:
         told |= {"surface": self._gateway.surface}
         contents = TextResourceContents(uri=CAPABILITIES, mime_type="application/json", text=json.dumps(told))
         return ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
+
+    def _read_result(self, uri: str, asker: Asker) -> ReadResourceResult:
+        try:
+            pages = self._gateway.long_results.read(uri, asker, RUNNERS[self._gateway.surface])
+        except WaygraphError as error:
+            raise as_error(error) from error
+        contents = [TextResourceContents(uri=uri, mime_type="text/plain", text=page) for page in pages]
+        return ReadResourceResult(contents=list(contents), ttl_ms=0, cache_scope="private")
 
     async def set_level(self, ctx: Context, params: SetLevelRequestParams) -> EmptyResult:
         self._gateway.asker_of(ctx).session.log_level = params.level

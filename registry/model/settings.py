@@ -17,10 +17,10 @@ from waygraph.registry.model.files import as_written
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
 MAY_BE_ZERO = frozenset(
-    "call_idle_s cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept mcp_registry_retries neo4j_retry_s "
-    "oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries progress_after_s query_cache_entries "
-    "rate_per_minute remote_retries remote_retry_s service_threads sessions_per_caller upstream_stderr_bytes "
-    "write_timeout_s".split()
+    "call_idle_s call_result_tokens cypher_wait_s drain_timeout_s failures_per_minute max_changes_kept "
+    "mcp_registry_retries neo4j_retry_s oidc_cached_tokens oidc_keys_stale_s oidc_leeway_s openai_retries "
+    "progress_after_s query_cache_entries rate_per_minute remote_retries remote_retry_s service_threads "
+    "sessions_per_caller upstream_stderr_bytes write_timeout_s".split()
 )
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
@@ -194,6 +194,10 @@ class Settings:
     """After so long without a call a server that was started for calls is stopped."""
     call_max_answer_bytes: int = 16 * 1024 * 1024
     """Of a tool that is reached over HTTP."""
+    call_result_tokens: int = 25_000
+    """Of a result through the gateway, as a model reads it; the rest is kept and read page by page. 0: no limit."""
+    kept_results_bytes: int = 64 * 1024 * 1024
+    """Of all results that were cut, in memory; the oldest go."""
     calls_at_once: int = 64
     """How many calls are under way at a time."""
     audit_arguments: bool = False

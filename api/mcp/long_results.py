@@ -1,0 +1,249 @@
+"""Results that fit a model's context: what is over the limit stays here, and the model reads it page by page.
+
+Nothing is cut silently. A result that was cut ends with a text that names each part that is missing, by its JSON
+pointer in the whole result, and where the rest of it is read: by `use_tool`, or as a resource.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Any, Literal
+from urllib.parse import parse_qs, quote, urlsplit
+
+from cachetools import TTLCache
+
+from waygraph.api.mcp.results import compact, text
+from waygraph.api.mcp.sessions import Asker
+from waygraph.registry.model.errors import UnknownName
+
+RESULTS = "waygraph://results/"
+"""How the address of every kept result begins."""
+BYTES_PER_TOKEN = 4
+"""Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
+KEPT_S = 1_800.0
+"""After that the rest of a result is gone."""
+MAX_PARTS = 10
+"""So many missing parts are named; of the others the number."""
+LEAST_BYTES = 256
+"""Less of a value is not worth a part of its own."""
+MAX_LEVELS = 32
+"""Of values within values that are cut; of a deeper one nothing is sent, until its own path is read."""
+
+type Unit = Literal["characters", "items", "members"]
+_UNITS: Mapping[type, Unit] = {str: "characters", list: "items", dict: "members"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What was sent of the value at `path`, a JSON pointer: `kept` of its `of` units, from `start` on."""
+
+    path: str
+    start: int
+    kept: int
+    of: int
+    unit: Unit
+
+
+type Cut = tuple[Any, list[Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    owner: tuple[str, str]
+    result: Mapping[str, Any]
+    size: int
+
+
+class LongResults:
+    """The results that were cut, until they are old or `most_bytes` of later ones took their place.
+
+    `limit_tokens` 0: nothing is cut. `run_by`: the meta-tool that reads a rest; empty: there is none.
+    """
+
+    def __init__(self, limit_tokens: int, most_bytes: int) -> None:
+        self._limit_tokens, self._most_bytes = limit_tokens, most_bytes
+        self._kept: TTLCache[str, _Kept] = TTLCache(maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size)
+
+    def fit(self, result: Mapping[str, Any], asker: Asker, run_by: str) -> Mapping[str, Any]:
+        """The result, its texts and its structured content each within the limit."""
+        most = self._limit_tokens * BYTES_PER_TOKEN
+        content = result.get("content")
+        blocks = content if isinstance(content, list) else []
+        needed = max(sum(map(_text_bytes, blocks)), json_bytes(result.get("structuredContent")))
+        if not most or needed <= most:
+            return result
+        address = self._keep(result, asker)
+        sent, parts = _cut_blocks(blocks, most)
+        told = dict(result)
+        if "structuredContent" in result:
+            told["structuredContent"], missing = cut(result["structuredContent"], most, "/structuredContent")
+            parts += missing
+        total = f"this result has about {needed // BYTES_PER_TOKEN:,} tokens, and a call returns {self._limit_tokens:,}"
+        told["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, run_by)}))]
+        if address:
+            link = {"type": "resource_link", "uri": address, "name": "the whole result", "mimeType": "application/json"}
+            told["content"].append(link)
+        return told
+
+    def read(self, uri: str, asker: Asker, run_by: str) -> list[str]:
+        """A page of a kept result: a text or JSON, then, if more is missing, what and where. Raises UnknownName."""
+        asker.caller.require("use")
+        address, query = uri.partition("?")[0], parse_qs(urlsplit(uri).query)
+        kept = self._kept.get(address)
+        if kept is None or kept.owner != (asker.caller.id, asker.owner):
+            raise UnknownName("result", uri[:200], (), hint=f"Results are kept for {KEPT_S / 60:.0f} minutes.")
+        path, start = query.get("path", [""])[0], query.get("from", ["0"])[0]
+        value = _value_at(kept.result, path)
+        if value is _ABSENT or not (start.isascii() and start.isdigit() and len(start) <= 12):
+            raise UnknownName("part of a result", uri[:200], ())
+        page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, int(start))
+        said = page if isinstance(page, str) else compact(page)
+        return [said, compact({"cut": _missing(address, parts, run_by)})] if parts else [said]
+
+    def _keep(self, result: Mapping[str, Any], asker: Asker) -> str:
+        """Its address; empty if it is too large to be kept."""
+        size = json_bytes(result)
+        if size > self._most_bytes:
+            return ""
+        address = RESULTS + secrets.token_urlsafe(16)
+        self._kept[address] = _Kept((asker.caller.id, asker.owner), result, size)
+        return address
+
+
+def cut(value: Any, most: int, path: str = "", start: int = 0, level: int = 0) -> Cut:
+    """As much of the value, from `start` on, as has `most` bytes as JSON, and which parts of it are missing.
+
+    A text is cut at a character, an array at an item, an object by sharing the bytes among its members.
+    """
+    if (not start and json_bytes(value) <= most) or not isinstance(value, (str, list, dict)):
+        return value, []
+    if level > MAX_LEVELS:
+        return type(value)(), [Part(path, start, 0, len(value), _UNITS[type(value)])]
+    if isinstance(value, str):
+        return _cut_text(value, most, path, start)
+    if isinstance(value, list):
+        return _cut_items(value, most, path, start, level)
+    return _cut_members(value, most, path, start, level)
+
+
+def _cut_text(value: str, most: int, path: str, start: int) -> Cut:
+    piece = value[start : start + most]  # no character has less than a byte
+    low, high = 1, len(piece)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if json_bytes(piece[:middle]) <= most else (low, middle - 1)
+    return _of_whole(value, piece[:low], path, start, [])
+
+
+def _cut_items(value: list[Any], most: int, path: str, start: int, level: int) -> Cut:
+    rest = value[start : start + most]
+    sizes = accumulate((json_bytes(item) + 1 for item in rest), initial=2)
+    kept = rest[: sum(1 for _ in takewhile(lambda size: size <= most, sizes)) - 1]
+    parts: list[Part] = []
+    if rest and not kept:
+        piece, parts = cut(rest[0], max(most - 3, LEAST_BYTES), f"{path}/{start}", level=level + 1)
+        kept = [piece]
+    return _of_whole(value, kept, path, start, parts)
+
+
+def _cut_members(value: dict[str, Any], most: int, path: str, start: int, level: int) -> Cut:
+    names = list(value)[start : start + most]
+    heads = {name: json_bytes(name) + 2 for name in names}
+    sizes = {name: json_bytes(value[name]) for name in names}
+    least = accumulate((heads[name] + min(sizes[name], LEAST_BYTES) for name in names), initial=2)
+    names = names[: sum(1 for _ in takewhile(lambda size: size <= most, least)) - 1]
+    if not names:  # no page could hold a member of such a name: it is passed over
+        return {}, [Part(path, start + 1, 0, len(value), "members")] if start < len(value) else []
+    share = _share([sizes[name] for name in names], most - 2 - sum(heads[name] for name in names))
+    kept: dict[str, Any] = {}
+    parts: list[Part] = []
+    for name in names:
+        kept[name], missing = cut(value[name], share, f"{path}/{_pointer_step(name)}", level=level + 1)
+        parts += missing
+    return _of_whole(value, kept, path, start, parts)
+
+
+def _share(sizes: Sequence[int], most: int) -> int:
+    """How much each may have at most, so that all of it fits: the small ones need less than their share."""
+    left = most
+    for at, size in enumerate(sorted(sizes)):
+        if size * (len(sizes) - at) > left:
+            return left // (len(sizes) - at)
+        left -= size
+    return most
+
+
+def _of_whole(whole: Any, kept: Any, path: str, start: int, parts: list[Part]) -> Cut:
+    if start + len(kept) < len(whole):
+        parts = [*parts, Part(path, start, len(kept), len(whole), _UNITS[type(whole)])]
+    return kept, parts
+
+
+def _cut_blocks(blocks: Sequence[Any], most: int) -> tuple[list[Any], list[Part]]:
+    """The first blocks; of the one that does not fit a piece, if it is a text. Images and sounds are as they are."""
+    sent: list[Any] = []
+    parts: list[Part] = []
+    left = most
+    for at, block in enumerate(blocks):
+        needs = _text_bytes(block)
+        if needs > left:
+            if left >= LEAST_BYTES and block.get("type") in ("text", "resource"):
+                piece, parts = cut(block, left, f"/content/{at}")
+                sent.append(piece)
+            break
+        sent.append(block)
+        left -= needs
+    if len(sent) < len(blocks):
+        parts.append(Part("/content", 0, len(sent), len(blocks), "items"))
+    return sent, parts
+
+
+def _text_bytes(block: Any) -> int:
+    """What a block takes of the context as text."""
+    if not isinstance(block, dict) or block.get("type") in ("image", "audio"):
+        return 0
+    resource = block.get("resource")
+    return 0 if isinstance(resource, dict) and "blob" in resource else json_bytes(block)
+
+
+def _missing(address: str, parts: Sequence[Part], run_by: str) -> dict[str, Any]:
+    """What a model is told. `address` empty: the rest is nowhere."""
+    told: dict[str, Any] = {"parts": [_part_entry(address, part) for part in parts[:MAX_PARTS]]}
+    if len(parts) > MAX_PARTS:
+        told["more_parts"] = len(parts) - MAX_PARTS
+    if not address:
+        return told | {"how": "the rest was too large to be kept: ask the tool for less"}
+    how = f"{run_by}(name=…) with the address of a rest" if run_by else "reading the resource"
+    return told | {"how": f"{how} returns it"}
+
+
+def _part_entry(address: str, part: Part) -> dict[str, Any]:
+    end = part.start + part.kept
+    told: dict[str, Any] = {"path": part.path, "sent": f"{part.unit} {part.start} to {end} of {part.of}"}
+    rest = f"{address}?path={quote(part.path, safe='/')}&from={end}"
+    return told | ({"rest": rest} if address else {})
+
+
+_ABSENT = object()
+
+
+def _value_at(value: Any, path: str) -> Any:
+    """The value at a JSON pointer (RFC 6901)."""
+    for step in path.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(name, _ABSENT)
+        elif isinstance(value, list) and name.isascii() and name.isdigit() and len(name) <= 12:
+            value = value[int(name)] if int(name) < len(value) else _ABSENT
+        else:
+            return _ABSENT
+    return value
+
+
+def _pointer_step(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def json_bytes(value: Any) -> int:
+    return len(compact(value).encode("utf-8", "surrogatepass"))

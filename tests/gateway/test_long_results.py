@@ -1,0 +1,139 @@
+"""A result that is longer than a model's context takes is cut, says so, and is read page by page, whole."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.gateway.hosts import ERAS, Era, error_of, over_http, toolbox_place
+from tests.service import served
+from waygraph.api.mcp.long_results import LEAST_BYTES, LongResults, cut, json_bytes
+from waygraph.api.mcp.sessions import Asker, Session
+from waygraph.registry.access.visibility import LOCAL, Caller
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.settings import Settings
+
+ME = Asker(caller=LOCAL, session=Session())
+ROWS = [{"at": number, "name": f"row {number}"} for number in range(2_000)]
+MOST = 1_000
+
+ANY = st.recursive(
+    st.none() | st.integers() | st.text(max_size=60),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=12), inner, max_size=8),
+    max_leaves=60,
+)
+
+
+def pages_of(results: LongResults, rests: list[str]) -> Iterator[str]:
+    """Every page that can be read from these addresses on."""
+    while rests:
+        page, *more = results.read(rests.pop(), ME, "use_tool")
+        yield page
+        rests += [part["rest"] for told in more for part in json.loads(told)["cut"]["parts"]]
+
+
+def rests_of(sent: Any) -> list[str]:
+    told = json.loads(sent["content"][-2]["text"])["cut"]
+    return [part["rest"] for part in told["parts"]]
+
+
+def test_a_short_result_is_the_same_object() -> None:
+    result = {"content": [{"type": "text", "text": "x" * 3_900}], "structuredContent": {"a": 1}}
+    assert LongResults(MOST, 10**7).fit(result, ME, "use_tool") is result
+    long = {"content": [{"type": "text", "text": "x" * 10**6}]}
+    assert LongResults(0, 10**7).fit(long, ME, "use_tool") is long
+
+
+@pytest.mark.parametrize("text", ["x" * 50_000, "海" * 30_000, '"\n' * 20_000])
+def test_the_pages_of_a_text_are_the_text(text: str) -> None:
+    results = LongResults(MOST, 10**7)
+    sent = results.fit({"content": [{"type": "text", "text": text}]}, ME, "use_tool")
+    assert json_bytes(sent["content"][0]) <= MOST * 4
+    pages = list(pages_of(results, rests_of(sent)))
+    assert sent["content"][0]["text"] + "".join(pages) == text
+    assert all(json_bytes(page) <= MOST * 4 for page in pages)
+
+
+def test_structured_content_is_cut_by_path() -> None:
+    results = LongResults(MOST, 10**7)
+    whole = {"total": 2_000, "note": "as of today", "rows": ROWS}
+    said = {"content": [{"type": "text", "text": json.dumps(whole)}], "structuredContent": whole, "isError": False}
+    sent = results.fit(said, ME, "use_tool")
+    assert sent["isError"] is False
+    structured = sent["structuredContent"]
+    assert (structured["total"], structured["note"]) == (2_000, "as of today")
+    assert json_bytes(structured) <= MOST * 4
+    rest = next(uri for uri in rests_of(sent) if "/structuredContent/rows" in uri)
+    assert parse_qs(urlsplit(rest).query)["from"] == [str(len(structured["rows"]))]
+    rows = structured["rows"]
+    for page in pages_of(results, [rest]):
+        rows = rows + json.loads(page)
+    assert rows == ROWS
+    assert sent["content"][-1]["type"] == "resource_link"
+    assert json.loads(results.read(sent["content"][-1]["uri"], ME, "use_tool")[0])["structuredContent"]
+
+
+@given(ANY, st.integers(LEAST_BYTES, 2_000))
+def test_whatever_is_cut_is_named(value: Any, most: int) -> None:
+    """A value without a missing part is whole; with one it has the same types, and no more than was there."""
+    piece, parts = cut(value, most)
+    assert (piece == value) == (not parts)
+    assert type(piece) is type(value)
+    assert json_bytes(piece) <= max(most, LEAST_BYTES + 64)
+    assert all(0 <= part.kept <= part.of - part.start for part in parts)
+
+
+def test_images_stay_and_many_blocks_are_counted() -> None:
+    image = {"type": "image", "data": "a" * 100_000, "mimeType": "image/png"}
+    blocks = [image, *({"type": "text", "text": "y" * 1_000} for _ in range(40))]
+    sent = LongResults(MOST, 10**7).fit({"content": blocks}, ME, "")
+    assert sent["content"][0] == image
+    told = json.loads(sent["content"][-2]["text"])["cut"]
+    assert told["parts"][-1]["path"] == "/content"
+    assert told["parts"][-1]["sent"].endswith(" of 41")
+    assert told["how"] == "reading the resource returns it"
+
+
+def test_only_who_called_reads_the_rest() -> None:
+    results = LongResults(MOST, 10**7)
+    sent = results.fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
+    [rest] = rests_of(sent)
+    assert results.read(rest, ME, "use_tool")
+    other = Asker(caller=Caller(id="other", principal=None, scopes=LOCAL.scopes), session=Session())
+    assert results.read(rest + "000", ME, "use_tool") == [""]  # past the end there is nothing
+    for uri, asker in [(rest, other), (rest.replace("/content/0", "/nowhere"), ME), (rest + "x", ME)]:
+        with pytest.raises(UnknownName, match="is not known"):
+            results.read(uri, asker, "use_tool")
+
+
+def test_what_cannot_be_kept_is_said() -> None:
+    sent = LongResults(MOST, 10_000).fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
+    told = json.loads(sent["content"][-1]["text"])["cut"]
+    assert told["how"].startswith("the rest was too large")
+    assert "rest" not in told["parts"][0]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_host_reads_the_rest(tmp_path: Path, era: Era) -> None:
+    """Through the real gateway: by the meta-tool and as a resource, and an address of nothing is an error."""
+    place = toolbox_place(tmp_path)
+
+    async def call() -> None:
+        async with over_http(f"{service.url}/mcp", era) as host:
+            sent: Any = await host.call_tool("use_tool", {"name": "box__fail", "params": {}})
+            [part] = json.loads(sent.content[-2].text)["cut"]["parts"]
+            assert (sent.is_error, part["sent"]) == (True, "items 0 to 0 of 1")
+            page: Any = await host.call_tool("use_tool", {"name": part["rest"]})
+            read: Any = await host.read_resource(part["rest"])
+            assert page.content[0].text == read.contents[0].text
+            error = error_of(await host.call_tool("use_tool", {"name": "waygraph://results/none"}))
+            assert error["code"] == "unknown-name"
+
+    with served(place.registry, settings=Settings(call_result_tokens=10)) as service:
+        anyio.run(call)
