@@ -8,7 +8,8 @@ from waygraph.registry import Agent, Principal, Registry, Tool
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
-from waygraph.registry.model.taxonomy import By, Category, Of, Service, Taxonomy
+from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.prompts import Service
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))
