@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,17 @@ from waygraph.api.mcp.long_results import RESULTS
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
 from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
-from waygraph.api.mcp.tools import IDENTITY, RUNNERS, Listeners, instructions, questions, tools_page, version
+from waygraph.api.mcp.tools import (
+    IDENTITY,
+    RUNNERS,
+    Listeners,
+    cache_hints,
+    instructions,
+    questions,
+    summary_of,
+    tools_page,
+    version,
+)
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.find_tools.find import capabilities
 
@@ -102,6 +112,9 @@ def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 CAPABILITIES = "waygraph://capabilities"
+SUMMARY_S = 1.0
+"""So long does a host that begins wait for what is said of the registry."""
+_INTRODUCTIONS = frozenset({"initialize", "server/discover"})
 
 
 class GatewayServer(Server[dict[str, Any]]):
@@ -143,7 +156,7 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     server.add_request_handler("tools/call", CallToolRequestParams, answers.call_tool)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, answers.set_level)
     server.add_notification_handler("notifications/initialized", NotificationParams, answers.note_initialized)
-    server.middleware.append(pass_unsieved)
+    server.middleware.extend((pass_unsieved, answers.introduce))
     return server
 
 
@@ -152,6 +165,17 @@ class _Answers:
 
     def __init__(self, gateway: Gateway, listeners: Listeners) -> None:
         self._gateway, self._listeners = gateway, listeners
+
+    async def introduce(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """A middleware of the SDK's server: its instructions name what stands behind it for who asks."""
+        made = await call_next(ctx)
+        if ctx.method not in _INTRODUCTIONS or not isinstance(made, dict):
+            return made
+        asker, said = self._gateway.asker_of(ctx), ""
+        with suppress(WaygraphError, TimeoutError), anyio.move_on_after(SUMMARY_S):
+            said = await self._gateway.ask(lambda: summary_of(self._gateway, asker))
+        kept = cache_hints(asker) if "cacheScope" in made else {}
+        return {**made, **kept, "instructions": f"{made['instructions']} {said}".rstrip()}
 
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)

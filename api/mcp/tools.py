@@ -5,6 +5,7 @@ the registry, on the door and on who asks, and on nothing that was asked before.
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,7 +24,7 @@ from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn, is_doubtful
 from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.find_tools.find import (
     DEFAULT_LIMIT,
@@ -33,6 +34,8 @@ from waygraph.registry.routing.find_tools.find import (
     confidence_field,
     find,
     judging,
+    list_agents,
+    overview,
 )
 from waygraph.registry.routing.find_tools.resolve import reading_tool
 from waygraph.registry.routing.tool_formats import DETAILS, definition, summary
@@ -215,6 +218,49 @@ _INSTRUCTIONS: Mapping[Surface, str] = {
     "rfc": INSTRUCTIONS_OF_RFC,
     "router": INSTRUCTIONS_OF_ROUTER,
 }
+
+
+SUMMARY_BYTES = 400
+"""In UTF-8, of what is said of a registry: at most about 130 tokens."""
+_PLAIN = re.compile(r"[\w][\w .+#/-]{0,39}")
+
+
+def summary_of(gateway: Gateway, asker: Asker) -> str:
+    """What stands behind the gateway for this asker, so that a model sees when to search; empty: nothing.
+
+    Counts, the most frequent tags, and the agents with most tools. Names and tags are what others wrote: only plain
+    words are told, of agents whose text is not in doubt.
+    """
+    if asker.caller.scopes.isdisjoint(_MAY_KNOW) or gateway.surface == "rfc":
+        return ""
+    try:
+        within = gateway.agents_within(asker)
+        counts = overview(gateway.registry, asker.principal, within)
+    except RegistryNotFound:
+        return ""
+    if not counts["tools"]:
+        return ""
+    agents = list_agents(gateway.registry, asker.principal, within)
+    known = [each for each in agents if each.tools and not each.agent.pending and not is_doubtful(each.agent)]
+    largest = [(each.agent.name, each.tools) for each in sorted(known, key=lambda each: (-each.tools, each.agent.id))]
+    said = f"Behind it: tools ({counts['tools']}), agents ({sum(counts['agents'].values())})."
+    for title, pairs in (("Most tools", largest), ("Tags", counts.get("tags", {}).items())):
+        plain = [f"{name} ({count})" for name, count in pairs if _PLAIN.fullmatch(name)]
+        most_bytes = (SUMMARY_BYTES - len(said.encode())) // (2 if title == "Most tools" else 1) - len(title) - 4
+        if told := _joined(plain, most_bytes):
+            said += f" {title}: {told}."
+    return said
+
+
+def _joined(parts: Sequence[str], most_bytes: int) -> str:
+    """The first of them that fit."""
+    told = ""
+    for part in parts:
+        longer = f"{told}, {part}" if told else part
+        if len(longer.encode()) > most_bytes:
+            break
+        told = longer
+    return told
 
 
 def meta_tools(surface: Surface, *, browses: bool = False) -> tuple[Definition, ...]:
@@ -438,9 +484,16 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
     tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
-    listed = [] if cursor else list(meta_tools(gateway.surface, browses=browses(gateway, asker)))
-    page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | _cache_hints(asker)
+    offered = meta_tools(gateway.surface, browses=browses(gateway, asker))
+    listed = [] if cursor else _described(offered, summary_of(gateway, asker))
+    page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | cache_hints(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
+
+
+def _described(listed: Sequence[Definition], summary: str) -> list[Definition]:
+    """The first one, which finds, says what there is to find."""
+    first, *rest = listed
+    return [first | {"description": f"{first['description']} {summary}".rstrip()}, *rest]
 
 
 def _pinned_if_any(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
@@ -475,7 +528,7 @@ def pinned_tools(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
     return sorted(tools, key=lambda tool: tool.call_name)
 
 
-def _cache_hints(asker: Asker) -> dict[str, Any]:
+def cache_hints(asker: Asker) -> dict[str, Any]:
     """How long a host may keep the list, and whether others may have it."""
     if asker.caller == LOCAL:
         return {"ttlMs": TTL_MS, "cacheScope": "public"}
@@ -503,10 +556,11 @@ def _without_header(schema: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is listed at a revision, for somebody who sees everything: call names and content hashes."""
+    """What is listed at a revision, for somebody who sees everything: call names, content hashes, and the summary."""
 
     stamp: str
     tools: Sequence[tuple[str, str]]
+    summary: str = ""
 
     @classmethod
     def now(cls, gateway: Gateway, before: "Listed | None") -> "Listed":
@@ -515,7 +569,8 @@ class Listed:
         if before and stamp == before.stamp:
             return before
         everything = Asker(caller=LOCAL, session=Session())
-        return cls(stamp, tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything)))
+        tools = tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything))
+        return cls(stamp, tools, summary_of(gateway, everything))
 
 
 # Hosts that want to know when the list is another one: told in both eras, a moment after it changed.
@@ -549,12 +604,12 @@ class Listeners:
                 tasks.start_soon(_note_change, connection)
 
     async def follow(self, gateway: Gateway, look_s: float = LOOK_S) -> None:
-        """Tells whenever other tools are pinned than were listed, or they changed. Runs until it is cancelled."""
+        """Tells whenever what was listed, or is said of what can be found, is another. Runs until it is cancelled."""
         seen = await _look(gateway, None)
         while True:
             await anyio.sleep(look_s)
             now = await _look(gateway, seen)
-            if now.tools != seen.tools:
+            if (now.tools, now.summary) != (seen.tools, seen.summary):
                 await self.tell()
             seen = now
 

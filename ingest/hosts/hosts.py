@@ -132,6 +132,8 @@ class Host:
     address_key: str = ""
     reference: str = ""
     typed: bool = False
+    shown: Mapping[str, bool] = field(default_factory=dict)
+    """What an entry says so that the model sees the server's tools from the start: hosts hide tools behind a search."""
     restart: str = ""
     """What a person does so that the host reads its config again."""
 
@@ -185,6 +187,7 @@ HOSTS: Mapping[str, Host] = {
             address_key="url",
             reference="${{{}}}",
             typed=True,
+            shown={"alwaysLoad": True},
             restart="start a new session of Claude Code; /mcp shows the server",
         ),
         Host(
@@ -291,8 +294,10 @@ class Gateway:
 
 def entry_of(host: Host, gateway: Gateway) -> dict[str, Any]:
     """As the host's config has it. Raises InvalidSetting for an address that the host's config cannot reach."""
-    if gateway.url:
-        return _address(host, gateway)
+    return {**(_address(host, gateway) if gateway.url else _command(host, gateway)), **host.shown}
+
+
+def _command(host: Host, gateway: Gateway) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "stdio"} if host.typed else {}
     entry |= {"command": gateway.command, "args": list(gateway.args)}
     env = dict(gateway.env)

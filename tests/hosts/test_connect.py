@@ -141,7 +141,15 @@ def test_of_a_service_a_bridge_is_started(home: Home, host: str, monkeypatch: py
     ("host", "entry"),
     [
         ("cursor", {"url": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
-        ("claude-code", {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer ${WAYGRAPH_API_KEY}"}}),
+        (
+            "claude-code",
+            {
+                "type": "http",
+                "url": "URL",
+                "headers": {"Authorization": "Bearer ${WAYGRAPH_API_KEY}"},
+                "alwaysLoad": True,
+            },
+        ),
         ("vscode", {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
         ("windsurf", {"serverUrl": "URL", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}}),
         ("gemini-cli", {"httpUrl": "URL", "headers": {"Authorization": "Bearer ${WAYGRAPH_API_KEY}"}}),

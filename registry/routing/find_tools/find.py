@@ -112,7 +112,7 @@ def overview(registry: "Searchable", principal: Principal | None, agent_ids: fro
     """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
     the most frequent first; `waiting` and `unreachable` count agents, where there are such.
     """
-    listed = _list_agents(registry, principal, agent_ids)
+    listed = list_agents(registry, principal, agent_ids)
     ready = [each for each in listed if not each.agent.pending]
     seen = {each.agent.id for each in listed}
     sources = registry.sources(principal=principal)
@@ -134,7 +134,7 @@ def _tags(listed: "Sequence[Listed]") -> Counter[str]:
     return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
 
 
-def _list_agents(
+def list_agents(
     registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> "Sequence[Listed]":
     if agent_ids is not None and not agent_ids:
