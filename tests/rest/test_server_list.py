@@ -1,13 +1,13 @@
 """`/v0.1/servers`: read by those who read the MCP registry, this program among them."""
 
+import json
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
-from waygraph.ingest.manifest.records import Intake
-from waygraph.ingest.sources.formats import mcp_registry
+from waygraph.ingest.sources.registry_source import open_registry
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, canonical_json
@@ -60,13 +60,21 @@ def test_parts_lead_through_the_whole_list(filled: Served) -> None:
     assert_problem(client.get(f"/v0.1/servers/{name}/versions/9"), 404, UnknownName)
 
 
-def test_a_registry_reads_what_another_lists(filled: Served) -> None:
-    intake = Intake(where="https://registry.example.com/v0.1/servers", settings=Settings())
-    told = assert_good(filled.caller("read").get("/v0.1/servers"))
-    assert mcp_registry.fits(told)
-    read = list(mcp_registry.read(told, intake.where, intake))
-    assert [record.key for record in read] == [f"1.0.0.127/{name}" for name in (GATEWAY, "maps", "near", "z")]
-    assert read[1].transport == {"type": "http", "url": "https://maps.example.com/mcp"}
+@pytest.mark.parametrize("since", ["", "2026-11-20T00:00:00Z"])
+def test_a_registry_is_a_source_of_another(filled: Served, since: str) -> None:
+    """Page by page, as far as the key that it shows may see; a key of more groups brings more."""
+    headers = {"Authorization": f"Bearer {filled.key('read')}"}
+    for key, private in (
+        (headers, []),
+        ({"Authorization": f"Bearer {filled.key('read', groups=('crew',))}"}, ["secret"]),
+    ):
+        read = open_registry(filled.url, Settings(), since=since, headers=key).read()
+        assert [entry.key for entry in read.entries] == [
+            f"1.0.0.127/{name}" for name in (GATEWAY, "maps", "near", *private, "z")
+        ]
+        assert not read.rejected
+    transport = json.loads(read.entries[1].agent.transport)
+    assert transport == {"type": "http", "url": "https://maps.example.com/mcp"}
 
 
 def test_the_gateway_stands_first_under_its_public_address(tmp_path: Path) -> None:
