@@ -5,3 +5,6 @@ from typing import Literal
 Surface = Literal["default", "rfc", "router"]
 """`rfc`: `find_tools` alone, with the parameters that RFC 0001 gives it. `router`: `route` and `execute` alone, as the
 light routing agent of ToolACE-MCP has them."""
+
+Warm = Literal["pinned", "recent", "all"]
+"""Whose servers are started before they are called."""

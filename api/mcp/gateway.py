@@ -5,14 +5,13 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import Asker, Context
 from waygraph.api.telemetry.audit import Audit
-from waygraph.ingest.execution.call import ToolCaller
-from waygraph.ingest.execution.executor import open_executor
+from waygraph.ingest.execution.executor import Executor, open_executor
 from waygraph.ingest.execution.services import Reach, Services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
@@ -49,6 +48,8 @@ class Parts:
     asker_of: Callable[[Context], Asker]
     surface: Surface = "default"
     parks: bool = True
+    warm: Warm | None = None
+    """Whose servers are started before they are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class Gateway(Parts):
     """
 
     reach: Reach
-    executor: ToolCaller
+    executor: Executor
     parking: Parking | None
     counter: CallCounter | None
     long_results: LongResults

@@ -18,7 +18,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.gateway import Ask, Parts
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import open_server
@@ -127,10 +127,12 @@ class HttpGateway:
         ask: Ask,
         surface: Surface = "default",
         alone: bool = True,
+        warm: Warm | None = None,
     ) -> None:
         self._registry, self._settings, self._surroundings = registry, settings, surroundings
         self._policy, self._services = policy, services
         self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
+        self._warm = warm
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 
@@ -149,6 +151,7 @@ class HttpGateway:
             asker_of=_asker_of,
             surface=self._surface,
             parks=self._alone,
+            warm=self._warm,
         )
         async with open_server(parts) as server:
             server.middleware.append(seat_session)

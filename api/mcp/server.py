@@ -43,6 +43,7 @@ from waygraph.api.mcp.tools import (
     tools_page,
     version,
 )
+from waygraph.api.mcp.warming import keep_warm
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.find_tools.find import capabilities
 
@@ -136,6 +137,8 @@ async def open_server(parts: Parts) -> AsyncGenerator[GatewayServer]:
     listeners = Listeners()
     async with open_gateway(parts) as gateway, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
+        if parts.warm:
+            tasks.start_soon(keep_warm, gateway, parts.warm)
         yield _server_of(gateway, listeners)
         tasks.cancel_scope.cancel()
 

@@ -38,7 +38,7 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.storage.location import MEMORY, is_server
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp import Surface
+    from waygraph.api.mcp import Surface, Warm
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.request_log import Application
     from waygraph.api.telemetry.traces import Traces
@@ -154,6 +154,8 @@ class Chosen:
     """Whether the gateway is offered beside REST."""
     surface: "Surface" = "default"
     """What the gateway lists."""
+    warm: "Warm | None" = None
+    """Whose servers the gateway starts before they are called."""
 
 
 def serve(chosen: Chosen) -> None:
@@ -251,7 +253,9 @@ def _open_surroundings(
     settings = service.settings
     log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
     alone = chosen.workers == 1
-    gateway = OfferedGateway(service, environ, surface=chosen.surface, alone=alone) if chosen.mcp else None
+    gateway = (
+        OfferedGateway(service, environ, surface=chosen.surface, alone=alone, warm=chosen.warm) if chosen.mcp else None
+    )
     return log, gateway, open_traces(environ, stream)
 
 

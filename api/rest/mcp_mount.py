@@ -23,7 +23,7 @@ from waygraph.registry.access.policy import load_policy
 from waygraph.registry.http.addresses import split_url
 
 if TYPE_CHECKING:
-    from waygraph.api.mcp import Surface
+    from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.dependencies import Service
     from waygraph.registry.access.visibility import Caller
@@ -42,10 +42,16 @@ class OfferedGateway:
     """
 
     def __init__(
-        self, service: "Service", environ: Mapping[str, str], *, surface: "Surface" = "default", alone: bool = True
+        self,
+        service: "Service",
+        environ: Mapping[str, str],
+        *,
+        surface: "Surface" = "default",
+        alone: bool = True,
+        warm: "Warm | None" = None,
     ) -> None:
         """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
-        self._service, self._surface, self._alone = service, surface, alone
+        self._service, self._surface, self._alone, self._warm = service, surface, alone, warm
         self._surroundings = Surroundings.here(environ)
         settings = service.settings
         self._policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
@@ -117,6 +123,7 @@ class OfferedGateway:
             ask=service.lanes.ask,
             surface=self._surface,
             alone=self._alone,
+            warm=self._warm,
         )
 
 

@@ -90,6 +90,9 @@ class McpCaller:
         except NotCallable as refusal:  # of its server, whichever tool was asked for
             raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
 
+    async def warm(self, agent: Agent) -> None:
+        await self._pool.warm(agent)
+
 
 class Executor:
     """Implements ToolCaller. Opened by `open_executor`; when it closes, calls under way end with an error.
@@ -117,6 +120,13 @@ class Executor:
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)
+
+    async def warm(self, agent: Agent) -> None:
+        """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""
+        way = self._ways.get(agent.kind)
+        if isinstance(way, McpCaller):
+            with _naming(agent):
+                await way.warm(agent)
 
     def _place_of_caller(self, call: ToolCall) -> AbstractAsyncContextManager[None]:
         return self._of_callers.place(call.caller) if call.caller else nullcontext()

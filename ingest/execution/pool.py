@@ -120,6 +120,14 @@ class Pool:
                     raise self._note_error(agent.id, line, error, host) from None
         raise AssertionError("unreachable")
 
+    async def warm(self, agent: Agent) -> None:
+        """Starts the agent's server as a call does, or lets it rest as long as if it had just been called. Raises as
+        `call`.
+        """
+        line = await self._line(agent)
+        async with line.use():
+            return
+
     def close(self) -> None:
         """No call is taken any more. The connections end with the task group."""
         self._is_closed = True

@@ -11,7 +11,7 @@ import typer
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import note, show
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import Surface, Warm
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import without_collection
 
@@ -125,6 +125,14 @@ def serve(
             help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.",
         ),
     ] = "default",
+    warm: Annotated[
+        Warm | None,
+        typer.Option(
+            "--warm",
+            help="Start these MCP servers before they are called, and keep them: those of pinned agents, "
+            "of the last 20 called (by the audit file), or all.",
+        ),
+    ] = None,
     watch: Annotated[
         list[str] | None,
         typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
@@ -148,6 +156,7 @@ def serve(
         watch=tuple(watch or ()),
         mcp=not no_mcp,
         surface=surface,
+        warm=warm,
     )
     serve(chosen)
 
