@@ -19,7 +19,7 @@ from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.find import agents_of_namespace
-from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, Recipe, recipe_named
+from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 
 TIMEOUT_KEY = "waygraph/timeout_s"
 """In `_meta` of a `tools/call`: so many seconds has this call, at most."""
@@ -73,8 +73,9 @@ class Gateway(Parts):
 
     @property
     def recipe(self) -> Recipe:
-        """With the operator's reranker, if one is set: a host does not choose what costs."""
-        return recipe_named(DEFAULT_RECIPE, rerank=BY_OPERATOR if self.settings.rerank else "")
+        """With the operator's walk and reranker, if they are set: a host does not choose what costs."""
+        name = TAXONOMY.name if self.settings.walk else DEFAULT_RECIPE
+        return recipe_named(name, rerank=BY_OPERATOR if self.settings.rerank else "")
 
     def deadline_s(self, meta: Mapping[str, object] | None) -> float:
         """All the time that a call has: what is set, or less if the host asks for less."""

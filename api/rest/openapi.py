@@ -52,6 +52,7 @@ _FOUND: dict[str, Any] = {
     "confidence": 0.93,
     "notice": "",
     "not_reranked": "",
+    "walked": None,
     "reason": "",
     "nearest": [],
     "elapsed_ms": 4.1,

@@ -110,6 +110,29 @@ class Query(Answer):
     strict: bool
 
 
+class Visit(Answer):
+    path: str
+    opened: list[str]
+    pruned: list[str]
+
+
+class Pick(Answer):
+    paths: list[str]
+    shown: int
+    selected: int
+
+
+class Walked(Answer):
+    mode: str
+    selected: list[str]
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    visits: list[Visit]
+    picks: list[Pick]
+    failure: str = Field(description="Why the walk ended early; the answer is hybrid's then.")
+
+
 class Found(Answer):
     query: Query
     recipe: str
@@ -117,6 +140,7 @@ class Found(Answer):
     confidence: float | None = Field(description="How likely the registry holds a right agent, from 0 to 1.")
     notice: str = Field(description="What limits the answer; empty: nothing.")
     not_reranked: str
+    walked: Walked | None = Field(description="How a language model walked the taxonomy, if the recipe has it do so.")
     reason: str = Field(description="Why there is no match.")
     nearest: list[str] = Field(description="What came nearest, where an answer is withheld: agents or call names.")
     elapsed_ms: float

@@ -11,7 +11,7 @@ from waygraph.registry.evaluation.dataset import Asked, By
 from waygraph.registry.evaluation.metrics import DEPTHS, Gold, interval, measure_query
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotReranked
 from waygraph.registry.model.nouns import Query, Route, TextForm, ToolRoute, Vote
-from waygraph.registry.routing.recipes import Recipe
+from waygraph.registry.routing.recipes import TAXONOMY, Recipe
 from waygraph.registry.storage.writer import DEFAULT_TEXTS
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def means(measured_queries: Sequence[Mapping[str, float]]) -> dict[str, Mean]:
 def run(registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None = None) -> Outcome:
     """Asks every query once, judges the answers, and asks some once more for their time (see `TIMED`).
 
-    Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts, NotReranked if the recipe's reranker fails.
+    Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts, NotReranked if the recipe's reranker or its walk
+    fails.
     """
     if not asked:
         raise ValueError("there is no query to judge")
@@ -144,7 +145,7 @@ def _times(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
 ) -> Sequence[float]:
     """In milliseconds, of the last `TIMED` queries."""
-    if trial.recipe.rerank:
+    if trial.recipe.rerank or trial.recipe.walk:
         return [judgement.elapsed_ms for judgement in judgements[-TIMED:]]
     return [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
 
@@ -152,7 +153,7 @@ def _times(
 def _judge_all(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None
 ) -> Iterable[Judgement]:
-    with ThreadPoolExecutor(1 if trial.recipe.rerank else THREADS) as threads:
+    with ThreadPoolExecutor(1 if trial.recipe.rerank or trial.recipe.walk else THREADS) as threads:
         for done, judgement in enumerate(threads.map(lambda query: _judge(registry, trial, query), asked), start=1):
             yield judgement
             if progress:
@@ -196,9 +197,11 @@ def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...
 
 
 def _require_reranked[R: (Route, ToolRoute)](route: R, asked: Asked) -> R:
-    """Raises NotReranked: the fused order must not pass for the reranker's."""
+    """Raises NotReranked: the fused order must not pass for the reranker's, or all for what a walk selected."""
     if route.not_reranked:
         raise NotReranked(asked.id, route.recipe, route.not_reranked)
+    if route.walked and route.walked.failure:
+        raise NotReranked(asked.id, TAXONOMY.name, f"no walk: {route.walked.failure}")
     return route
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
+from waygraph.registry.model.taxonomy import Walked
+
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
 TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
@@ -230,7 +232,8 @@ class Route:
     `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
     registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
     not known, see `Calibration`. `nearest`: ids of at most 3 agents, where the answer was withheld. `not_reranked`:
-    why the recipe's reranker gave no order; `notice` tells it too.
+    why the recipe's reranker gave no order; `notice` tells it too. `walked`: how a model walked the taxonomy, where the
+    recipe has it do so.
     """
 
     query: FlatQuery
@@ -242,6 +245,7 @@ class Route:
     confidence: float | None = None
     notice: str = ""
     not_reranked: str = ""
+    walked: Walked | None = None
     reason: str = ""
     nearest: tuple[str, ...] = ()
     elapsed_ms: float = field(default=0.0, compare=False)
@@ -258,6 +262,7 @@ class ToolRoute:
     confidence: float | None = None
     notice: str = ""
     not_reranked: str = ""
+    walked: Walked | None = None
     reason: str = ""
     nearest: tuple[str, ...] = ()
     elapsed_ms: float = field(default=0.0, compare=False)

@@ -54,6 +54,14 @@ class Settings:
     """Whether the turns before a request count; false: they are ignored, and a gateway remembers no calls."""
     rerank: str = ""
     """Spec of the reranker of a service and a gateway, such as openai:MODEL or ranker:FILE; empty: none."""
+    walk: str = ""
+    """Spec of the language model of a service and a gateway that walks the taxonomy, openai:MODEL; empty: none."""
+    walk_max_calls: int = 60
+    """For one request."""
+    walk_max_tokens: int = 100_000
+    """For one request, of prompts and answers together."""
+    walk_total_s: float = 60.0
+    """For one request."""
     max_history_turns: int = 200
     max_turn_chars: int = 8_000
     """Of the text and the result of one turn of a history, each."""

@@ -10,9 +10,10 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, ModelNotFound, RecipeNeedsTexts
 from waygraph.registry.model.nouns import Query, Route, ToolRoute
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.recipes import Rerank
+from waygraph.registry.routing.recipes import HYBRID, Rerank, with_rerank
 from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widen_query
 from waygraph.registry.routing.router import Ask, Router
+from waygraph.registry.routing.walking import Walks, add_walk, narrow_query
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
@@ -41,9 +42,11 @@ class Answering:
     Threads may share it.
     """
 
-    def __init__(self, store: Indexed, embedders: OpenedEmbedders, rerankers: OpenedRerankers, spec: str) -> None:
+    def __init__(
+        self, store: Indexed, embedders: OpenedEmbedders, rerankers: OpenedRerankers, walks: Walks, spec: str
+    ) -> None:
         self.spec = spec
-        self._store, self._embedders, self._rerankers = store, embedders, rerankers
+        self._store, self._embedders, self._rerankers, self._walks = store, embedders, rerankers, walks
         self._lock = threading.Lock()
         self._router: Router | None = None
 
@@ -74,7 +77,28 @@ class Answering:
         if self.spec not in ("", "none", state.embedder_spec):
             raise EmbedderMismatch(has=state.embedder or "none", wants=self.spec)
 
-    def _answer[T](
+    def _answer[T: (Route, ToolRoute)](
+        self,
+        asked: Query,
+        ask: Ask,
+        search: Callable[[Router, Query, Ask], T],
+        rerank: Callable[[T, Query, Rerank, Reranker], T],
+    ) -> T:
+        """What a search finds, of what the stage before it selected where the recipe has one.
+
+        If that stage selects nothing, it is hybrid's answer.
+        """
+        if not ask.recipe.walk:
+            return self._rank(asked, ask, search, rerank)
+        with span("walk", by=ask.recipe.walk.spec):
+            walked = self._walks.walk(self.router().index, asked, ask)
+        if walked.selected:
+            found = self._rank(narrow_query(asked, walked), ask, search, rerank)
+        else:
+            found = self._rank(asked, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
+        return add_walk(found, asked, walked)
+
+    def _rank[T](
         self,
         asked: Query,
         ask: Ask,

@@ -10,7 +10,7 @@ from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.queries import seen_taxonomy
+from waygraph.registry.routing.queries import prune_taxonomy, seen_taxonomy
 
 EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
@@ -34,6 +34,17 @@ def with_members(index: SearchIndex, filters: Filters, principal: Principal | No
     seen = _findable(index, taxonomy.of, Filters(), principal)
     members = members_within(taxonomy, filters.within, seen)
     return replace(filters, members=members.union(map(owner_of, members)))
+
+
+def findable_taxonomy(
+    index: SearchIndex, name: str | None, filters: Filters, principal: Principal | None
+) -> Taxonomy | None:
+    """The taxonomy of this name, None: the current one, with what a search by these filters may find."""
+    found = seen_taxonomy(index, name, principal)
+    if found is None:
+        return None
+    seen = _findable(index, found.of, filters, principal)
+    return prune_taxonomy(found, lambda entity: entity in seen)
 
 
 def _no_taxonomy() -> UnknownName:

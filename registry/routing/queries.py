@@ -66,10 +66,10 @@ def seen_taxonomy(index: SearchIndex, name: str | None, principal: Principal | N
         return found
     if not (found.shown_to_all or all(seen(agent_id) for agent_id in found.private)):
         return None
-    return _prune(found, lambda entity: seen(owner_of(entity)))
+    return prune_taxonomy(found, lambda entity: seen(owner_of(entity)))
 
 
-def _prune(whole: Taxonomy, seen: Shows) -> Taxonomy | None:
+def prune_taxonomy(whole: Taxonomy, seen: Shows) -> Taxonomy | None:
     """Without what the build took, which tells how many there are in all."""
     kept: dict[str, Category] = {}
     for category in reversed(list(whole.categories.values())):

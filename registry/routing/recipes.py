@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Leg
 from waygraph.registry.model.errors import InvalidSetting, UnknownRecipe
 from waygraph.registry.model.nouns import EntityKind, TextForm
+from waygraph.registry.model.taxonomy import Mode
 
 Merge = Literal["one_list", "by_owner", "by_score"]
 """`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents. `by_score`:
@@ -98,6 +99,24 @@ class Rerank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """A stage before the search: `spec` names a language model, openai:MODEL or `default` as in `Rerank`, that walks a
+    taxonomy; the recipe then ranks what it selected. `merge`: θ_merge of A2X. `taxonomy`: its name; empty: the current
+    one.
+    """
+
+    spec: str = BY_OPERATOR
+    mode: Mode = Mode.ALL
+    merge: int = 30
+    taxonomy: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting."""
+        _refuse_unless(f"walk mode={self.mode!r}", self.mode in [*Mode], f"one of {', '.join(Mode)}")
+        _refuse_unless(f"walk merge={self.merge!r}", _is_count(self.merge), "a whole number from 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryShares:
     """What the turns before a request add to a score, in the recipe's own scale, times its weight for the kind.
 
@@ -141,9 +160,9 @@ class HistoryShares:
 class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
-    `calibrations`: one a model. `rerank`: a stage after fusion. `history`: what the turns before a request count;
-    None: nothing. `unread_words`: what legs of words count, times their share, where the model does not know the script
-    of the query.
+    `calibrations`: one a model. `rerank`: a stage after fusion, `walk`: one before it. `history`: what the turns before
+    a request count; None: nothing. `unread_words`: what legs of words count, times their share, where the model does
+    not know the script of the query.
     """
 
     name: str
@@ -157,6 +176,7 @@ class Recipe:
     literals: bool = False
     calibrations: tuple[Calibration, ...] = ()
     rerank: Rerank | None = None
+    walk: Walk | None = None
     history: HistoryShares | None = None
     unread_words: float = 1.0
 
@@ -173,6 +193,8 @@ class Recipe:
         _refuse_unless(f"{of}unread_words={self.unread_words!r}", _is_number(self.unread_words), "a number from 0")
         fits = self.rerank is None or isinstance(self.rerank, Rerank)
         _refuse_unless(f"{of}rerank={self.rerank!r}", fits, "a Rerank, such as Rerank(spec='openai:MODEL')")
+        fits = self.walk is None or isinstance(self.walk, Walk)
+        _refuse_unless(f"{of}walk={self.walk!r}", fits, "a Walk, such as Walk(spec='openai:MODEL')")
 
     @property
     def weights(self) -> Mapping[EntityKind, float]:
@@ -286,17 +308,33 @@ RANKS = Recipe(
     calibrations=(Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),),
     history=replace(_BY_RANKS, doubt=0.25),
 )
+TAXONOMY = replace(
+    HYBRID,
+    name="taxonomy",
+    purpose="a language model walks the taxonomy (A2X, Algorithm 2); hybrid orders what it selects",
+    calibrations=(),
+    walk=Walk(),
+)
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TOOLS)}
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for recipe in (AGENTS, HYBRID, LEXICAL, PAPER, RANKS, TAXONOMY, TOOLS)
+}
 DEFAULT_RECIPE = HYBRID.name
 
 
-def recipe_named(name: str, *, rerank: str = "") -> Recipe:
-    """With a reranker's stage after it, if one is named. Raises UnknownRecipe."""
+def recipe_named(name: str, *, rerank: str = "", walk: str = "", mode: str = "") -> Recipe:
+    """With a reranker's stage after it, if one is named, and for one that walks the model and mode of its walk.
+
+    Raises UnknownRecipe, InvalidSetting.
+    """
     try:
         recipe = RECIPES[name]
     except KeyError:
         raise UnknownRecipe(name, RECIPES) from None
+    if walk or mode:
+        _refuse_unless(f"a walk by recipe {name!r}", recipe.walk is not None, f"{TAXONOMY.name!r}, which walks")
+        _refuse_unless(f"mode {mode!r}", not mode or mode in [*Mode], f"one of {', '.join(Mode)}")
+        recipe = replace(recipe, walk=Walk(spec=walk or BY_OPERATOR, mode=Mode(mode or Mode.ALL)))
     return with_rerank(recipe, Rerank(spec=rerank) if rerank else None)
 
 

@@ -48,6 +48,7 @@ from waygraph.registry.routing.queries import (
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
+from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
 
@@ -76,7 +77,8 @@ class LocalRegistry:
         self._store, self._settings = store, settings
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
-        self._answering = Answering(store, self._embedders, self._rerankers, spec)
+        self._walks = Walks(settings, environ)
+        self._answering = Answering(store, self._embedders, self._rerankers, self._walks, spec)
 
     @staticmethod
     def open(
@@ -113,7 +115,7 @@ class LocalRegistry:
     def close(self) -> None:
         """Lets go of files and connections. A closed registry answers nothing more."""
         with ExitStack() as closing:
-            for part in (self._embedders, self._rerankers, self._answering, self._store):
+            for part in (self._embedders, self._rerankers, self._walks, self._answering, self._store):
                 closing.callback(part.close)
 
     # -- asking ------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.http.model_answers import ModelAnswers, Usage
 from waygraph.registry.model.errors import UnfitAnswer
-from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Vector
+    from waygraph.registry.taxonomy.vectors_build import Matrix, Vectors
 
 TRIES = 2
 """For a design, without which a node stays whole."""
@@ -30,6 +30,7 @@ PROBLEMS_SHOWN = 60
 """Services of each kind that a refiner sees."""
 LEAST_CONFIDENCE = 40
 """Percent, for a second parent."""
+EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,16 +72,15 @@ class _Node:
 
 def build_by_model(
     services: Sequence[Service],
+    vectors: "Vectors",
+    _before: Taxonomy | None = None,
+    *,
     answers: ModelAnswers,
     settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
-    *,
-    name: str,
-    of: Of,
-    vectors: "Mapping[str, Vector] | None" = None,
     watch: Watch | None = None,
 ) -> Taxonomy:
-    """`vectors`: by id, float32 of shape (dimension,), for services that the model does not place. `watch` is called on
-    each answer.
+    """A `Builder`. Vectors, float32 of shape (dimension,), count for services that the model does not place and for
+    examples. `watch` is called on each answer.
 
     Raises LanguageModelUnavailable if the endpoint stays away (the same call goes on later), LanguageModelRefused if it
     refuses, UnfitAnswer if there is no design of the root or not one service is placed.
@@ -88,16 +88,17 @@ def build_by_model(
     with ThreadPoolExecutor(settings.workers) as pool:
         build = _Build(services, answers, settings, pool, watch)
         root = build.grow()
-        _put_lost(root, vectors or {})
+        _put_lost(root, vectors)
         if settings.cross_domain:
             build.cross_list(root)
         build.report("complete")
     usage = answers.usage
     return Taxonomy(
-        name=name,
-        of=of,
+        name=DEFAULT_NAME,
+        of=Of.AGENTS,
         built_by=f"openai:{answers.model}",
-        categories=_categories(root, name),
+        categories=_categories(root, vectors),
+        settings=settings,
         calls=usage.calls + usage.kept,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
@@ -334,7 +335,7 @@ def _tops_of(root: _Node) -> dict[str, set[int]]:
     return places
 
 
-def _put_lost(node: _Node, vectors: "Mapping[str, Vector]") -> None:
+def _put_lost(node: _Node, vectors: "Vectors") -> None:
     """Puts what the model did not place into the nearest leaf below its node, by the mean of a leaf's vectors.
 
     Without a vector it stays at its node. `vectors`: by id, float32 of shape (dimension,).
@@ -348,19 +349,35 @@ def _put_lost(node: _Node, vectors: "Mapping[str, Vector]") -> None:
         return
     import numpy as np
 
-    means = np.stack([np.mean([vectors[each] for each in leaf.holds if each in vectors], axis=0) for leaf in leaves])
-    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    directions = np.stack([_direction([*leaf.holds], vectors) for leaf in leaves])
     for each in lost:
-        leaves[int(np.argmax(means @ vectors[each]))].holds[each] = By.NEAREST
+        leaves[int(np.argmax(directions @ vectors[each]))].holds[each] = By.NEAREST
 
 
-def _categories(root: _Node, name: str) -> dict[str, Category]:
-    """By id, which follows from the taxonomy's name and the path; the root first, parents before children."""
+def _direction(ids: Sequence[str], vectors: "Vectors") -> "Matrix":
+    """Of those that have a vector: float32 of shape (dimension,)."""
+    import numpy as np
+
+    from waygraph.registry.taxonomy.vectors_build import direction_of
+
+    return direction_of(np.stack([vectors[each] for each in ids if each in vectors]))
+
+
+def _examples(ids: Sequence[str], vectors: "Vectors") -> tuple[str, ...]:
+    """The most like the rest by vectors, float32 of shape (dimension,); without any the first."""
+    known = [each for each in ids if each in vectors]
+    direction = _direction(known, vectors) if known else None
+    ordered = sorted(known, key=lambda each: -float(vectors[each] @ direction)) if direction is not None else ids
+    return tuple(ordered[:EXAMPLES])
+
+
+def _categories(root: _Node, vectors: "Vectors") -> dict[str, Category]:
+    """By id, which follows from the path; the root first, parents before children. Vectors as of `build_by_model`."""
     found: dict[str, Category] = {}
     queue = deque([root])
     while queue:
         node = queue.popleft()
-        category_id = _id(name, node.path)
+        category_id = _id(node.path)
         found[category_id] = Category(
             id=category_id,
             name=node.draft.name,
@@ -368,15 +385,16 @@ def _categories(root: _Node, name: str) -> dict[str, Category]:
             boundary=node.draft.boundary,
             axis=node.axis,
             depth=node.depth,
-            children=tuple(_id(name, child.path) for child in node.children),
+            children=tuple(_id(child.path) for child in node.children),
             holds=node.holds,
+            examples=_examples(node.services, vectors),
         )
         queue.extend(node.children)
     return found
 
 
-def _id(name: str, path: str) -> str:
-    return sha256(f"{name}\0{path}".encode()).hexdigest()[:16]
+def _id(path: str) -> str:
+    return sha256(path.encode()).hexdigest()[:12]
 
 
 # What it will cost.

@@ -14,7 +14,7 @@ NAME_CHARS, TEXT_CHARS = 60, 400
 """Of a category's name, and of each of its other texts."""
 SERVICE_CHARS = 1_000
 """Of a service's description, where it stands alone."""
-BRIEF_CHARS = 200
+BRIEF_CHARS = 150
 """The same, where many are shown."""
 NOT_TEXT = frozenset({"Cc", "Cs", "Co", "Cn"})
 
@@ -160,7 +160,8 @@ def category_rows(drafts: Sequence[Draft], sizes: Sequence[int] = ()) -> list[di
 
 
 def service_row(service: Service, chars: int = SERVICE_CHARS) -> dict[str, Any]:
-    return _without_empty({"name": service.name[:BRIEF_CHARS], "description": service.description[:chars]})
+    told = {"name": service.name[:BRIEF_CHARS], "description": service.description[:chars]}
+    return _without_empty(told | {"words": service.words[: chars // 2]})
 
 
 def service_rows(services: Iterable[Service], chars: int = BRIEF_CHARS) -> list[dict[str, Any]]:

@@ -22,6 +22,9 @@ from waygraph.registry.model.taxonomy import SEPARATOR, Budget, Category, Mode, 
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
 
+type Read = Callable[[Sequence[str]], Sequence[Service]]
+"""Ids → their texts, in that order."""
+
 MERGE = 30
 """θ_merge: a group of fewer services joins the nearest one."""
 MOST_SHOWN = 100
@@ -33,7 +36,7 @@ _LIST = re.compile(r"[\d\s,]+")
 def walk(  # noqa: PLR0917
     query: str,
     taxonomy: Taxonomy,
-    services: Mapping[str, Service],
+    read: Read,
     chat: ChatModel,
     mode: Mode = Mode.ALL,
     budget: Budget = Budget(),  # noqa: B008 - frozen
@@ -41,11 +44,9 @@ def walk(  # noqa: PLR0917
     merge: int = MERGE,
     clock: Callable[[], float] = time.monotonic,
 ) -> Walked:
-    """`services`: by id, those that the caller may see; categories without any are not shown. Raises nothing of the
-    model: `failure` says what ended the walk.
-    """
+    """`taxonomy`: as the caller may see it. Raises nothing of the model: `failure` says what ended the walk."""
     pool = ThreadPoolExecutor(AT_ONCE)
-    walker = _Walker(query, taxonomy, services, chat, budget, pool, clock)
+    walker = _Walker(query, taxonomy, read, chat, budget, pool, clock)
     failure, selected = "", tuple[str, ...]()
     try:
         selected = walker.find(mode, merge)
@@ -107,7 +108,7 @@ type _Way = tuple[tuple[str, ...], Category]
 class _Walker:
     query: str
     taxonomy: Taxonomy
-    services: Mapping[str, Service]
+    read: Read
     chat: ChatModel
     budget: Budget
     pool: ThreadPoolExecutor
@@ -120,24 +121,16 @@ class _Walker:
     picks: list[Pick] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
     _ends_at: float = 0.0
-    _seen: frozenset[str] = frozenset()
-    """Ids of categories with something below that the caller may see."""
 
     def __post_init__(self) -> None:
         self._ends_at = self.clock() + self.budget.deadline_s
-        held = self.taxonomy.categories
-        seen = {each.id for each in held.values() if not self.services.keys().isdisjoint(each.holds)}
-        for category in reversed([*held.values()]):  # children come after their parents
-            if not seen.isdisjoint(category.children):
-                seen.add(category.id)
-        self._seen = frozenset(seen)
 
     def find(self, mode: Mode, merge: int) -> tuple[str, ...]:
         """Ids, each once. Raises LanguageModelError."""
         opened = self._descend(mode)
         groups = merge_small_groups(self._groups(opened), merge)
         shown = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
-        rows = [prompts.service_rows(self.services[each] for each in group.ids) for group in shown]
+        rows = [prompts.service_rows(self.read(group.ids)) for group in shown]
         answers = self._ask_all(prompts.SELECT[mode], rows)
         for group, numbers in zip(shown, answers, strict=True):
             self.picks.append(Pick(paths=group.paths, shown=len(group.ids), selected=len(numbers)))
@@ -163,7 +156,7 @@ class _Walker:
         return opened
 
     def _children(self, category: Category) -> list[Category]:
-        return [self.taxonomy.categories[child] for child in category.children if child in self._seen]
+        return [self.taxonomy.categories[child] for child in category.children]
 
     def _groups(self, opened: Mapping[tuple[str, ...], Sequence[_Way]]) -> list[Group]:
         """What stands in the categories that were reached, each service where it comes first, the deepest first."""
@@ -173,7 +166,7 @@ class _Walker:
         def collect(way: tuple[str, ...], category: Category) -> None:
             for below in opened.get(way, ()):
                 collect(*below)
-            ids = tuple(each for each in category.holds if each in self.services and each not in taken)
+            ids = tuple(each for each in category.holds if each not in taken)
             taken.update(ids)
             if ids:
                 groups.append(Group(way, ids, (SEPARATOR.join(way),)))

@@ -126,7 +126,7 @@ def test_differences_tell_what_was_won_and_lost(record: Record) -> None:
 
 def test_every_recipe_can_be_tried(dataset: Dataset) -> None:
     """With the default model, each over the texts that it was made for."""
-    tried = outcomes(dataset, *Grid(recipes=list(RECIPES.values())).trials())
-    assert {outcome.trial.name for outcome in tried} == set(RECIPES)
+    tried = outcomes(dataset, *Grid(recipes=[recipe for recipe in RECIPES.values() if not recipe.walk]).trials())
+    assert {outcome.trial.name for outcome in tried} == set(RECIPES) - {"taxonomy"}
     by_name = {outcome.trial.name: outcome.agents["nDCG@5"].value for outcome in tried}
     assert by_name["hybrid"] > by_name["lexical"]

@@ -18,7 +18,7 @@ from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel, Patience
 from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
-from waygraph.registry.model.taxonomy import By, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.model.taxonomy import By, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.model_build import KEYWORDS_SHOWN, Work, build_by_model, estimate_build
 from waygraph.registry.taxonomy.prompts import Role, Service
@@ -123,7 +123,7 @@ def build(
     answers = ModelAnswers(chat(fake), folder / "answers.jsonl")
     watch = seen.append if seen is not None else None
     try:
-        return build_by_model(given, answers, settings, name="t", of=Of.AGENTS, vectors=vectors, watch=watch)
+        return build_by_model(given, vectors or {}, answers=answers, settings=settings, watch=watch)
     finally:
         answers.close()
 
@@ -439,12 +439,15 @@ def test_prompts_stay_short(count: int) -> None:
             answer: dict[str, Any] = json.loads(script.answer(role, told))
             return answer
 
-    given = [each._replace(description=f"{each.description} {'long ' * 999}") for each in services(count, (20, 20, 20))]
+    given = [
+        each._replace(description=f"{each.description} {'long ' * 999}", words="many " * 999)
+        for each in services(count, (20, 20, 20))
+    ]
     script.overrides["keywords"] = lambda _: json.dumps(
         {"keywords": [{"number": n, "keywords": [f"{script.calls['keywords']} {n} {'k' * 50}"]} for n in range(1, 51)]}
     )
     with fake_openai() as fake:
-        build_by_model(given, Answers(chat(fake), Path("none")), TaxonomySettings(workers=1), name="t", of=Of.AGENTS)
+        build_by_model(given, {}, answers=Answers(chat(fake), Path("none")), settings=TaxonomySettings(workers=1))
     assert longest["design_by_keywords"] <= KEYWORDS_SHOWN * 80
     assert max(longest.values()) <= 130_000
 

@@ -40,6 +40,18 @@ Rerank = Annotated[
         help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in order.",
     ),
 ]
+Walk = Annotated[
+    str,
+    typer.Option(
+        "--walk",
+        metavar="SPEC",
+        help="The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's.",
+    ),
+]
+WalkMode = Annotated[
+    str,
+    typer.Option("--mode", metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all."),
+]
 Strict = Annotated[
     bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
 ]
@@ -64,6 +76,8 @@ def route(
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
     rerank: Rerank = "",
+    walk: Walk = "",
+    mode: WalkMode = "",
     agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
     tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
     tag: Tags = None,
@@ -102,7 +116,7 @@ def route(
     with invocation(context).open() as registry:
         found = registry.route(
             query,
-            recipe=recipe_named(recipe, rerank=rerank),
+            recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode),
             agent_weight=agent_weight,
             tool_weight=tool_weight,
             principal=principal(group),
@@ -120,6 +134,8 @@ def find(
     limit: Limit = 5,
     recipe: RecipeName = "hybrid",
     rerank: Rerank = "",
+    walk: Walk = "",
+    mode: WalkMode = "",
     tag: Tags = None,
     kind: Kinds = None,
     agent: Agents = None,
@@ -147,7 +163,9 @@ def find(
     turns = history(history_file, used, failed)
     query = Query(text=text, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
-        found = registry.find_tools(query, recipe=recipe_named(recipe, rerank=rerank), principal=principal(group))
+        found = registry.find_tools(
+            query, recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode), principal=principal(group)
+        )
     view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route
     show(found, shapes.tool_route, view, as_json, brief=not full)
     _remark(found, as_json)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.taxonomy import Of, Taxonomy, TaxonomySettings
     from waygraph.registry.registry import Registry
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.vectors_build import Builder, Vectors
+    from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
 
@@ -78,7 +78,7 @@ def build(
             return
         builder = _vectors_builder(settings)
         if model:
-            builder = _model_builder(model, settings, own, name=name, of=Of(of), opened=opened)
+            builder = _model_builder(model, settings, own, opened)
         built = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
     show(Structure.of(built), shapes.shape, taxonomy_views.view_structure, as_json)
 
@@ -222,11 +222,10 @@ def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
     return lambda services, vectors, before: build_by_vectors(services, vectors, before, settings)
 
 
-def _model_builder(
-    spec: str, settings: "TaxonomySettings", own: "Settings", *, name: str, of: "Of", opened: ExitStack
-) -> "Builder":
+def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", opened: ExitStack) -> "Builder":
     """Its answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
     import os
+    from functools import partial
 
     from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.http.openai_endpoint import ChatModel, model_in
@@ -248,7 +247,4 @@ def _model_builder(
             tokens = work.usage.prompt_tokens + work.usage.completion_tokens
             note(f"{at.strip()}: {work.usage.calls + work.usage.kept} calls, {tokens} tokens, {work.waiting} wait")
 
-    def builder(services: "Sequence[Service]", vectors: "Vectors", _: "Taxonomy | None") -> "Taxonomy":
-        return build_by_model(services, answers, settings, name=name, of=of, vectors=vectors, watch=watch)
-
-    return builder
+    return partial(build_by_model, answers=answers, settings=settings, watch=watch)

@@ -8,6 +8,7 @@ from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Line
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, Listed, OperatorSettings, SourceSummary, Status
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
+    from waygraph.registry.model.taxonomy import Walked
 
 
 # What agents and tools were found, laid out for people.
@@ -29,11 +30,32 @@ def route(found: "Route") -> Iterator[Block]:
 
 
 def explained_route(found: "Route") -> Iterator[Block]:
-    """The route, then the votes of each agent."""
+    """The route, how a model walked to it, then the votes of each agent."""
     yield from route(found)
+    if found.walked:
+        yield Lines(_walk_lines(found.walked), title=_walk_account(found.walked))
     for part in found.steps or (found,):
         for number, match in enumerate(part.matches, 1):
             yield _votes(number, match, part.query.text if found.steps else "")
+
+
+def _walk_account(walked: "Walked") -> str:
+    shown = sum(len(visit.opened) + len(visit.pruned) for visit in walked.visits)
+    opened = sum(len(visit.opened) for visit in walked.visits)
+    tokens = f"{walked.prompt_tokens} + {walked.completion_tokens} tokens"
+    return f"walk {walked.mode}: {walked.calls} calls, {tokens}, {opened} of {shown} categories opened"
+
+
+def _walk_lines(walked: "Walked") -> str:
+    """A line a category whose children were shown, as a tree, then a line a group."""
+    lines = []
+    for visit in sorted(walked.visits, key=lambda visit: visit.path.split("/")):
+        indent, name = "  " * visit.path.count("/"), visit.path.rpartition("/")[2]
+        pruned = f" (not: {', '.join(visit.pruned)})" if visit.pruned else ""
+        lines.append(f"{'  ' if name else ''}{indent}{name or 'all'} → {', '.join(visit.opened) or 'none'}{pruned}")
+    places = [", ".join(path or "all" for path in pick.paths) for pick in walked.picks]
+    lines += [f"{pick.selected} of {pick.shown} in {at}" for pick, at in zip(walked.picks, places, strict=True)]
+    return "\n".join([*lines, walked.failure] if walked.failure else lines)
 
 
 def tool_route(found: "ToolRoute") -> Iterator[Block]:

@@ -1,0 +1,219 @@
+"""The recipe `taxonomy` over a real registry: built and walked by a scripted model behind a real socket."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.api.cli.app import main
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.evaluation.dataset import Asked
+from waygraph.registry.evaluation.run import Trial, run
+from waygraph.registry.http.model_answers import ModelAnswers
+from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import InvalidSetting, NotReranked
+from waygraph.registry.model.nouns import Filters, Principal, Query, Route
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import Mode, Of, TaxonomySettings
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, OPERATORS_FAILED
+from waygraph.registry.taxonomy.model_build import build_by_model
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+TEXT = "book a table for dinner and pay the bill"
+WALKED = recipe_named("taxonomy", walk="openai:guide")
+SMALL = TaxonomySettings(leaf_size=5, max_depth=1, delete_size=0, cross_domain=False)
+
+
+def by_initial(request: Mapping[str, Any]) -> str:
+    """Categories `a-m` and `n-z`; a walk opens and selects everything."""
+    told = json.loads(request["messages"][1]["content"])
+    if "choices" in told:
+        return json.dumps({"numbers": [row["number"] for row in told["choices"]]})
+    if "service" in told:
+        return json.dumps({"numbers": [1 if told["service"]["name"][0].lower() < "n" else 2]})
+    names = [{"name": "a-m"}, {"name": "n-z"}]
+    return json.dumps({"axis": "initial", "categories": [] if "axis" in told else names})
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOpenAI]:
+    with fake_openai() as running:
+        running.answer = by_initial
+        yield running
+
+
+def environ(fake: FakeOpenAI) -> dict[str, str]:
+    return {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+
+
+def fill(registry: Registry, settings: Settings) -> None:
+    for manifest in read_path(str(CATALOG), settings):
+        sync(registry, manifest)
+
+
+def build(registry: Registry, fake: FakeOpenAI, folder: Path, of: Of = Of.AGENTS) -> None:
+    answers = ModelAnswers(ChatModel.open("guide", registry.settings, environ(fake)), folder / "answers.jsonl")
+    registry.build_taxonomy(partial(build_by_model, answers=answers, settings=SMALL), of=of)
+    answers.close()
+    fake.requests.clear()
+
+
+@pytest.fixture
+def registry(fake: FakeOpenAI) -> Iterator[Registry]:
+    settings = Settings(embedder="none", openai_retries=0, openai_timeout_s=5.0)
+    with Registry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+        fill(opened, settings)
+        yield opened
+
+
+def ids(route: Route) -> list[str]:
+    return [match.agent.id for match in route.matches]
+
+
+def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+    """The tree that the model built is walked; the account and JSON tell it; filters leave out the rest."""
+    build(registry, fake, tmp_path)
+    hybrid = registry.route(Query(text=TEXT, limit=20), recipe="hybrid")
+
+    def only_second(request: Mapping[str, Any]) -> str:
+        told = json.loads(request["messages"][1]["content"])
+        names = [row["name"] for row in told["choices"]]
+        return json.dumps({"numbers": [2] if names == ["a-m", "n-z"] else [*range(1, len(names) + 1)]})
+
+    fake.answer = only_second
+    found = registry.route(Query(text=TEXT, limit=20), recipe=WALKED)
+    assert ids(found) == [each.agent.id for each in hybrid.matches if each.agent.name[0].lower() >= "n"]
+    assert 0 < len(found.matches) < len(hybrid.matches)
+    walked = found.walked
+    assert walked is not None
+    assert (walked.calls, walked.failure, walked.visits[0].pruned) == (len(fake.requests), "", ("a-m",))
+    assert shapes.route(found)["walked"]["mode"] == "get_all"
+    assert (found.recipe, found.notice) == ("lexical", hybrid.notice)
+    (one,) = registry.route(
+        Query(text=TEXT, limit=20, filters=Filters(agent_ids=(ids(found)[-1],))), recipe=WALKED
+    ).matches
+    assert one.agent.id == ids(found)[-1]
+    assert f'"{found.matches[0].agent.name}"' not in fake.requests[-1]["messages"][1]["content"]
+
+
+def test_tools_of_what_a_walk_selects(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+    """Of a taxonomy of agents their tools; of one of tools those that it selected."""
+    build(registry, fake, tmp_path)
+    every = registry.find_tools(TEXT, limit=20, recipe="hybrid")
+    found = registry.find_tools(TEXT, limit=20, recipe=WALKED)
+    assert [match.tool.id for match in found.matches] == [match.tool.id for match in every.matches]
+    build(registry, fake, tmp_path, Of.TOOLS)
+    wanted = every.matches[3].tool
+
+    def only_wanted(request: Mapping[str, Any]) -> str:
+        rows = json.loads(request["messages"][1]["content"])["choices"]
+        chosen = [row["number"] for row in rows if row["name"] in ("a-m", "n-z", wanted.name)]
+        return json.dumps({"numbers": chosen})
+
+    fake.answer = only_wanted
+    found = registry.find_tools(TEXT, limit=2, recipe=WALKED)
+    assert {match.tool.name for match in found.matches} == {wanted.name}
+    assert wanted.agent_id in ids(registry.route(TEXT, recipe=WALKED))
+
+
+def test_nothing_is_shown_that_the_caller_may_not_see(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+    """Neither to the model, nor in counts, nor in the answer."""
+    build(registry, fake, tmp_path)
+    secret = registry.route(TEXT, recipe="hybrid").matches[0].agent
+    registry.set(secret.id, visible_to=["staff"])
+    build(registry, fake, tmp_path)
+    found = registry.route(TEXT, recipe=WALKED, principal=Principal(groups=("guests",)))
+    assert secret.id not in json.dumps(shapes.route(found))
+    assert secret.name not in json.dumps([request["messages"] for request in fake.requests])
+    staff = registry.route(TEXT, recipe=WALKED, principal=Principal(groups=("staff",)))
+    assert found.walked is not None
+    assert staff.walked is not None
+    assert sum(pick.shown for pick in found.walked.picks) <= sum(pick.shown for pick in staff.walked.picks)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [("No.", "guide did not answer with numbers"), ('{"numbers": []}', "it found nothing that fits")],
+)
+def test_a_walk_that_selects_nothing_leaves_hybrids_answer(
+    fake: FakeOpenAI, registry: Registry, tmp_path: Path, answer: str, reason: str
+) -> None:
+    build(registry, fake, tmp_path)
+    hybrid = registry.route(TEXT, recipe="hybrid")
+    fake.answer = lambda _: answer
+    found = registry.route(TEXT, recipe=WALKED)
+    assert (found.matches, found.recipe) == (hybrid.matches, hybrid.recipe)
+    assert f"Not walked: {reason}" in found.notice
+    assert found.walked is not None
+    assert found.walked.calls == 1
+
+
+def test_an_endpoint_that_fails_leaves_hybrids_answer(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+    """Evaluation refuses to count it as a walk."""
+    asked = [Asked(id="q", texts=(TEXT,), gold=(frozenset({"x"}),), gold_tools=())]
+
+    build(registry, fake, tmp_path)
+    fake.overloads = 99
+    found = registry.find_tools(TEXT, recipe=WALKED)
+    assert found.matches == registry.find_tools(TEXT, recipe="hybrid").matches
+    assert "Not walked: 127.0.0.1 still answers 429" in found.notice
+    with pytest.raises(NotReranked, match="429"):
+        run(registry, Trial(recipe=WALKED, texts="contextual"), asked)
+
+
+def test_what_is_missing_is_said(registry: Registry, tmp_path: Path, fake: FakeOpenAI) -> None:
+    """No taxonomy, no operator's model; a caller's own spec that cannot be is an error."""
+    assert NO_TAXONOMY in registry.route(TEXT, recipe=WALKED).notice
+    assert NO_MODEL in registry.route(TEXT, recipe="taxonomy").notice
+    build(registry, fake, tmp_path)
+    with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
+        registry.route(TEXT, recipe=recipe_named("taxonomy", walk="cross-encoder:x"))
+    with pytest.raises(InvalidSetting, match="which walks"):
+        recipe_named("hybrid", mode="get_one")
+    with pytest.raises(InvalidSetting, match="get_important"):
+        recipe_named("taxonomy", mode="get_two")
+    assert fake.requests == []
+
+
+def test_the_operators_model_is_named_to_nobody(
+    fake: FakeOpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(embedder="none", openai_retries=0, walk="openai:pricey-guide", walk_max_calls=1)
+    with Registry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+        fill(opened, settings)
+        build(opened, fake, tmp_path)
+        found = opened.route(TEXT, recipe="taxonomy")
+        assert OPERATORS_FAILED in found.notice
+        assert "pricey-guide" not in json.dumps(shapes.route(found))
+        assert {request["model"] for request in fake.requests} == {"pricey-guide"}
+    assert "needs more than 1 calls" in caplog.text
+
+
+def test_the_command_line_walks(
+    fake: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--mode` reaches the model's instructions, `--explain` draws the walk."""
+    for name, value in environ(fake).items():
+        monkeypatch.setenv(name, value)
+    place = str(tmp_path / "r.grafeo")
+    settings = Settings(embedder="none", openai_retries=0)
+    with Registry.open(place, settings=settings, environ=environ(fake)) as opened:
+        fill(opened, settings)
+        build(opened, fake, tmp_path)
+    words = ["--registry", place, "route", TEXT, "--recipe", "taxonomy", "--walk", "openai:guide", "--explain"]
+    assert main([*words, "--mode", "get_one"]) == 0
+    said = capsys.readouterr().out
+    assert f"walk {Mode.ONE}: 2 calls" in said
+    assert "all → a-m (not: n-z)" in said
+    assert "single" not in said
+    assert "Choose always the one category" in fake.requests[0]["messages"][0]["content"]
+    assert main([*words, "--mode", "get_two"]) != 0
+    assert "get_important" in capsys.readouterr().err
