@@ -247,12 +247,12 @@ def summary_of(gateway: Gateway, asker: Asker) -> str:
     for title, pairs in (("Most tools", largest), ("Tags", counts.get("tags", {}).items())):
         plain = [f"{name} ({count})" for name, count in pairs if _PLAIN.fullmatch(name)]
         most_bytes = (SUMMARY_BYTES - len(said.encode())) // (2 if title == "Most tools" else 1) - len(title) - 4
-        if told := _joined(plain, most_bytes):
+        if told := _join_some(plain, most_bytes):
             said += f" {title}: {told}."
     return said
 
 
-def _joined(parts: Sequence[str], most_bytes: int) -> str:
+def _join_some(parts: Sequence[str], most_bytes: int) -> str:
     """The first of them that fit."""
     told = ""
     for part in parts:
@@ -485,12 +485,12 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
     offered = meta_tools(gateway.surface, browses=browses(gateway, asker))
-    listed = [] if cursor else _described(offered, summary_of(gateway, asker))
+    listed = [] if cursor else _add_summary(offered, summary_of(gateway, asker))
     page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | cache_hints(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
-def _described(listed: Sequence[Definition], summary: str) -> list[Definition]:
+def _add_summary(listed: Sequence[Definition], summary: str) -> list[Definition]:
     """The first one, which finds, says what there is to find."""
     first, *rest = listed
     return [first | {"description": f"{first['description']} {summary}".rstrip()}, *rest]

@@ -64,14 +64,14 @@ def agents_to_warm(gateway: "Gateway", which: "Warm") -> "Sequence[Agent]":
 def recent_agents(audit: Path | None) -> list[str]:
     """Ids, the last called first; none without an audit file."""
     found: dict[str, None] = {}
-    for tool_id in _called_last(audit) if audit else ():
+    for tool_id in _read_calls(audit) if audit else ():
         found.setdefault(owner_of(tool_id))
         if len(found) == MOST_RECENT:
             break
     return list(found)
 
 
-def _called_last(audit: Path) -> Iterator[str]:
+def _read_calls(audit: Path) -> Iterator[str]:
     """Tool ids of calls that ran."""
     try:
         with audit.open("rb") as file:
