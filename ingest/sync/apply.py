@@ -89,7 +89,10 @@ def sync(
         changes = check_changes(held)
         if _is_refused_whole(held, changes):
             return held, changes, Written(revision=_revision(session.state())), session.state()
-        return held, changes, session.commit(changes, progress), session.state()
+        written = session.commit(changes, progress)
+        if manifest.taxonomies:
+            written = replace(written, revision=session.restore_taxonomies(manifest.taxonomies))
+        return held, changes, written, session.state()
 
     held, changes, written, state = registry.change(work, texts=texts)
     return SyncReport(
@@ -160,7 +163,7 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator:
+    if changes.operator or manifest.taxonomies:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched_agents(changes), principal)
     refuse_unseen(held, _placing_agents(held, manifest), principal)

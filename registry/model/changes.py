@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Literal, get_args
 
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
+from waygraph.registry.model.taxonomy import Taxonomy
 
 Policy = Literal["accept", "hold", "strict"]
 """What becomes of a source's changes. accept: they hold at once. hold: tools that it changes or adds after its first
@@ -127,6 +128,8 @@ class Manifest:
     """How many of those an export holds that was not asked to restore them."""
     restores: bool = False
     """Whether it is an export that was: what it does not say waits was in routing, whatever the policy."""
+    taxonomies: tuple[Taxonomy, ...] = ()
+    """Those of an export that are put where the registry has none of the name."""
     gone: tuple[str, ...] = ()
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None

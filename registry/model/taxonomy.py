@@ -155,6 +155,9 @@ class Taxonomy:
             )
             for row in told["categories"]
         ]
+        places = {row.id: place for place, row in enumerate(rows)}
+        if not rows or any(places[child] <= places[row.id] for row in rows for child in row.children):
+            raise ValueError("its categories are no tree with parents before children")
         whole = {
             **told,
             "of": Of(told["of"]),

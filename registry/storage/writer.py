@@ -250,6 +250,19 @@ class WriteSession:
         self._write(state.revision, (), work)
         return next(each for each in read_taxonomies(self._engine) if each.name == new.name)
 
+    def restore_taxonomies(self, saved: Sequence[Taxonomy]) -> int:
+        """Those whose names the registry has none of; none is current beside another. Returns the revision."""
+        held = {each.name: each for each in read_taxonomies(self._engine)}
+        has_current = any(each.current for each in held.values())
+        missing = [each for each in saved if each.name not in held]
+
+        def work(session: GraphSession) -> None:
+            for each in missing:
+                settle(session, replace(each, current=each.current and not has_current), None)
+
+        revision = self._begin().revision
+        return self._write(revision, (), work) if missing else revision
+
     def forget_taxonomy(self, name: str) -> Written:
         """If it was the current one, the first of those that are left is. Raises UnknownName."""
         state = self._begin()

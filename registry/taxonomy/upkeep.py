@@ -122,7 +122,9 @@ def settle(session: GraphSession, new: Taxonomy, held: Taxonomy | None) -> None:
     """Stores a whole taxonomy: all that may stand in it is placed, the rest is taken out, directions are made anew."""
     now = read_placeable(session, new.of)
     vectors = read_placeable_vectors(session, new.of, now.keys())
-    tree = _Tree(new, _directions(new, vectors), grown=new.categories)
+    # As with words: an agent that not everyone may see says nothing, unless the build read such ones.
+    telling = {entity: way for entity, way in vectors.items() if new.private or now[entity].is_public}
+    tree = _Tree(new, _directions(new, telling), grown=new.categories)
     tree.take_out([entity for entity in tree.where if entity not in now])
     tree.place([entity for entity in now if entity not in tree.where], vectors)
     tree.split_large(session, now)

@@ -1,5 +1,6 @@
 """Trees of categories in every place: built, seen, kept current, forgotten, copied, checked."""
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal, Registry
 from waygraph.registry.model.changes import AgentEntry, Manifest
-from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
@@ -259,6 +261,32 @@ def test_a_copy_holds_it_and_is_sound(registry: Registry, tmp_path: Path) -> Non
         assert [finding for finding in examine(cast("LocalRegistry", copy), deep=True) if not finding.ok] == []
         feed(copy, [*entries(), entry("dogs", 90)])
         assert leaf_of(current(copy), "dogs-90/go")
+
+
+def test_an_export_brings_it_back(registry: Registry, tmp_path: Path) -> None:
+    """Where it is restored, and where no other is in its place."""
+    registry.build_taxonomy(small)
+    registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
+    file = tmp_path / "saved.json"
+    file.write_text(registry.export("json"), encoding="utf-8")
+    with Registry.open(":memory:", settings=Settings(), environ={}) as other:
+        for manifest in read_path(str(file), Settings()):
+            sync(other, manifest)
+        assert other.taxonomy() is None
+        for manifest in read_path(str(file), Settings(), kind="export"):
+            sync(other, manifest)
+        assert other.taxonomy() == registry.taxonomy()
+        assert other.taxonomy("main") == registry.taxonomy("main")
+        assert other.export("json").partition('"taxonomies"')[2] == registry.export("json").partition('"taxonomies"')[2]
+        other.build_taxonomy(small, private=True)
+        for manifest in read_path(str(file), Settings(), kind="export"):
+            sync(other, manifest)
+        assert current(other).name == "main"
+    told = json.loads(file.read_text(encoding="utf-8"))
+    told["taxonomies"][0]["categories"][0]["children"] = ["nothing"]
+    file.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(SourceError, match="taxonomies"):
+        read_path(str(file), Settings(), kind="export")
 
 
 def test_vectors_made_anew_keep_it(registry: Registry) -> None:

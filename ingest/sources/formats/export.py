@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import catalogue
 from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
-from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import Taxonomy, check_taxonomy_name
 from waygraph.registry.model.validation import reason_of
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
@@ -43,7 +44,10 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
     entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
     operator = tuple(map(_setting, rest.operator))
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
-    return _with_rest(sources, operator, intake.rejected, restore=restore)
+    found = _with_rest(sources, operator, intake.rejected, restore=restore)
+    # On the last one: by then all agents are there.
+    trees = tuple(_taxonomy(row, where) for row in rest.taxonomies) if restore else ()
+    return [*found[:-1], replace(found[-1], taxonomies=trees)] if trees and found else found
 
 
 class _Row(BaseModel):
@@ -81,6 +85,7 @@ class _Rest(_Row):
     sources: list[_Source] = []
     operator: list[_Setting] = []
     approval: list[_Approval] = []
+    taxonomies: list[dict[str, Any]] = []
 
 
 def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
@@ -91,6 +96,16 @@ def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
         fault = exc.errors(include_url=False)[0]
         pointer = "".join(f"/{part}" for part in fault["loc"])
         raise SourceError(where, f"is not a whole export: {reason_of(fault)}", pointer=pointer) from exc
+
+
+def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
+    """Raises SourceError."""
+    try:
+        found = Taxonomy.of_json(row)
+        check_taxonomy_name(found.name)
+    except (AttributeError, LookupError, TypeError, ValueError, InvalidSetting) as error:
+        raise SourceError(where, f"holds a damaged taxonomy: {error}", pointer="/taxonomies") from error
+    return found
 
 
 def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:

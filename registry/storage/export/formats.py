@@ -49,7 +49,7 @@ def export(registry: Readable, format: ExportFormat) -> str:  # noqa: A002 - wha
 
 def _read_contents(session: GraphSession) -> Contents:
     """Raises RegistryNotFound if the graph is not a registry."""
-    return Contents(session).read("state", "agents", "tools", "sources", "settings")
+    return Contents(session).read("state", "agents", "tools", "sources", "settings", "taxonomies")
 
 
 def _read_with_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
@@ -148,6 +148,8 @@ def as_json(contents: Contents) -> str:
         f'"operator": {_lines(shapes.shape(said) for said in contents.settings.values())}',
         f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
+    if contents.taxonomies:
+        parts.append(f'"taxonomies": {_lines(each.as_json() for each in contents.taxonomies)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
