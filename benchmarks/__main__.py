@@ -25,6 +25,7 @@ from benchmarks import (
     route_speed,
     scalemcp,
     suspicion,
+    taxonomy,
     withholding,
 )
 from benchmarks.gateway import benchmark as gateway
@@ -53,6 +54,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     ingest_speed.NAME: ingest_speed.run,
     process_speed.MEMORY: process_speed.run_memory,
     suspicion.NAME: suspicion.run,
+    taxonomy.NAME: taxonomy.run,
     withholding.NAME: withholding.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
@@ -76,6 +78,7 @@ QUALITY = (
     history.NAME,
     ranker.NAME,
     suspicion.NAME,
+    taxonomy.NAME,
 )
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"

@@ -18,6 +18,7 @@ from benchmarks import (
     right_tool,
     route_speed,
     scalemcp,
+    taxonomy,
     withholding,
 )
 from benchmarks.gateway import benchmark as gateway
@@ -44,6 +45,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     scalemcp.NAME: scalemcp.tables_of,
     right_tool.NAME: right_tool.tables_of,
     history.NAME: history.tables_of,
+    taxonomy.NAME: taxonomy.tables_of,
     ranker.NAME: ranker.tables_of,
 }
 """Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
