@@ -13,7 +13,7 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.recipes import HYBRID, Rerank, with_rerank
 from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widen_query
 from waygraph.registry.routing.router import Ask, Router
-from waygraph.registry.routing.walking import Walks, add_walk, narrow_query
+from waygraph.registry.routing.walking import NOTHING_FITS, NOTHING_RANKED, Walks, add_walk, narrow_query
 
 ATTEMPTS = 5
 """How often a question is asked that meets a registry embedded anew."""
@@ -86,17 +86,20 @@ class Answering:
     ) -> T:
         """What a search finds, of what the stage before it selected where the recipe has one.
 
-        If that stage selects nothing, it is hybrid's answer.
+        If that stage selects nothing, or nothing that the search ranks, it is hybrid's answer.
         """
         if not ask.recipe.walk:
             return self._rank(asked, ask, search, rerank)
         with span("walk", by=ask.recipe.walk.spec):
             walked = self._walks.walk(self.router().index, asked, ask)
+        reason = walked.failure or NOTHING_FITS
         if walked.selected:
             found = self._rank(narrow_query(asked, walked), ask, search, rerank)
-        else:
-            found = self._rank(asked, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
-        return add_walk(found, asked, walked)
+            if found.matches:
+                return add_walk(found, asked, walked)
+            reason = NOTHING_RANKED
+        found = self._rank(asked, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
+        return add_walk(found, asked, walked, reason)
 
     def _rank[T](
         self,

@@ -32,6 +32,8 @@ NO_MODEL = "there is no language model here for it: an operator sets WAYGRAPH_WA
 NO_TAXONOMY = "there is no taxonomy here to walk: `waygraph taxonomy build` makes one"
 OPERATORS_FAILED = "the operator's language model ended it early; the log says why"
 CHANGED = "the registry was written meanwhile"
+NOTHING_FITS = "it found nothing that fits"
+NOTHING_RANKED = "nothing that it selected has a word of the request"
 
 
 class Walks:
@@ -116,8 +118,7 @@ def narrow_query(query: Query, walked: Walked) -> Query:
     return replace(query, filters=replace(query.filters, members=members))
 
 
-def add_walk[T: (Route, ToolRoute)](found: T, asked: Query, walked: Walked) -> T:
-    """With the walk's account, and a notice if it gave nothing."""
-    reason = walked.failure or ("" if walked.selected else "it found nothing that fits")
+def add_walk[T: (Route, ToolRoute)](found: T, asked: Query, walked: Walked, reason: str = "") -> T:
+    """With the walk's account. `reason`: why the answer is hybrid's, for the notice."""
     notice = "; ".join(filter(None, (found.notice, f"Not walked: {reason}" if reason else "")))
     return replace(found, query=without_history(asked), notice=notice, walked=walked)

@@ -23,7 +23,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Mode, Of, TaxonomySettings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, OPERATORS_FAILED
+from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.taxonomy.model_build import build_by_model
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -156,6 +156,20 @@ def test_a_walk_that_selects_nothing_leaves_hybrids_answer(
     assert found.walked.calls == 1
 
 
+def test_what_words_cannot_rank_leaves_hybrids_answer(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+    build(registry, fake, tmp_path)
+    ranked = {match.agent.name for match in registry.route(Query(text=TEXT, limit=99), recipe="hybrid").matches}
+
+    def only_unranked(request: Mapping[str, Any]) -> str:
+        rows = json.loads(request["messages"][1]["content"])["choices"]
+        return json.dumps({"numbers": [row["number"] for row in rows if row["name"] not in ranked]})
+
+    fake.answer = only_unranked
+    found = registry.route(TEXT, recipe=WALKED)
+    assert found.matches == registry.route(TEXT, recipe="hybrid").matches
+    assert NOTHING_RANKED in found.notice
+
+
 def test_an_endpoint_that_fails_leaves_hybrids_answer(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
     """Evaluation refuses to count it as a walk."""
     asked = [Asked(id="q", texts=(TEXT,), gold=(frozenset({"x"}),), gold_tools=())]
@@ -195,6 +209,52 @@ def test_the_operators_model_is_named_to_nobody(
         assert "pricey-guide" not in json.dumps(shapes.route(found))
         assert {request["model"] for request in fake.requests} == {"pricey-guide"}
     assert "needs more than 1 calls" in caplog.text
+
+
+def test_the_command_line_builds(
+    fake: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An estimate asks no model; a build says what it does, and a second one asks nothing again."""
+    monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    place = str(tmp_path / "r.grafeo")
+    with Registry.open(place, settings=Settings(embedder="none")) as opened:
+        fill(opened, opened.settings)
+        count = len(opened.agents())
+    words = [
+        "--registry",
+        place,
+        "taxonomy",
+        "build",
+        "--model",
+        "openai:guide",
+        "--leaf-size",
+        "5",
+        "--max-depth",
+        "1",
+    ]
+    for name in environ(fake):
+        monkeypatch.delenv(name, raising=False)
+    assert main(words) != 0
+    assert "set OPENAI_BASE_URL or OPENAI_API_KEY" in capsys.readouterr().err
+    for name, value in environ(fake).items():
+        monkeypatch.setenv(name, value)
+    assert main([*words, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["calls"] > count
+    assert fake.requests == []
+    assert main([*words, "--one-parent", "--json"]) == 0
+    calls = len(fake.requests)
+    assert calls == count + 2
+    said = capsys.readouterr()
+    assert "calls" in said.err
+    assert main([*words, "--one-parent", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(said.out)
+    assert len(fake.requests) == calls
+    with Registry.open(place) as opened:
+        built = opened.taxonomy()
+        assert built is not None
+        assert (built.built_by, built.calls) == ("openai:guide", calls)
+        assert [built.categories[each].name for each in built.root.children] == ["a-m", "n-z"]
+        assert all(built.categories[each].examples for each in built.root.children)
 
 
 def test_the_command_line_walks(

@@ -43,6 +43,11 @@ def build(
     leaf_size: Annotated[int, typer.Option(min=1, help="A category of more is split.")] = 40,
     max_depth: Annotated[int, typer.Option(min=1, help="Of the tree, below its root.")] = 3,
     max_categories: Annotated[int, typer.Option(min=2, help="Children of a category.")] = 20,
+    keyword_threshold: Annotated[
+        int, typer.Option(min=1, help="A model designs a category of more from keywords, not from texts.")
+    ] = 500,
+    max_refinements: Annotated[int, typer.Option(min=0, help="By a model, of one category's children.")] = 3,
+    workers: Annotated[int, typer.Option(min=1, help="Calls of a model at once.")] = 20,
     cross_domain: Annotated[
         bool, typer.Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
     ] = True,
@@ -64,7 +69,13 @@ def build(
     if by and model:
         raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
     settings = TaxonomySettings(
-        leaf_size=leaf_size, max_depth=max_depth, max_categories=max_categories, cross_domain=cross_domain
+        leaf_size=leaf_size,
+        max_depth=max_depth,
+        max_categories=max_categories,
+        keyword_threshold=keyword_threshold,
+        max_refinements=max_refinements,
+        workers=workers,
+        cross_domain=cross_domain,
     )
     told = invocation(context)
     own = told.settings()
@@ -228,13 +239,18 @@ def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", ope
     from functools import partial
 
     from waygraph.registry.http.model_answers import ModelAnswers
-    from waygraph.registry.http.openai_endpoint import ChatModel, model_in
+    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, model_in
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
     chosen = model_in(spec)
     if not chosen:
         raise InvalidSetting(f"--model {spec!r}: expected openai:MODEL, such as openai:gpt-5-mini")
+    if not is_configured(os.environ):
+        raise InvalidSetting(
+            "no language model is configured to build the taxonomy: set OPENAI_BASE_URL or OPENAI_API_KEY, or leave "
+            "out --model to build it by vectors"
+        )
     folder = own.cache_path / "taxonomy"
     folder.mkdir(parents=True, exist_ok=True)
     answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
