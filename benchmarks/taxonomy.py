@@ -28,7 +28,7 @@ from waygraph.registry.evaluation.dataset import Asked, Dataset
 from waygraph.registry.evaluation.sets import COSTS, SET_METRICS, SetAnswer, judge_sets
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel, Completion
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, ROOT, By, Category, Mode, Of, Taxonomy
+from waygraph.registry.model.taxonomy import ROOT, By, Category, Mode, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.find import FindAsked, find
@@ -226,7 +226,7 @@ def navigate_by_model(world: World, model: str, name: str, dataset: Dataset, tre
     chat = ChatModel.open(model, world.settings, world.environ)
     world.cache.mkdir(parents=True, exist_ok=True)
     with closing(ModelAnswers(chat, world.cache / "taxonomy-answers.jsonl")) as answers:
-        built = build_by_model(tree.services, answers, name=DEFAULT_NAME, of=Of.AGENTS, vectors=tree.vectors)
+        built = build_by_model(tree.services, tree.vectors, answers=answers)
         walks = {
             f"{model}: {mode.value}, tree by {told}": _walks(chat, tree, taxonomy, mode)
             for told, taxonomy in (("the model", built), ("vectors", tree.taxonomy))
@@ -251,7 +251,7 @@ def _walks(chat: ChatModel, tree: Grown, taxonomy: Taxonomy, mode: Mode) -> Call
     services = {each.id: each for each in tree.services}
 
     def answer(query: Asked) -> SetAnswer:
-        walked = walk(query.texts[0], taxonomy, services, chat, mode)
+        walked = walk(query.texts[0], taxonomy, lambda ids: [services[each] for each in ids], chat, mode)
         tokens = walked.prompt_tokens + walked.completion_tokens
         return SetAnswer(ids=walked.selected, calls=walked.calls, tokens=tokens)
 
