@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ house: $(READY) ## print the size and order of the code beside what is asked; no
 
 torture: $(READY) $(MODEL) ## the trials of minutes: kill -9, many processes, large registries, 500 examples a property
 	@$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile nightly --timeout 1800
+
+attack: $(READY) $(MODEL) ## the tests that try what must not work, as somebody hostile would
+	@scripts/tests $(BIN) -n $(JOBS) -m "attack and not slow"
 
 bench: $(READY) ## measure ingest, start and routing on this machine
 	@$(BIN)/python -m benchmarks

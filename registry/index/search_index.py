@@ -63,7 +63,8 @@ class Hits(NamedTuple):
 
     `similarity`: the highest cosine seen, in [-1, 1]. `coverage`: how much of the query's words, weighted by their
     rarity, the best text holds, about 0 to 1. `populations`: how many agents, and how many capabilities (of kind
-    `tool`), there are, found or not.
+    `tool`), the scope's principal may find; without a principal all that there are. The rarity of words is counted
+    among the same texts, so that no score tells of what the principal may not see.
     """
 
     legs: Mapping[Leg, LegHits]

@@ -195,15 +195,33 @@ def test_nothing_outside_the_scope_shows_in_any_leg(
 
 @given(scope=scopes, text=queries, seed=st.integers(0, 50), depth=st.integers(1, 40))
 def test_a_filter_never_costs_an_answer(index: SearchIndex, scope: Scope, text: str, seed: int, depth: int) -> None:
-    """A leg under a scope is the leg over everything with the others left out, filled up to the depth."""
+    """A leg under a scope is the leg of all that the principal sees with the others left out, up to the depth."""
     agents = index.agents()
-    wide = index.search(LEGS, vector(seed), text, 10_000, Scope()).legs
+    wide = index.search(LEGS, vector(seed), text, 10_000, Scope(principal=scope.principal)).legs
     for leg, hits in index.search(LEGS, vector(seed), text, depth, scope).legs.items():
         allowed = [
             entity for entity, owner in pairs(wide[leg]) if routable(agents[owner], scope.principal, scope.filters)
         ]
         expected = allowed if leg == "name" else allowed[:depth]
         assert list(hits.entity_ids) == expected, leg
+
+
+@pytest.mark.attack
+def test_words_of_hidden_texts_count_as_words_of_none(index: SearchIndex) -> None:
+    """Scores, coverage and populations are those of a word that nobody wrote; who sees everything tells them apart."""
+    red = Principal(groups=("red",))
+    scope, told = Scope(principal=red), []
+    ends = {agent.id[-2:] for agent in index.agents().values() if not routable(agent, red, Filters())}
+    for word in (*ends, "wharfinger"):
+        hits = index.search(LEGS, None, f"harbour finds {word}", 80, scope)
+        told.append((hits.legs, hits.coverage, hits.populations))
+    assert len(told) > 20
+    assert all(each == told[-1] for each in told)
+    everything, hidden = Scope(), min(ends)
+    assert (
+        index.search(LEGS, None, f"harbour {hidden}", 80, everything).coverage
+        != index.search(LEGS, None, "harbour wharfinger", 80, everything).coverage
+    )
 
 
 @given(text=queries, seed=st.integers(0, 50), depth=st.integers(1, 80))

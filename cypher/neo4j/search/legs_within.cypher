@@ -40,11 +40,11 @@ CALL (allowed) {
     RETURN leg, node, score
     UNION ALL
     WITH 'agent_text' AS leg WHERE leg IN $ask.legs
-    CALL db.index.fulltext.queryNodes('agent_text', $ask.words, {limit: $ask.reach}) YIELD node, score
+    CALL db.index.fulltext.queryNodes('agent_text', $ask.agent_words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
     WITH 'capability_text' AS leg WHERE leg IN $ask.legs
-    CALL db.index.fulltext.queryNodes('capability_text', $ask.words, {limit: $ask.reach}) YIELD node, score
+    CALL db.index.fulltext.queryNodes('capability_text', $ask.capability_words, {limit: $ask.reach}) YIELD node, score
     RETURN leg, node, score
     UNION ALL
     WITH 'name' AS leg WHERE leg IN $ask.legs

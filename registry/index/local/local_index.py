@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from cachetools import LRUCache
@@ -19,7 +19,7 @@ from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
-from waygraph.registry.index.local.scoring import Postings, align_rows, best, cosines
+from waygraph.registry.index.local.scoring import Postings, Seen, align_rows, best, cosines
 from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
@@ -104,6 +104,17 @@ _TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
 """Where a text leg's postings are, and whose texts they are of."""
 
 
+class _Within(NamedTuple):
+    """The rows of a scope, and those that its principal may find whatever it filters: bool of shape (rows,), None: all.
+
+    Words are counted in the latter, of which `populations` tells how many there are.
+    """
+
+    mask: "Mask | None"
+    seen: "Mask | None"
+    populations: Mapping[EntityKind, int]
+
+
 class LocalIndex:
     """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
 
@@ -169,19 +180,29 @@ class LocalIndex:
         before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        mask = self._mask(scope)
+        within = self._within(scope)
+        mask = within.mask
         found: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.
         wanted = tuple(legs)
         with Readable(self._folder):
             similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
             words = query_terms(text, before)
-            coverage = self._text_legs(found, [leg for leg in wanted if leg in TEXT_LEGS], words, depth, mask)
+            text_legs = [leg for leg in wanted if leg in TEXT_LEGS]
+            coverage = self._text_legs(found, text_legs, words, depth, within)
             if "name" in wanted:
                 with span("names"):
                     found["name"] = self._name_hits(written or text, mask)
         legs = {leg: found[leg] for leg in wanted if leg in found}
-        return Hits(legs, similarity, coverage, self, self._populations)
+        return Hits(legs, similarity, coverage, self, within.populations)
+
+    def _within(self, scope: Scope) -> "_Within":
+        mask, principal = self._mask(scope), scope.principal
+        seen = None if principal is None else self._mask(Scope(principal=principal))
+        if seen is None:
+            return _Within(mask, None, self._populations)
+        agents, capabilities = seen[: len(self._agents)], seen[self._with_tools :]
+        return _Within(mask, seen, {"agent": int(agents.sum()), "tool": int(capabilities.sum())})
 
     def _vector_legs(
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
@@ -219,7 +240,12 @@ class LocalIndex:
         }
 
     def _text_legs(
-        self, found: dict[Leg, LegHits], legs: Sequence[Leg], words: Sequence[str], depth: int, mask: "Mask | None"
+        self,
+        found: dict[Leg, LegHits],
+        legs: Sequence[Leg],
+        words: Sequence[str],
+        depth: int,
+        within: "_Within",
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
         if not legs:
@@ -228,10 +254,11 @@ class LocalIndex:
         with span("words"):
             for leg in legs:
                 index = self._text_index(leg)
-                rows, scores = index.search(words, depth, mask)
+                seen = None if within.seen is None else Seen(within.seen, within.populations[_TEXTS[leg][1]])
+                rows, scores = index.search(words, depth, within.mask, seen)
                 found[leg] = self._hits(rows, scores)
                 if len(scores):
-                    coverage = max(coverage, float(scores[0]) / index.best_possible(words))
+                    coverage = max(coverage, float(scores[0]) / index.best_possible(words, seen))
         return coverage
 
     def _text_index(self, leg: Leg) -> Postings:

@@ -7,7 +7,7 @@ postings begin; of each posting its row and its impact.
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,16 @@ def _floor(scores: "Vector", depth: int) -> float:
     return float(np.partition(maxima, groups - depth)[groups - depth])
 
 
+class Seen(NamedTuple):
+    """The texts that somebody may find at all. Nobody learns from scores which words stand in the others.
+
+    `rows`: bool of shape (rows of the index,); `texts`: how many of them are of the postings.
+    """
+
+    rows: "Mask"
+    texts: int
+
+
 TERMS, STARTS, ROWS, IMPACTS = FILES = ("terms.txt", "starts.npy", "rows.npy", "impacts.npy")
 _WORDS_KEPT = 16_384
 
@@ -105,16 +115,24 @@ class Postings:
         self._size, self._texts = rows, texts
         self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
 
-    def search(self, words: Sequence[str], depth: int, mask: "Mask | None") -> "Found":
+    def search(self, words: Sequence[str], depth: int, mask: "Mask | None", seen: "Seen | None" = None) -> "Found":
         """Rows (int64) and scores (float32), each of shape (≤ depth,), best first, equal scores by row.
 
-        `mask`, bool of shape (rows of the index,), says which rows may be found; None: all.
+        `mask`, bool of shape (rows of the index,), says which rows may be found; None: all. Words are as rare as they
+        are among the texts `seen`; None: among all.
         """
-        spans = [self._span(place) for word in words if (place := self._places.get(word)) is not None]
-        if not spans:
+        known = [word for word in words if word in self._places]
+        if not known:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        spans = [self._span(self._places[word]) for word in known]
+        impacts = [self._impacts[span] for span in spans]
+        if seen is not None:
+            impacts = [
+                impact * (self._rarity_among(word, seen) / self._rarity(word))
+                for impact, word in zip(impacts, known, strict=True)
+            ]
         rows = np.concatenate([self._rows[span] for span in spans])
-        scores = np.bincount(rows, np.concatenate([self._impacts[span] for span in spans]), self._size)
+        scores = np.bincount(rows, np.concatenate(impacts), self._size)
         if mask is not None:
             scores[~mask] = 0
         found = np.flatnonzero(scores > 0)
@@ -125,9 +143,16 @@ class Postings:
     def _span(self, place: int) -> slice:
         return slice(self._starts[place], self._starts[place + 1])
 
-    def best_possible(self, words: Sequence[str]) -> float:
-        """The BM25 score of a text that holds every word often; unknown words count as the rarest."""
-        return SATURATION * sum(map(self._rarity, words))
+    def best_possible(self, words: Sequence[str], seen: "Seen | None" = None) -> float:
+        """The BM25 score of a text that holds every word often; unknown words count as the rarest. `seen` as above."""
+        if seen is None:
+            return SATURATION * sum(map(self._rarity, words))
+        return SATURATION * sum(self._rarity_among(word, seen) for word in words)
+
+    def _rarity_among(self, word: str, seen: "Seen") -> float:
+        place = self._places.get(word)
+        having = 0 if place is None else int(np.count_nonzero(seen.rows[self._rows[self._span(place)]]))
+        return rarity(having, seen.texts)
 
     def _new_rarity(self, word: str) -> float:
         place = self._places.get(word)

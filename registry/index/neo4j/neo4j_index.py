@@ -27,7 +27,7 @@ from waygraph.registry.index.call_graph import (
     keep_best,
     usable_transitions,
 )
-from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, agent_of, merge_answers, tool_of
+from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, Counted, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_upkeep import (
     SCHEMA,
     VECTORS,
@@ -127,14 +127,27 @@ class Neo4jIndex:
         said = (text, written or text, before)
         ask = Ask.of(tuple(legs), vector if self.state.embedder else None, said, depth, scope)
         for _ in range(_ATTEMPTS):
+            ask = self._count_words(ask)
             reach = self._reach(ask)
             found, unanswered = self._first(ask, reach)
             self._apart = found.apart
             parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
-            if len({part.commit for part in parts}) == 1:
+            commits = {part.commit for part in parts}
+            if ask.counted is not None:
+                commits.add(ask.counted.commit)
+            if len(commits) == 1:
                 self._note(found)
                 return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
+
+    def _count_words(self, ask: "Ask") -> "Ask":
+        """The same; for a principal with the frequencies of its words among the texts that it may find."""
+        if ask.scope.principal is None or not (ask.words and TEXT_LEGS.intersection(ask.legs)):
+            return ask
+        row = self._row(load("neo4j/search/seen_words"), ask.count_params())
+        if row is None:
+            raise RegistryNotFound(self._engine.place)
+        return replace(ask, counted=Counted(row["commit"] or "", row["frequencies"], row["seen"]))
 
     def _note(self, found: "Answer") -> None:
         """What is read beside an answer, such as all agents, is not older than it."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.registry.access.visibility import tools_within
@@ -48,6 +49,8 @@ class Ask:
     names: tuple[str, ...]
     depth: int
     scope: Scope
+    counted: "Counted | None" = None
+    """Of whoever sees a part only."""
 
     @classmethod
     def of(
@@ -87,12 +90,24 @@ class Ask:
             "vector": self.vector,
             "agent_index": vector_index("agent", dimension),
             "capability_index": vector_index("capability", dimension),
-            "words": lucene(self.words),
+            "agent_words": self._weighted_words(0),
+            "capability_words": self._weighted_words(1),
             "names": lucene(self.names),
             "terms": [ALL_TEXTS, *self.words],
             "depth": self.depth,
             "reach": reach,
         }
+
+    def count_params(self) -> dict[str, object]:
+        queries = [lucene([word]) for word in self.words]
+        return self._scope_params() | {"terms": [ALL_TEXTS, *self.words], "queries": queries}
+
+    def _weighted_words(self, column: int) -> str:
+        """Each word is as rare as among the texts counted: Lucene multiplies its own rarity by what stands behind ^."""
+        if self.counted is None:
+            return lucene(self.words)
+        factors = map(truediv, rarities(self.counted.seen, column), rarities(self.counted.all, column))
+        return " ".join(f"{lucene([word])}^{factor:.9f}" for word, factor in zip(self.words, factors, strict=True))
 
     def scan_params(self, legs: Sequence[Leg]) -> dict[str, object]:
         return self._scope_params() | {"legs": list(legs), "vector": self.vector, "depth": self.depth}
@@ -127,6 +142,21 @@ class _Numbers(list[float]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} floats>"
+
+
+class Counted(NamedTuple):
+    """Of the texts, then of each word: how many texts of agents and of capabilities hold it. Of `all`, and of those
+    that the principal may find, as they were after `commit`."""
+
+    commit: str
+    all: list[list[int]]
+    seen: list[list[int]]
+
+
+def rarities(frequencies: Sequence[Sequence[int]], column: int) -> list[float]:
+    """The idf of each word, of the texts of one column."""
+    total = frequencies[0][column]
+    return [rarity(having[column], total) for having in frequencies[1:]]
 
 
 def lucene(words: Iterable[str]) -> str:
@@ -197,10 +227,12 @@ class Answer:
         legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
         tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
         # How many there are in this answer's revision, not at the last look at the state; asked where words are.
-        agents, capabilities = self.frequencies[0] if self.frequencies else (state.agents, state.tools)
-        now = replace(state, revision=self.revision, commit=self.commit, agents=agents)
+        everything = self.frequencies[0][0] if self.frequencies else state.agents
+        frequencies = ask.counted.seen if ask.counted else self.frequencies
+        agents, capabilities = frequencies[0] if frequencies else (state.agents, state.tools)
+        now = replace(state, revision=self.revision, commit=self.commit, agents=everything)
         populations: dict[EntityKind, int] = {"agent": agents, "tool": capabilities}
-        return Hits(legs, max(tops, default=0.0), self._coverage(legs), _Shown(self, now), populations)
+        return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _Shown(self, now), populations)
 
     def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
         leg = self.legs.get(name)
@@ -217,16 +249,16 @@ class Answer:
             [_comparable_score(name, leg.scores[at]) for at in best],
         )
 
-    def _coverage(self, legs: Mapping[Leg, LegHits]) -> float:
-        """As the local index has it: the best score over the best that these words could have."""
-        shares = [0.0]
-        for leg, column in _TEXT_LEGS_SEARCHED.items():
-            hits = legs.get(leg)  # type: ignore[call-overload]
-            if hits and hits.scores:
-                total = self.frequencies[0][column]
-                best = SATURATION * sum(rarity(having[column], total) for having in self.frequencies[1:])
-                shares.append(hits.scores[0] / best if best else 0.0)
-        return max(shares)
+
+def _coverage(legs: Mapping[Leg, LegHits], frequencies: Sequence[Sequence[int]]) -> float:
+    """As the local index has it: the best score over the best that these words could have."""
+    shares = [0.0]
+    for leg, column in _TEXT_LEGS_SEARCHED.items():
+        hits = legs.get(leg)  # type: ignore[call-overload]
+        if hits and hits.scores:
+            best = SATURATION * sum(rarities(frequencies, column))
+            shares.append(hits.scores[0] / best if best else 0.0)
+    return max(shares)
 
 
 def merge_answers(parts: Sequence[Answer]) -> Answer:
