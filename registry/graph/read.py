@@ -161,6 +161,14 @@ def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
     return {row["id"]: _agent(row) for row in session.run(load("read/agents"))}
 
 
+def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
+    """Those of these that are there, by id."""
+    found: dict[str, StoredAgent] = {}
+    for ids in batches(sorted(agent_ids)):
+        found |= {row["id"]: _agent(row) for row in session.run(load("read/agents_of"), ids=list(ids))}
+    return found
+
+
 def read_tools(session: GraphSession) -> list[StoredTool]:
     return [_tool(row) for row in session.run(load("read/tools"))]
 

@@ -15,6 +15,7 @@ from waygraph.registry.graph.read import (
     StoredTool,
     overlaid,
     read_agents,
+    read_agents_of,
     read_settings,
     read_tools,
     read_tools_of,
@@ -44,9 +45,7 @@ class Placeable(NamedTuple):
 def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | None = None) -> dict[str, Placeable]:
     """By id, of these agents; None: of all. What is pending, hidden or flagged is left out."""
     settings = read_settings(session)
-    stored = {
-        agent_id: item for agent_id, item in read_agents(session).items() if agent_ids is None or agent_id in agent_ids
-    }
+    stored = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
     agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
     placed = {agent_id: agent for agent_id, agent in agents.items() if _may_stand(agent)}
     tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(stored))
@@ -179,8 +178,8 @@ def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[st
     if not agent_ids:
         return set()
     settings = read_settings(session)
-    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in read_agents(session).items()}
-    return {each for each in agent_ids if each in agents and (agents[each].hidden or agents[each].visible_to)}
+    agents = (overlaid(item.agent, settings) for item in read_agents_of(session, agent_ids).values())
+    return {agent.id for agent in agents if agent.hidden or agent.visible_to}
 
 
 def is_over_size(holds: Mapping[str, By], settings: TaxonomySettings) -> bool:

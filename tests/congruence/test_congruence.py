@@ -347,6 +347,7 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
     given: dict[str, dict[str, object]] = {
         "read/agent_vectors": {"ids": agents},
         "read/tool_vectors": {"ids": tools},
+        "read/agents_of": {"ids": agents},
         "read/tools_of": {"agent_ids": agents},
         "read/tools_named": {"names": sorted({tool.rpartition("/")[2] for tool in tools})},
         "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
