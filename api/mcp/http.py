@@ -5,7 +5,7 @@ the handshake era have one, which belongs to who opened it and to the process th
 """
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, MutableMapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
 from waygraph.api.mcp import Surface, Warm
-from waygraph.api.mcp.gateway import Ask, Parts
+from waygraph.api.mcp.calls import Wanted, call_tool
+from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import open_server
-from waygraph.api.mcp.sessions import Asker, Context, connection_of, session_of
+from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
+from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import TooManySessions
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.audit import Audit
     from waygraph.ingest.execution.services import Services
     from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.ingest.upstream.connection import Result
     from waygraph.registry.access.policy import CallPolicy
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
@@ -133,6 +136,7 @@ class HttpGateway:
         self._policy, self._services = policy, services
         self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
         self._warm = warm
+        self._gateway: Gateway | None = None
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 
@@ -154,6 +158,7 @@ class HttpGateway:
             warm=self._warm,
         )
         async with open_server(parts) as server:
+            self._gateway = server.gateway
             server.middleware.append(seat_session)
             self._sessions = StreamableHTTPSessionManager(
                 server,
@@ -162,6 +167,19 @@ class HttpGateway:
             )
             async with self._sessions.run():
                 yield
+
+    async def call_tool(
+        self, caller: "Caller", name: str, arguments: Mapping[str, Any], timeout_s: float | None
+    ) -> "Result":
+        """A call that comes from no host of MCP: nobody can be asked, and nobody hears what the tool tells meanwhile.
+
+        Raises as `call_tool` of a host's request.
+        """
+        assert self._gateway is not None, "it is not running"  # noqa: S101
+        deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
+        wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s)
+        asker = Asker(caller=caller, session=Session(), owner=caller.id)
+        return await call_tool(self._gateway, asker, wanted, Deaf())
 
     async def answer(
         self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""

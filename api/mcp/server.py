@@ -121,6 +121,8 @@ _INTRODUCTIONS = frozenset({"initialize", "server/discover"})
 class GatewayServer(Server[dict[str, Any]]):
     """Tells hosts of the handshake era too that its list may change: by itself the SDK's does not."""
 
+    gateway: Gateway
+
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,
@@ -155,6 +157,7 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
         on_read_resource=answers.read_resource,
         on_subscriptions_listen=listeners.streams,
     )
+    server.gateway = gateway
     server.add_request_handler("tools/list", PaginatedRequestParams, answers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, answers.call_tool)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, answers.set_level)

@@ -109,7 +109,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
         lifespan=lifespan,
     )
-    app.state.service = service
+    app.state.service, app.state.gateway = service, gateway
     app.add_route("/openapi.json", _document, include_in_schema=False)
     app.router.routes.extend(health.browser_routes())
     routers = [search.router, catalog.router, admin.router, admin.cypher_router, health.router]

@@ -79,6 +79,13 @@ class OfferedGateway:
         gateway = await asyncio.shield(self._future)
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
+    async def call_tool(
+        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None
+    ) -> Mapping[str, object]:
+        """As `HttpGateway.call_tool`. Raises why it could not be opened."""
+        gateway = await asyncio.shield(self._future)
+        return await gateway.call_tool(caller, name, arguments, timeout_s)
+
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":
         assert self._opened is not None, "it is not running"  # noqa: S101

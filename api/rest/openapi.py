@@ -110,6 +110,7 @@ REQUESTS: dict[str, Any] = {
     "route": {"text": "book a table for four", "limit": 1},
     "route_batch": {"requests": [{"text": "book a table for four", "limit": 1}]},
     "search_tools": {"text": "book a table for four", "limit": 1, "format": "openai"},
+    "call_tool": {"arguments": {"party_size": 4, "name": "Ann"}, "timeout_s": 20},
     "manifests": {
         "source": "weather-team",
         "dry_run": True,
@@ -144,6 +145,7 @@ PARAMETERS: dict[str, str] = {
     "agent_id": "trencher-tables",
     "tool_name": "reserve",
     "call_name": "trencher-tables__reserve",
+    "tool_id": "trencher-tables/reserve",
     "name": "weather-team",
 }
 """By name, of a path's parameters."""
@@ -190,6 +192,7 @@ ANSWERS: dict[str, Any] = {
     "tools": {"tools": [_TOOL], **_PART},
     "tool": _TOOL,
     "tool_called": _TOOL,
+    "call_tool": {"content": [{"type": "text", "text": "Table 4 at 19:00, for Ann."}], "isError": False},
     "taxonomy": {
         "taxonomy": "main",
         "of": "agents",
@@ -299,6 +302,7 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "tools": r.Tools,
     "tool": r.DefinedTool,
     "tool_called": r.DefinedTool,
+    "call_tool": r.ToolResult,
     "taxonomy": r.Category,
     "sources": r.Sources,
     "changes": r.Changes,
@@ -374,6 +378,8 @@ def operation(name: str) -> dict[str, Any]:
         responses |= {status: _problem(text) for status, text in _PROBLEMS.items()}
     elif name == "readyz":
         responses[503] = _problem("It is not ready.")
+    if name == "call_tool":
+        responses |= {502: _problem("The tool's server gave no answer."), 504: _problem("No answer came in time.")}
     extra: dict[str, Any] = {}
     if name in REQUESTS:
         extra["requestBody"] = {"content": {"application/json": {"example": REQUESTS[name]}}}

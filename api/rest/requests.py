@@ -150,6 +150,13 @@ class BatchRequest(Strict):
     requests: list[RouteRequest] = Field(min_length=1, max_length=MAX_BATCH)
 
 
+class CallRequest(Strict):
+    arguments: dict[str, Any] = Field(default={}, description="As the tool's input schema has them.")
+    timeout_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
+        default=None, description="All the time that the call has, where that is less than the service gives it."
+    )
+
+
 class SearchRequest(Asked):
     text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 

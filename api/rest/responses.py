@@ -408,6 +408,16 @@ class ServerList(BaseModel):
     metadata: ServerPlace
 
 
+class ToolResult(BaseModel):
+    """A `CallToolResult` of MCP as the tool's server has it, an error that the tool tells (`isError`) included."""
+
+    model_config = ConfigDict(extra="allow")
+
+    content: list[dict[str, Any]] = []
+    structuredContent: Any = None  # noqa: N815 - as the protocol spells it
+    isError: bool = False  # noqa: N815
+
+
 class AiCatalog(BaseModel):
     specVersion: str  # noqa: N815 - as the format spells it
     entries: list[dict[str, Any]]

@@ -7,13 +7,14 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.api.rest.dependencies import ForRead, Service, Serving
+from waygraph.api.rest.dependencies import Calling, ForRead, Service, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import unless_known
-from waygraph.api.rest.requests import CategoryPath, Name
+from waygraph.api.rest.problems import as_json, unless_known
+from waygraph.api.rest.requests import CallRequest, CategoryPath, Name
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.nouns import AgentKind, Filters
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART, after, cursor
 from waygraph.registry.routing.tool_formats import ToolFormat
@@ -22,6 +23,7 @@ from waygraph.registry.storage.export.formats import ExportFormat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waygraph.api.rest.mcp_mount import OfferedGateway
     from waygraph.registry.model.changes import SourceSummary
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.shapes import Shape
@@ -30,6 +32,7 @@ router = APIRouter(prefix="/v1", tags=["catalog"])
 
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
+ToolId = Annotated[str, Path(description="A tool's id or its call name.", min_length=1)]
 CallName = Annotated[
     str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
 ]
@@ -189,6 +192,17 @@ async def tool_called(
 ) -> Response:
     """One tool, by its call name."""
     return await _tool(request, service, caller, call_name, detail)
+
+
+@router.post("/tools/{tool_id:path}/call", **operation("call_tool"))
+async def call_tool(asked: CallRequest, request: Request, caller: Calling, tool_id: ToolId) -> Response:
+    """Run a tool, by its id or call name, by the same policy as for hosts of MCP. Nobody can be asked: a tool that a
+    person has to agree to is refused.
+    """
+    gateway: OfferedGateway | None = request.app.state.gateway
+    if gateway is None:
+        raise NotCallable(tool_id, "this service offers no gateway (--no-mcp)")
+    return as_json(await gateway.call_tool(caller, tool_id, asked.arguments, asked.timeout_s))
 
 
 async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
