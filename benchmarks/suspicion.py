@@ -1,33 +1,43 @@
-"""How many agents and tools of real catalogues are flagged as suspicious, each of them named, and what looking costs.
+"""How many attacks of a public corpus are found, and how many agents and tools of real catalogues are flagged.
 
-None of these catalogues is known to hold an attack, so that a flag is to be taken for a false one until somebody has
+None of the catalogues is known to hold an attack, so that a flag is to be taken for a false one until somebody has
 read the text.
 """
 
+import json
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from benchmarks.record import PROJECT, Measure, Result
+from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.world import World
 from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.nouns import NOTICE, Tool, canonical_json, suspicions
 
 NAME = "suspicion"
 IN_DATA = (
     "livemcpbench/tools.json", "catalogs/docker_mcp_registry.json", "catalogs/mcp_registry_seed.json",
     "catalogs/awesome_mcp.jsonl",
 )  # fmt: skip
+CORPUS = "suspicion/dev.jsonl"
 OWN = "examples/catalog"
+FOUND, FALSE = Target(bound="at_least", value=70.0), Target(bound="at_most", value=3.0)
 ROUNDS = 5
 NOTES = (
     "All catalogues in one registry, so that a tool's name counts wherever some other agent has it.",
-    "The rules were written for examples of their own (tests/unit/test_suspicion.py), not for these catalogues.",
+    "The rules were written with all of the corpus's development part in sight, so that neither half of it is unseen. "
+    "The two halves, split by a hash of the id, show how far chance goes; a part kept aside was never seen.",
+    "Of the corpus, `frank` tools say what harm they do and give no order (a notice, no flag); `code` tools hide it "
+    "in code that no description shows; neither counts among the attacks.",
+    "One sentence of the catalogues that was flagged wrongly led to a narrower rule; their figures are after that.",
     "Processor time of the rules alone, over agents and tools that are all new; the median of five runs.",
 )
 
@@ -45,7 +55,7 @@ class Corpus:
 def run(world: World) -> Result:
     """Skips the catalogues that are not there, and says so."""
     places = {OWN: PROJECT / OWN, **{name: world.data / name for name in IN_DATA}}
-    missing = [name for name, place in places.items() if not place.exists()]
+    missing = [name for name, place in {**places, CORPUS: world.data / CORPUS}.items() if not place.exists()]
     corpora = [_read(name, place, world) for name, place in places.items() if place.exists()]
     flags = _flags(corpora)
     agents, tools = sum(len(each.entries) for each in corpora), sum(each.tools for each in corpora)
@@ -62,6 +72,7 @@ def run(world: World) -> Result:
     return Result(
         name=NAME,
         measures=[
+            *_of_corpus(world.data / CORPUS),
             *measures,
             Measure(
                 name=f"reading {agents} agents and {tools} tools", value=_seconds(corpora), unit="s of processor time"
@@ -70,6 +81,68 @@ def run(world: World) -> Result:
         notes=(*NOTES, *(f"Not there, and left out: {name}." for name in missing)),
         details={"flagged": flags},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A tool of the corpus. `half`: 0 or 1, by its id. `flagged` and `noticed`: what the rules say of it."""
+
+    kind: str
+    half: int
+    flagged: bool
+    noticed: bool
+
+
+def _of_corpus(place: Path) -> list[Measure]:
+    if not place.exists():
+        return []
+    samples = [_sample(json.loads(line)) for line in place.read_text(encoding="utf-8").splitlines()]
+
+    def share(what: str, kind: str, halves: Collection[int] = (0, 1), target: Target | None = None) -> Measure:
+        chosen = [each for each in samples if each.kind == kind and each.half in halves]
+        found = sum(each.noticed if "notice" in what else each.flagged for each in chosen)
+        return Measure(name=f"{what} of {len(chosen)}", value=100 * found / len(chosen), unit="%", target=target)
+
+    return [
+        share("attacks flagged", "attack", target=FOUND),
+        share("harmless tools flagged", "benign", target=FALSE),
+        share("one half: attacks flagged", "attack", (0,), FOUND),
+        share("one half: harmless tools flagged", "benign", (0,), FALSE),
+        share("other half: attacks flagged", "attack", (1,), FOUND),
+        share("other half: harmless tools flagged", "benign", (1,), FALSE),
+        share("`code` tools flagged", "code"),
+        share("`frank` tools flagged", "frank"),
+        share("`frank` tools with a notice", "frank"),
+    ]
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    said, peers = row["tool"], row.get("peers", [])
+    own = {said["name"], *(each["tool"]["name"] for each in peers if each["server"] == row["server"])}
+    theirs = {each["tool"]["name"] for each in peers} - own
+    tool = Tool(
+        id="a/t",
+        agent_id="a",
+        name=said["name"],
+        description=said.get("description", ""),
+        input_schema=canonical_json(said.get("inputSchema", {})),
+    )
+    flags = tool_flags(tool, lambda names: {name: {"another"} for name in names if name in theirs})
+    return Sample(
+        kind=_kind(row),
+        half=sha256(row["id"].encode()).digest()[0] % 2,
+        flagged=bool(suspicions(flags)),
+        noticed=any(flag.startswith(NOTICE) for flag in flags),
+    )
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    """`attack` is what rules on words can find: of `code`, orders in the description alone."""
+    if row["label"] == "benign":
+        return "benign"
+    if row["id"].startswith("mcpproxy/") or row["category"] == "code: prompt-injection":
+        return "attack"
+    return str(row["category"]).partition(":")[0]
 
 
 def _read(name: str, place: Path, world: World) -> Corpus:
@@ -89,8 +162,8 @@ def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {name: {} for name in of_key.values()}
     for entry in changes.written:
         for each in entry.entities:
-            if each.flags:
-                found[of_key[entry.key]][each.id] = list(each.flags)
+            if flags := suspicions(each.flags):
+                found[of_key[entry.key]][each.id] = list(flags)
     return found
 
 

@@ -17,7 +17,7 @@ from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import name_fault, sealed_agent
-from waygraph.registry.model.nouns import Tool, failing, unreachable
+from waygraph.registry.model.nouns import Tool, failing, suspicions, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
@@ -220,7 +220,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out."""
     described = ""
     for tool in sorted(tools, key=lambda tool: tool.name):
-        if tool_flags(tool, lambda _: {}):
+        if suspicions(tool_flags(tool, lambda _: {})):
             continue
         part = _describe(tool)
         if len(described) + len(part) + 1 > MAX_CHARS:

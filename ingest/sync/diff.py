@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
     Updated,
 )
 from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, call_name, tool_id
-from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
 
 MAX_TEXT_CHARS = 1_000
 """Of each text that is kept; it is cut to where the two differ."""
@@ -190,12 +190,13 @@ OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Weighs entries that are to be written. `first`: the source was never read before; `restoring`: it is an export's,
-    which says itself what of it waits.
+    which says itself what of it waits; `by_address`: it was fetched from the web.
     """
 
     policy: Policy
     first: bool
     restoring: bool = False
+    by_address: bool = False
     owners_named: OwnersNamed = field(repr=False)
 
     def judge(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
@@ -206,7 +207,8 @@ class Judge:
             owners = self._owners_meant([name for name in names if name not in own])
             return {name: found - {entry.agent.id} for name, found in owners.items()}
 
-        judged = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere) for tool in entry.tools)
+        wary = self.by_address or entry.agent.status != KNOWN  # a server that was asked runs code
+        judged = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere, wary=wary) for tool in entry.tools)
         return replace(entry, agent=self._agent(entry.agent, held, judged, owned_elsewhere), tools=judged)
 
     def _owners_meant(self, names: Collection[str]) -> dict[str, set[str]]:
@@ -238,19 +240,17 @@ class Judge:
             flags=agent_flags(said, elsewhere),
         )
 
-    def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere) -> Tool:
+    def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
         fields = differing(held, said, STATED_OF_TOOL) if held else ()
         status = held.status if held and said.status == KNOWN else said.status
         if held and not fields:
             return replace(said, **_standing(held), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
+        flags = tool_flags(said, elsewhere)
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
-        return replace(
-            said,
-            **self._weigh(said, held, changed=changed, telling=telling),
-            flags=tool_flags(said, elsewhere),
-            status=status,
-        )
+        if held and telling and wary and not self.restoring:
+            changed |= bool(suspicions(flags)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))
+        return replace(said, **self._weigh(said, held, changed=changed, telling=telling), flags=flags, status=status)
 
     def _weigh(self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool) -> dict[str, Any]:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
@@ -261,6 +261,36 @@ class Judge:
             approved = said.content_hash
         waits = added or changed or said.pending or (held is not None and held.pending)
         return {"pending": waits and approved != said.content_hash, "approved_hash": approved}
+
+
+def free_texts(schema: JsonText) -> set[str]:
+    """Where arguments may hold any text: paths such as `filter/name`, of properties at any depth.
+
+    A string without `enum`, `const`, `format` or `pattern`, and what has no type. A `$ref` is not followed.
+    """
+    found: set[str] = set()
+    left: list[tuple[str, Any]] = [("", json.loads(schema) if schema else {})]
+    while left:
+        path, value = left.pop()
+        if not isinstance(value, Mapping):
+            continue
+        inner = value.get("properties")
+        properties = inner if isinstance(inner, Mapping) else {}
+        left += [(f"{path}/{name}".lstrip("/"), each) for name, each in properties.items()]
+        left += [(path, each) for key in ("anyOf", "oneOf", "allOf") for each in _as_list(value.get(key))]
+        left += [(path, value[key]) for key in ("items", "additionalProperties") if isinstance(value.get(key), Mapping)]
+        kinds = value.get("type", () if properties or _COMBINED & value.keys() else "string")
+        if path and "string" in _as_list(kinds) and not _CLOSED & value.keys():
+            found.add(path)
+    return found
+
+
+_COMBINED = frozenset({"anyOf", "oneOf", "allOf", "items", "$ref"})
+_CLOSED = frozenset({"enum", "const", "format", "pattern"})
+
+
+def _as_list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _standing(held: Agent | Tool) -> dict[str, Any]:

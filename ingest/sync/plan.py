@@ -159,6 +159,7 @@ class _Plan:
         return Judge(
             policy=policy,
             restoring=self.manifest.restores,
+            by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
         )

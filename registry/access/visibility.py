@@ -134,17 +134,19 @@ def tools_within(filters: Filters) -> frozenset[str] | None:
 
 MAX_FLAGS, MAX_OWNERS = 5, 5
 """So many are told of one entity, and so many agents in one of them."""
-_IN_PLACE = "puts itself in the place of a tool of "
-_OF_ANOTHER = re.compile(rf"(?P<before>[a-z ]+: {_IN_PLACE})(?P<owners>[^:]+)(?P<after>: .*)", re.DOTALL)
+IN_PLACE, CALLS_ANOTHER = "puts itself in the place of a tool of ", "has the model call a tool of "
+_OF_ANOTHER = re.compile(
+    rf"(?P<before>[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}))(?P<owners>[^:]+)(?P<after>: .*)", re.DOTALL
+)
 """What a source wrote stands behind the second colon only: nobody writes an owner into it, or out of it."""
 
 Shows = Callable[[str], bool]
 """Whether somebody may see the agent of an id."""
 
 
-def in_place_of(owners: Collection[str], words: str) -> str:
-    """The reason that names the agents whose tool is meant by the words."""
-    return f"{_IN_PLACE}{', '.join(sorted(owners))}: {words}"
+def of_others(reason: str, owners: Collection[str], words: str) -> str:
+    """The reason (IN_PLACE, CALLS_ANOTHER), with the agents whose tool is meant by the words."""
+    return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 
 def as_seen[E: (Agent, Tool)](entity: E, shows: Shows | None) -> E:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -97,9 +97,18 @@ class Tool:
     approved_hash: str = ""
 
 
+NOTICE = "notice: "
+"""Begins a flag that is no suspicion: an operator should know it, and nothing is held for it."""
+
+
+def suspicions(flags: Iterable[str]) -> tuple[str, ...]:
+    """The flags but for notices."""
+    return tuple(flag for flag in flags if not flag.startswith(NOTICE))
+
+
 def is_doubtful(entity: Agent | Tool) -> bool:
-    """Whether its present text is flagged and nobody approved it."""
-    return bool(entity.flags) and entity.approved_hash != entity.content_hash
+    """Whether its present text looks suspicious and nobody approved it."""
+    return entity.approved_hash != entity.content_hash and bool(suspicions(entity.flags))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

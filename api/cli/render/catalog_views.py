@@ -240,15 +240,20 @@ def _listed_marks(agent: "Agent") -> list[str]:
 
 def _approval_marks(entity: "Agent | Tool") -> list[str]:
     """Whether it waits, and whether its text is flagged."""
-    from waygraph.registry.model.nouns import is_doubtful
+    from waygraph.registry.model.nouns import is_doubtful, suspicions
 
-    flagged = ("flagged" if is_doubtful(entity) else "flagged, approved") if entity.flags else ""
+    flagged = ("flagged" if is_doubtful(entity) else "flagged, approved") if suspicions(entity.flags) else ""
     return [mark for mark in ("waits for approval" * entity.pending, flagged) if mark]
 
 
 def _flags(entity: "Agent | Tool") -> Iterator[Block]:
-    if entity.flags:
-        yield Lines("\n".join(entity.flags), title="suspicious")
+    from waygraph.registry.model.nouns import NOTICE, suspicions
+
+    suspicious = suspicions(entity.flags)
+    notices = tuple(flag.removeprefix(NOTICE) for flag in entity.flags if flag not in suspicious)
+    for title, lines in (("suspicious", suspicious), ("notice", notices)):
+        if lines:
+            yield Lines("\n".join(lines), title=title)
 
 
 def _setting_lines(said: "OperatorSettings") -> str:
