@@ -556,7 +556,9 @@ def _without_header(schema: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is listed at a revision, for somebody who sees everything: call names, content hashes, and the summary."""
+    """What is listed at a revision, for somebody who sees everything: call names, content hashes, `within` if it is
+    offered, and the summary.
+    """
 
     stamp: str
     tools: Sequence[tuple[str, str]]
@@ -570,7 +572,8 @@ class Listed:
             return before
         everything = Asker(caller=LOCAL, session=Session())
         tools = tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything))
-        return cls(stamp, tools, summary_of(gateway, everything))
+        offered = (*tools, ("within", "")) if browses(gateway, everything) else tools
+        return cls(stamp, offered, summary_of(gateway, everything))
 
 
 # Hosts that want to know when the list is another one: told in both eras, a moment after it changed.

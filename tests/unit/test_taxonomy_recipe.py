@@ -1,6 +1,7 @@
 """The recipe `taxonomy` over a real registry: built and walked by a scripted model behind a real socket."""
 
 import json
+import runpy
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.gateway_catalog import by_hand
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -277,3 +279,23 @@ def test_the_command_line_walks(
     assert "Choose always the one category" in fake.requests[0]["messages"][0]["content"]
     assert main([*words, "--mode", "get_two"]) != 0
     assert "get_important" in capsys.readouterr().err
+
+
+def test_the_orchestrators_example_names_agents_by_a_walk(
+    fake: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a person starts it, over a registry in a file."""
+    place = tmp_path / "team.grafeo"
+    with Registry.open(place, embedder="none", environ={}) as registry:
+        fill(registry, Settings())
+        registry.build_taxonomy(by_hand({"food": ("trencher-tables", "petit-mortier"), "code": ("harbor-git",)}))
+    for name, value in environ(fake).items():
+        monkeypatch.setenv(name, value)
+    script = CATALOG.parent / "orchestrators" / "route_by_taxonomy.py"
+    monkeypatch.setattr("sys.argv", [str(script), "--model", "guide", "--registry", str(place), TEXT])
+    runpy.run_path(str(script), run_name="__main__")
+    told = capsys.readouterr().out
+    task, best, *_ = told.splitlines()
+    assert (task, best.partition(":")[0].strip()) == (TEXT, "trencher-tables")
+    assert "2 calls, " in told
+    assert "opened: food, code" in told
