@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
 
+NOTED_EVERY = 100
+"""Calls of a build by a model, within one category."""
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
 
 
@@ -255,12 +257,14 @@ def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", ope
     folder.mkdir(parents=True, exist_ok=True)
     answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
     opened.callback(answers.close)
-    seen: list[str] = []
+    noted = ("", 0)
 
     def watch(work: Work) -> None:
-        if (at := f"{work.state} {work.path}") not in seen:
-            seen.append(at)
+        nonlocal noted
+        at, calls = f"{work.state} {work.path}".strip(), work.usage.calls + work.usage.kept
+        if at != noted[0] or calls - noted[1] >= NOTED_EVERY:
+            noted = (at, calls)
             tokens = work.usage.prompt_tokens + work.usage.completion_tokens
-            note(f"{at.strip()}: {work.usage.calls + work.usage.kept} calls, {tokens} tokens, {work.waiting} wait")
+            note(f"{at}: {calls} calls, {tokens} tokens, {work.waiting} wait")
 
     return partial(build_by_model, answers=answers, settings=settings, watch=watch)
