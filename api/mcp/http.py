@@ -134,8 +134,9 @@ class HttpGateway:
     ) -> None:
         self._registry, self._settings, self._surroundings = registry, settings, surroundings
         self._policy, self._services = policy, services
-        self._audit, self._ask, self._surface, self._alone = audit, ask, surface, alone
-        self._warm = warm
+        self._audit, self._ask, self._alone = audit, ask, alone
+        self._surface: Surface = surface
+        self._warm: Warm | None = warm
         self._gateway: Gateway | None = None
         self._sessions: StreamableHTTPSessionManager | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)

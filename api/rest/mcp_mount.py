@@ -51,7 +51,9 @@ class OfferedGateway:
         warm: "Warm | None" = None,
     ) -> None:
         """`alone`: see `HttpGateway`. Raises InvalidSetting for an operator's file that cannot be read."""
-        self._service, self._surface, self._alone, self._warm = service, surface, alone, warm
+        self._service, self._alone = service, alone
+        self._surface: Surface = surface
+        self._warm: Warm | None = warm
         self._surroundings = Surroundings.here(environ)
         settings = service.settings
         self._policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
