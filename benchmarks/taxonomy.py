@@ -347,7 +347,7 @@ def browse(tree: Grown) -> dict[str, Any]:
         steps = [_told(tree, FindAsked(within="/".join(path[:depth]), browses=True)) for depth in range(len(path) + 1)]
         words, counts = tool.description[:QUERY_CHARS], [tree.count(step) for step in steps]
         within, once = (_told(tree, FindAsked(query=words, within=each)) for each in ("/".join(path), ROOT))
-        way = {"steps": len(steps), "tokens a step": fmean(counts), "tokens to the leaf": sum(counts)}
+        way: dict[str, float] = {"steps": len(steps), "tokens a step": fmean(counts), "tokens to the leaf": sum(counts)}
         way |= {"shown": tool.call_name in _names(steps[-1])}
         way |= {"tokens of a query in it": tree.count(within), "shown by that": tool.call_name in _names(within)}
         way |= {"tokens of one find_tools": tree.count(once), "shown at once": tool.call_name in _names(once)}

@@ -201,7 +201,7 @@ _TOOLS_OF_ROUTER: tuple[Definition, ...] = (
 )
 
 _NARROWED = (FIND_TOOLS, ROUTE_AGENTS)
-PARAMETERS = {
+PARAMETERS: Mapping[str, frozenset[str]] = {
     tool["name"]: frozenset([*tool["inputSchema"]["properties"], *(["within"] if tool["name"] in _NARROWED else [])])
     for tool in (*_META_TOOLS, *_TOOLS_OF_ROUTER)
 }
