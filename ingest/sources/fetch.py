@@ -1,7 +1,8 @@
 """A document over HTTP: within limits of size, time and redirects, with no header sent where it was not meant for.
 
-A person names an address on their own machine, and may mean one of their own network. Whoever fetches what others name
-hands in `allowed`: names are then resolved once, each address is asked about, and that very address is connected to.
+A person names an address on their own machine, and may mean one of their own network; a redirect from there to another
+origin leads to public addresses only. Whoever fetches what others name hands in `allowed`. In both cases names are
+resolved once, each address is asked about, and that very address is connected to.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import httpx2
 
@@ -21,7 +23,7 @@ from waygraph.ingest.sources.formats.a2a_card import card_urls
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
-from waygraph.registry.http.addresses import split_url
+from waygraph.registry.http.addresses import is_address, is_public, split_url
 from waygraph.registry.http.client import (
     IDENTITY,
     NotPublic,
@@ -39,6 +41,7 @@ from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
 MAX_REDIRECTS = 5
+_PRIVATE = "is of a host that may not be asked from here: a private or reserved address"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
 _GZIP = 31
@@ -67,12 +70,14 @@ class Page:
 class Fetching:
     """How addresses are asked. `headers` go to the origin that was named, and to no other.
 
-    `allowed` judges an IP address before it is connected to, proxies left aside; None: all are.
+    `allowed` judges an IP address before it is connected to, proxies left aside; None: all are. `beyond` judges those
+    of another origin, to which a redirect leads.
     """
 
     settings: Settings
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     allowed: Callable[[str], bool] | None = None
+    beyond: Callable[[str], bool] = is_public
 
 
 def address_of(url: str) -> str:
@@ -119,14 +124,30 @@ class _Fetch:
         own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
         # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
         transport = PublicOnly(allowed=allowed) if allowed else None
-        async with self._client(own, transport) as client:
+        async with self._client(own, transport) as client, self._client(own, self._beyond()) as beyond:
+            asked = client
             for _ in range(MAX_REDIRECTS + 1):
-                found = await self._ask_once(client, client.build_request("GET", url, headers=headers), url)
+                found = await self._ask_once(asked, asked.build_request("GET", url, headers=headers), url)
                 if isinstance(found, Page):
                     return found
-                headers = headers if same_origin(url, found) else {}
+                if not same_origin(url, found):
+                    headers, asked = {}, beyond  # for good: what is elsewhere does not lead back inside
+                    self._check_host(found)
                 url = found
         raise self._fetch_error(f"redirects more than {MAX_REDIRECTS} times")
+
+    def _beyond(self) -> PublicOnly | None:
+        """Of the client for other origins. None: a proxy of the environment resolves names, and decides."""
+        allowed, beyond = self.how.allowed, self.how.beyond
+        if not allowed and getproxies():
+            return None
+        return PublicOnly(allowed=lambda address: beyond(address) and (allowed is None or allowed(address)))
+
+    def _check_host(self, url: httpx2.URL) -> None:
+        """Raises Unfetched for a host that is written as an address: also a proxy is not asked for it."""
+        host = "127.0.0.1" if url.host == "localhost" else url.host
+        if is_address(host) and not self.how.beyond(host):
+            raise self._fetch_error(_PRIVATE)
 
     def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
         try:
@@ -151,9 +172,7 @@ class _Fetch:
             finally:
                 await response.aclose()
         except NotPublic:
-            raise self._fetch_error(
-                "is of a host that may not be asked from here: a private or reserved address"
-            ) from None
+            raise self._fetch_error(_PRIVATE) from None
         except UpstreamRefused:
             raise self._fetch_error("has a host whose name cannot be resolved") from None
         except httpx2.TimeoutException:

@@ -41,6 +41,15 @@ def split_url(location: str) -> SplitResult | None:
         return None
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is written as an IP address, and not as a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the open internet, also where it stands in for one of IPv4."""
     try:

@@ -267,16 +267,26 @@ class PublicOnly(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises NotPublic, UpstreamRefused for what is no name of a host, OSError, httpx2.TransportError."""
         url = request.url
+        *others, last = await self._resolve(url)
+        for address in others:
+            try:
+                return await self._ask(request, address)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):  # nothing was sent: such as IPv6 without a route
+                continue
+        return await self._ask(request, last)
+
+    async def _ask(self, request: httpx2.Request, address: str) -> httpx2.Response:
         asked = httpx2.Request(
             request.method,
-            url.copy_with(host=await self._resolve(url)),
+            request.url.copy_with(host=address),
             headers=request.headers,  # with the name as its Host
             stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": url.host},
+            extensions={**request.extensions, "sni_hostname": request.url.host},
         )
         return await super().handle_async_request(asked)
 
-    async def _resolve(self, url: httpx2.URL) -> str:
+    async def _resolve(self, url: httpx2.URL) -> list[str]:
+        """The host's addresses, each once, in the order of the system; all of them may be asked."""
         try:
             found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except UnicodeError:
@@ -284,4 +294,4 @@ class PublicOnly(httpx2.AsyncHTTPTransport):
         numbers = [str(address[0]).partition("%")[0] for *_, address in found]
         if not numbers or not all(map(self._allowed, numbers)):
             raise NotPublic("its host may not be asked from here: it has a private or reserved address")
-        return numbers[0]
+        return list(dict.fromkeys(numbers))
