@@ -176,8 +176,11 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
+        # A head that comes in one piece has not been measured before: what stands between names and values counts too.
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD_BYTES:
             self._too_large()
+        elif sum(name == b"host" for name, _ in self.headers) > 1:
+            self._refuse(400, "bad-request", "a request has one Host header (RFC 9112, section 3.2)")
         else:
             super().on_headers_complete()
 

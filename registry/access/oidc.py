@@ -415,7 +415,7 @@ class OidcTokens:
     def _claims(self, token: str, key: VerifyingKey) -> Claims:
         """What the token says, if it is the issuer's, for us, and of this time."""
         try:
-            return jwt.decode(
+            claims: Claims = jwt.decode(
                 token,
                 key.key.key,
                 algorithms=sorted(key.algorithms),
@@ -426,6 +426,9 @@ class OidcTokens:
             )
         except (jwt.PyJWTError, ValueError) as exc:
             _refuse(exc)
+        if isinstance(claims["exp"], bool) or not isinstance(claims["exp"], (int, float)):
+            raise _refusal("its exp is no number")  # PyJWT takes texts of digits; RFC 7519, section 2 does not
+        return claims
 
 
 def caller_of(claims: Claims, rules: TokenRules) -> Caller:

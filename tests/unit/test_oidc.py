@@ -99,6 +99,7 @@ def test_a_token_without_a_key_id_is_taken_where_one_key_fits(world: World) -> N
         ({"sub": "a" * 256}, "its sub is not 1 to 255 printable characters"),
         ({"sub": 7}, "it is no JSON Web Token that can be read"),
         ({"exp": "soon"}, "it is no JSON Web Token that can be read"),
+        ({"exp": "4102444800"}, "its exp is no number"),
         ({"exp": float("inf")}, "it is no JSON Web Token that can be read"),
         ({"exp": float("nan")}, "it is no JSON Web Token that can be read"),
         ({"groups": {"finance": True}}, "the claim of groups is neither a text nor a list of texts"),
