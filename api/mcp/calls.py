@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from waygraph.api.mcp.results import attribute_result
 from waygraph.api.mcp.sessions import OnBehalf
 from waygraph.api.mcp.tools import PARAMETERS, RUNNERS
 from waygraph.api.telemetry.audit import arguments_without_secrets
@@ -158,7 +159,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             arguments=wanted.arguments,
             deadline_s=wanted.deadline_s,
             caller="" if asker.caller == LOCAL else asker.caller.id,
-            host=OnBehalf(host, meant.agent),
+            host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
         )
         try:
             result = await gateway.executor.call(call)
@@ -169,7 +170,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
         if is_error:
             attempt.error = TOOL_ERROR
-        return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
+        return gateway.long_results.fit(attribute_result(result, meant.tool.id), asker, RUNNERS[gateway.surface])
 
 
 def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:

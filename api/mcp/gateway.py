@@ -2,19 +2,20 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking
-from waygraph.api.mcp.sessions import Asker, Context
+from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
 from waygraph.api.telemetry.audit import Audit
 from waygraph.ingest.execution.executor import Executor, open_executor
 from waygraph.ingest.execution.services import Reach, Services
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
+from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -64,6 +65,8 @@ class Gateway(Parts):
     parking: Parking | None
     counter: CallCounter | None
     long_results: LongResults
+    questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
+    """Of each agent to the hosts of each caller."""
 
     def agents_within(self, asker: Asker) -> frozenset[str] | None:
         """The agents of the door's namespace; None: all. Raises UnknownName."""

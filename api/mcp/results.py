@@ -7,6 +7,7 @@ sentence and the facts, as JSON.
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,9 @@ _OF_A_CONNECTION = frozenset(
 )
 """Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
 end it or agree on another protocol."""
+GATEWAY = "gateway"
+"""The first field of every error of ours. Where an agent's result could be taken for one, our words stand before it."""
+_LIKE_OURS = re.compile(r"[^\w{]*\{\W*error\b")
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 TOO_LATE = "no answer was ready in time"
 
@@ -45,6 +49,24 @@ def error_result(error: WaygraphError | TimeoutError) -> Result:
         return refusal_result("internal-error", sentence(error))
     outside = public_problem(error, 0, "")
     return refusal_result(outside["code"], outside["detail"], retryable=outside["retryable"], facts=outside["facts"])
+
+
+def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
+    """An agent's result; where it is an error, or looks like one of ours, it begins with whose it is.
+
+    The field `by` of an error in `structuredContent` is ours to fill as well.
+    """
+    content, structured = result.get("content"), result.get("structuredContent")
+    error = structured.get("error") if isinstance(structured, Mapping) else None
+    texts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    is_like_ours = any(isinstance(said, str) and _LIKE_OURS.match(said) for said in texts)
+    if not (result.get("isError") is True or is_like_ours or isinstance(error, Mapping)):
+        return result
+    whose = text(f"The tool {tool_id} says, not the gateway:")
+    told = {**result, "content": [whose, *content] if isinstance(content, list) else content}
+    if isinstance(error, Mapping) and isinstance(structured, Mapping):
+        told["structuredContent"] = {**structured, "error": {**error, "by": tool_id}} if "by" in error else structured
+    return told
 
 
 def failure_result(error: WaygraphError | TimeoutError) -> Result:
@@ -79,7 +101,7 @@ def refusal_result(
     code: str, message: str, *, retryable: bool = False, facts: Mapping[str, Any] | None = None
 ) -> Result:
     """An error that no class of ours stands for, in the same shape."""
-    ours = {"code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
+    ours = {"by": GATEWAY, "code": code, "type": TYPE_PREFIX + code, "message": message, "retryable": retryable}
     # A model pays for each word: what the message says already is not said again.
     more = {name: value for name, value in (facts or {}).items() if name != "reason" or str(value) not in message}
     error = ours | more | ours

@@ -29,7 +29,9 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
+from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.errors import TooManyRequests
 from waygraph.registry.model.nouns import Agent, CallOutcome, Principal, Turn
 
 Context = ServerRequestContext[Any, Any]
@@ -241,15 +243,23 @@ class SessionHost(OfSession, Heard):
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-class OnBehalf(Through):
-    """The host, as a tool's agent reaches it: a person who is asked something is told by whom.
+MOST_QUESTIONS = 16
+"""Of one call to its host."""
+QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE = 30.0, 30
+"""Of one agent to the hosts of one caller."""
 
-    Equal where one host is asked on behalf of one agent.
+
+class OnBehalf(Through):
+    """The host, as a tool's agent reaches it: who is asked something is told by whom, first and in our words.
+
+    An agent may ask no more than `MOST_QUESTIONS` in a call, nor than `questions` lets through of the `caller`. Equal
+    where one host is asked on behalf of one agent.
     """
 
-    def __init__(self, host: Host, agent: Agent) -> None:
+    def __init__(self, host: Host, agent: Agent, caller: Caller, questions: RateLimit) -> None:
         super().__init__(host)
-        self._agent = agent
+        self._agent, self._caller, self._questions = agent, caller, questions
+        self._asked = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OnBehalf) and self._agent.id == other._agent.id and super().__eq__(other)
@@ -258,6 +268,21 @@ class OnBehalf(Through):
         return hash((self._agent.id, self._host))
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        if question == "elicitation/create":
-            params = {**params, "message": f"{self._agent.name} ({self._agent.id}): {params.get('message', '')}"}
-        return await super().ask(question, params)
+        self._asked += 1
+        if self._asked > MOST_QUESTIONS:
+            raise NotAnswered(f"a call may ask {MOST_QUESTIONS} questions, and asked more")
+        try:
+            self._questions.take(f"{self._caller.id} {self._agent.id}")
+        except TooManyRequests as exc:
+            raise NotAnswered(f"the agent asks more than {QUESTIONS_PER_MINUTE:g} questions a minute") from exc
+        return await super().ask(question, _sign_question(question, params, self._agent.id))
+
+
+def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str) -> Mapping[str, Any]:
+    """The agent's id stands first: the registry gives it, while names and titles are the agent's own."""
+    if question == "elicitation/create":
+        return {**params, "message": f"Agent {agent_id} asks: {params.get('message', '')}"}
+    if question == "sampling/createMessage" and isinstance(params.get("messages"), list):
+        said = {"type": "text", "text": f"Agent {agent_id} asks your model, not your user:"}
+        return {**params, "messages": [{"role": "user", "content": said}, *params["messages"]]}
+    return params

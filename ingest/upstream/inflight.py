@@ -18,6 +18,8 @@ from waygraph.ingest.upstream.connection import Host
 
 MOST_NOTICES, MOST_NOTICE_CHARS = 256, 64 * 1024
 """So much waits for a host that does not keep up; then the oldest is lost."""
+MOST_LOGS = 500
+"""So many entries of one call are handed on; of the others their number."""
 LAST_NOTICES_S = 1.0
 """How long a result waits for the notices before it, if the host is slow to take them."""
 LEFT_S = 10.0
@@ -49,6 +51,9 @@ class Underway:
     scopes: set[anyio.CancelScope] = field(default_factory=set)
     """What runs on its behalf and ends with it."""
     _notices: deque[_Notice] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
+    _logged: int = 0
+    _lost: int = 0
+    """Log entries, and notices that the host was too slow for."""
     _quiet: anyio.Event | None = None
     """While notices are being handed on; set when all are."""
 
@@ -63,6 +68,10 @@ class Underway:
             self._note(lambda: self.host.progress(done, total, told))
 
     def note_log(self, params: Mapping[str, Any]) -> None:
+        self._logged += 1
+        if self._logged > MOST_LOGS:
+            self._lost += 1
+            return
         level, logger = str(params.get("level")), params.get("logger")
         kind = level if level in _LEVELS else "info"
         data = self.discretion.redact_data(params.get("data"), MOST_NOTICE_CHARS)
@@ -70,6 +79,7 @@ class Underway:
         self._note(lambda: self.host.log(kind, data, name))
 
     def _note(self, notice: _Notice) -> None:
+        self._lost += len(self._notices) == MOST_NOTICES
         self._notices.append(notice)
         if self._quiet is None:
             self._quiet = anyio.Event()
@@ -92,6 +102,9 @@ class Underway:
 
     async def await_notices(self) -> None:
         """Returns when the host has heard what the server said before the result; does not wait for long."""
+        if self._lost:  # counted when it is handed on: a full queue loses one more for it
+            left_out = "{:,} more messages of this call were left out"
+            self._note(lambda: self.host.log("warning", left_out.format(self._lost), None))
         if self._quiet is not None:
             with anyio.move_on_after(LAST_NOTICES_S):
                 await self._quiet.wait()

@@ -60,7 +60,7 @@ def test_a_server_asks_the_hosts_person(open_host: Open, era: Era) -> None:
         async with open_host(era, elicitation_callback=person("accept", {"colour": "red"}, heard)) as host:
             result = await host.call_tool("box__ask", {})
         assert json.loads(result.content[0].text) == {"action": "accept", "content": {"colour": "red"}}
-        assert heard == ["toolbox (box): Which colour?"]
+        assert heard == ["Agent box asks: Which colour?"]
 
     anyio.run(call)
 
