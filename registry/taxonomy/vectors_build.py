@@ -42,6 +42,10 @@ ANEW = 1.25
 """Where a node grew or shrank by so much, its children are chosen anew."""
 SAME = 0.5
 """A category is the former one if they share more than this part of all that either holds."""
+STAYS = 0.05
+"""So much of a cosine another category must be nearer for what stood in one before."""
+STILL_SPLIT = 0.75
+"""A category that had children keeps them down to this share of the leaf size."""
 _SEEDS, _ROUNDS = 3, 60
 _NAME_WORDS, _DESCRIPTION_WORDS, _BOUNDARY_WORDS, _EXAMPLES = 2, 6, 3, 3
 
@@ -123,24 +127,30 @@ class _Former:
         """Those to begin with; none where they are too few, or the node has grown or shrunk."""
         if self.taxonomy is None or category is None or not category.children:
             return []
-        was = sum(1 for _ in self.taxonomy.below(category))
+        was = len(self._members(category))
         children = [self.taxonomy.categories[child] for child in category.children]
         alike = was and 1 / ANEW <= size / was <= ANEW
         return children if alike and len(children) > 1 and all(len(self._rows(each)) for each in children) else []
+
+    def labels(self, children: Sequence[Category]) -> NDArray[np.int64]:
+        """Of all rows: the number of the child where each stood, -1 without one."""
+        labels = np.full(len(self.matrix), -1, dtype=np.int64)
+        for number, child in enumerate(children):
+            labels[self._rows(child)] = number
+        return labels
 
     def directions(self, children: Sequence[Category]) -> Matrix:
         return np.stack([direction_of(self.matrix[self._rows(child)]) for child in children])
 
     def _rows(self, category: Category) -> list[int]:
         """Of what stands there by itself, if anything still does."""
+        return [self.positions[entity] for entity in self._members(category) if entity in self.positions]
+
+    def _members(self, category: Category) -> dict[str, By]:
+        """Without those that have it as a second parent."""
         assert self.taxonomy is not None  # noqa: S101 - only asked of a tree's categories
-        members = {
-            entity: by
-            for each in _subtree(self.taxonomy, category)
-            for entity, by in each.holds.items()
-            if by is not By.CROSS
-        }
-        return [self.positions[entity] for entity in members if entity in self.positions]
+        below = (each.holds.items() for each in _subtree(self.taxonomy, category))
+        return {entity: by for holds in below for entity, by in holds if by is not By.CROSS}
 
 
 def _subtree(taxonomy: Taxonomy, category: Category) -> Iterator[Category]:
@@ -153,28 +163,44 @@ def _grow(rows: NDArray[np.int64], depth: int, former: _Former, was: Category | 
     """The node of these rows and all below it. `was`: the category that it was."""
     matrix, settings = former.matrix[rows], former.settings
     node = Node(rows=rows, depth=depth, direction=direction_of(matrix))
-    if len(rows) <= settings.leaf_size or depth >= settings.max_depth:
-        return node
     known = former.children(was, len(rows))[: settings.max_categories]
-    wanted = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
-    starts = [former.directions(known)] if known else [_starts(matrix, wanted, seed) for seed in range(_SEEDS)]
-    labels, _ = max((_cluster(matrix, each, settings.delete_size) for each in starts), key=lambda found: found[1])
+    least = settings.leaf_size * (STILL_SPLIT if known else 1)
+    if len(rows) <= least or depth >= settings.max_depth:
+        return node
+    if known:
+        labels, _ = _cluster(matrix, former.directions(known), settings.delete_size, former.labels(known)[rows])
+    else:
+        wanted = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
+        tries = (_cluster(matrix, _starts(matrix, wanted, seed), settings.delete_size) for seed in range(_SEEDS))
+        labels, _ = max(tries, key=lambda found: found[1])
+    if depth + 1 == settings.max_depth and _halve_large(labels, matrix, settings):
+        # As the next build would begin with them.
+        parts = [direction_of(matrix[labels == label]) for label in range(int(labels.max()) + 1)]
+        labels, _ = _cluster(matrix, np.stack(parts), settings.delete_size, labels)
     found = np.unique(labels).tolist()
     if len(found) > 1:
         for label in found:
-            part = known[label] if known else None
+            part = known[label] if label < len(known) else None
             node.children.append(_grow(rows[labels == label], depth + 1, former, part))
     return node
 
 
-def _cluster(vectors: Matrix, starts: Matrix, delete_size: int) -> tuple[NDArray[np.int64], float]:
-    """The cluster of each row, by the number of its start, and the sum of cosines. Too small ones are dissolved."""
+def _cluster(
+    vectors: Matrix, starts: Matrix, delete_size: int, stood: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.int64], float]:
+    """The cluster of each row, by the number of its start, and the sum of cosines. Too small ones are dissolved.
+
+    `stood`: the former cluster of each row, -1 without one.
+    """
     alive = np.ones(len(starts), dtype=np.bool_)
     directions = starts.copy()
+    bonus = np.zeros((len(vectors), len(starts)), dtype=np.float32)
+    if stood is not None:
+        bonus[np.flatnonzero(stood >= 0), stood[stood >= 0]] = STAYS
     while True:
         labels = np.full(len(vectors), -1, dtype=np.int64)
         for _ in range(_ROUNDS):
-            cosines = vectors @ directions.T
+            cosines = vectors @ directions.T + bonus
             cosines[:, ~alive] = -np.inf
             following = cosines.argmax(axis=1)
             if (following == labels).all():
@@ -183,10 +209,28 @@ def _cluster(vectors: Matrix, starts: Matrix, delete_size: int) -> tuple[NDArray
             for label in np.unique(labels):
                 directions[label] = direction_of(vectors[labels == label])
         sizes = np.bincount(labels, minlength=len(starts))
-        small = alive & (sizes <= delete_size)
+        small = alive & (sizes <= (0 if stood is not None else delete_size))
         if not small.any() or alive.sum() <= FEWEST_CHILDREN // 2:
             return labels, float((vectors * directions[labels]).sum())
         alive[np.flatnonzero(small)[sizes[small].argmin()]] = False
+
+
+def _halve_large(labels: NDArray[np.int64], vectors: Matrix, settings: TaxonomySettings) -> bool:
+    """Where no level is left, clusters over the leaf size become two, while there may be one more. In place; whether
+    any did. Of several tries the most even one counts.
+    """
+    done = False
+    while len(np.unique(labels)) < settings.max_categories:
+        sizes = np.bincount(labels)
+        largest = int(sizes.argmax())
+        rows = np.flatnonzero(labels == largest)
+        tries = (_cluster(vectors[rows], _starts(vectors[rows], 2, seed), 0)[0] for seed in range(_SEEDS))
+        halves = max(tries, key=lambda found: int(np.bincount(found, minlength=2).min()))
+        if len(rows) <= settings.leaf_size or np.bincount(halves, minlength=2).min() <= settings.delete_size:
+            break
+        labels[rows[halves == 1]] = len(sizes)
+        done = True
+    return done
 
 
 def _starts(vectors: Matrix, number: int, seed: int) -> Matrix:
@@ -204,10 +248,10 @@ def _starts(vectors: Matrix, number: int, seed: int) -> Matrix:
 
 
 def direction_of(vectors: Matrix) -> Matrix:
-    """float32 of shape (dimension,) and length 1; zeros where the vectors have no direction."""
-    mean = vectors.mean(axis=0)
-    length = float(np.linalg.norm(mean))
-    return (mean / length if length else mean).astype(np.float32)
+    """float32 of shape (dimension,) and length 1; zeros where the vectors have none, or there are no vectors."""
+    total = vectors.sum(axis=0)
+    length = float(np.linalg.norm(total))
+    return (total / length if length else total).astype(np.float32)
 
 
 def _cross(root: Node, matrix: Matrix) -> None:
