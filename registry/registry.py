@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings
@@ -190,6 +190,16 @@ class Registry(Searchable, Protocol):
         Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
         no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
         `removed=False` lets a removed agent's source bring it back.
+        """
+        ...
+
+    def set_tool(
+        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
+    ) -> "OperatorSettings":
+        """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description` and
+        `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and `hidden`.
+
+        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting.
         """
         ...
 

@@ -56,6 +56,7 @@ _COMMANDS = {
     "tools": LazyCommand("route:tools", "List the tools of all agents, or of one."),
     "show": LazyCommand("route:show_one", "Show all that is known of an agent or a tool."),
     "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
+    "set-tool": LazyCommand("operate:set_tool", "Rename or describe a tool, and pin or hide its parameters."),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
     "changes": LazyCommand("operate:changes", "List what sources changed of agents that were known before."),
     "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),

@@ -19,6 +19,7 @@ from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable, WaygraphError
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
+from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.routing.find_tools.find import judging
 from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
 
@@ -153,10 +154,11 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         if meant.judgement.verdict == "ask":
             await require_consent(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
+        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, wanted.arguments))
         call = ToolCall(
             agent=meant.agent,
-            tool=meant.tool,
-            arguments=wanted.arguments,
+            tool=tool,
+            arguments=arguments,
             deadline_s=wanted.deadline_s,
             caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
@@ -215,6 +217,17 @@ def _judge_call(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agen
         _refuse_out_of_reach(gateway, agent, tool)
         raise
     return _Meant(agent, tool, judgement)
+
+
+def _as_source_states(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:
+    """The tool and the arguments without what operators say of them, as its server knows them.
+
+    Raises InvalidArguments for a parameter that callers are not shown.
+    """
+    stated = gateway.registry.store.look(lambda index: index.stated_tool(tool.id))
+    if stated is None:
+        return tool, arguments
+    return stated[0], source_arguments(stated[1], stated[0], arguments)
 
 
 def _refuse_out_of_reach(gateway: "Gateway", agent: "Agent", tool: "Tool") -> None:

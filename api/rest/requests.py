@@ -242,6 +242,25 @@ class ApprovalRequest(Strict):
         return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
 
 
+class ParameterSetting(Strict):
+    """null takes a field back; what is not there stays."""
+
+    name: Name | None = Field(default=None, description="What callers call it.")
+    description: str | None = None
+    pin: JsonValue = Field(default=None, description="The value that every call has; callers do not see the parameter.")
+    hidden: bool | None = Field(default=None, description="Callers do not see it; a required one is pinned instead.")
+
+
+class ToolSettingsRequest(Strict):
+    """What an operator says of a tool. null takes a field back; what is not there stays."""
+
+    name: Name | None = Field(default=None, description="Another name, also in its call name.")
+    description: str | None = None
+    parameters: dict[str, ParameterSetting | None] | None = Field(
+        default=None, max_length=MAX_NAMES, description="By the source's name of each parameter."
+    )
+
+
 class SettingsRequest(Strict):
     """What an operator says of an agent. A field that is not there stays as it is."""
 

@@ -227,6 +227,9 @@ class Settings(Answer):
     pinned: bool
     hidden: bool
     removed: bool
+    tools: dict[str, dict[str, Any]] | None = Field(
+        description="What they said of its tools, by name; null: nothing, or the caller lacks the scope admin."
+    )
 
 
 class About(Answer):
@@ -351,6 +354,7 @@ class Change(Answer):
     before: dict[str, Any] = Field(description="The fields that differ, long texts cut to where they do.")
     after: dict[str, Any]
     flags: list[str] = Field(description="Why the new text looks suspicious.")
+    covered: list[str] = Field(description="The fields over which an operator's own words stand.")
 
 
 class Changes(Part):

@@ -21,6 +21,7 @@ from waygraph.registry.model.changes import (
 )
 from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
+from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 
 MAX_TEXT_CHARS = 1_000
 """Of each text that is kept; it is cut to where the two differ."""
@@ -168,7 +169,9 @@ class Compared:
         """Of agents that were known before."""
         for entry in self.written:
             if old := self._agent(entry):
-                yield from changes_of(self.source, old, self._old(entry), entry)
+                said = settings_of_tools(self.held.settings.get(old.id))
+                for change in changes_of(self.source, old, self._old(entry), entry):
+                    yield replace(change, covered=_covered_fields(change, said.get(change.tool)))
         for agent_id in self.gone:
             yield removal(self.source, self.held.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
 
@@ -178,6 +181,14 @@ class Compared:
 
     def _old(self, entry: AgentEntry) -> Mapping[str, Tool]:
         return self.old_tools.get(entry.agent.id, {})
+
+
+def _covered_fields(change: Change, said: ToolSetting | None) -> tuple[str, ...]:
+    """The fields of a tool that changed and over which an operator's words stand."""
+    if said is None:
+        return ()
+    covers = {"description": said.description, "input_schema": said.parameters}
+    return tuple(name for name in change.fields if covers.get(name))
 
 
 # What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious.

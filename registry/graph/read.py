@@ -111,12 +111,15 @@ def read_changes_of(
     return [_change(row) for row in rows]
 
 
+_LISTS_OF_CHANGE = ("fields", "flags", "covered")
+
+
 def _props(change: Change) -> dict[str, object]:
-    return {**asdict(change), "fields": list(change.fields), "flags": list(change.flags)}
+    return asdict(change) | {name: list(getattr(change, name)) for name in _LISTS_OF_CHANGE}
 
 
 def _change(row: Mapping[str, Any]) -> Change:
-    return Change(**{**row, "fields": tuple(row["fields"]), "flags": tuple(row["flags"])})
+    return Change(**{**row, **{name: tuple(row[name]) for name in _LISTS_OF_CHANGE}})
 
 
 type Vectors = dict[str, NDArray[np.float32]]
@@ -422,6 +425,7 @@ def _setting(row: Mapping[str, Any]) -> OperatorSettings:
         pinned=bool(row["pinned"]),
         hidden=bool(row["hidden"]),
         removed=bool(row["removed"]),
+        tools=row["tools"],
     )
 
 

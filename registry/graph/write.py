@@ -90,6 +90,7 @@ def put_setting(session: GraphSession, said: OperatorSettings) -> None:
         "pinned": said.pinned,
         "hidden": said.hidden,
         "removed": said.removed,
+        "tools": said.tools,
     }
     session.run(load("operator/put_setting"), id=said.agent_id, props=props)
 

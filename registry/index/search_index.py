@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
     from waygraph.registry.model.taxonomy import Taxonomy
+    from waygraph.registry.model.tool_settings import ToolSetting
 
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -137,6 +138,10 @@ class SearchIndex(Records, Protocol):
 
     def settings(self) -> "Mapping[str, OperatorSettings]":
         """What operators say, by agent id: also of agents that are not there."""
+        ...
+
+    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+        """A tool as its source states it, and what operators say of it; None: they say nothing."""
         ...
 
     def close(self) -> None: ...

@@ -20,7 +20,10 @@ TELLING_OF_TOOL = frozenset({"description", "input_schema", "output_schema", "an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSettings:
-    """What an operator said of an agent id; survives every sync and the agent's own absence. None: not set."""
+    """What an operator said of an agent id; survives every sync and the agent's own absence. None: not set.
+
+    `tools`: what was said of its tools, by name, see `tool_settings`; it may hold values that callers must not see.
+    """
 
     agent_id: str
     tags: tuple[str, ...] = ()
@@ -28,6 +31,7 @@ class OperatorSettings:
     pinned: bool = False
     hidden: bool = False
     removed: bool = False
+    tools: JsonText = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +213,8 @@ class Change:
     after: JsonText = "{}"
     flags: tuple[str, ...] = ()
     """Why the new text looks suspicious."""
+    covered: tuple[str, ...] = ()
+    """The fields over which an operator's own words stand: of these callers saw no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

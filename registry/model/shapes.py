@@ -142,6 +142,8 @@ def read_tools(told: Mapping[str, Any]) -> Page[Tool]:
 
 def about(known: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     shown = replace(known, agent=_shown_agent(known.agent, transport))
+    if transport is not None and known.settings:  # values that operators fixed are not for callers
+        shown = replace(shown, settings=replace(known.settings, tools=""))
     return shape(shown, exclude=None if schemas else _BRIEF_TOOLS)
 
 

@@ -402,6 +402,14 @@ def set_agent(
     return _writing("PATCH", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()), body)
 
 
+def set_tool(name: str, changes: Mapping[str, Any], *, principal: Principal | None = None) -> Call[OperatorSettings]:
+    """`name` is a tool's id (UnknownName)."""
+    _refuse_principal(principal)
+    owner, _, rest = name.partition("/")
+    path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
+    return _writing("PATCH", path, lambda reply: shapes.read(OperatorSettings, reply.json()), changes)
+
+
 def remove(agent_id: str, *, principal: Principal | None = None) -> Call[OperatorSettings]:
     _refuse_principal(principal)
     return _writing("DELETE", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()))

@@ -198,6 +198,7 @@ class RemoteRegistry:
     ingest = follow(calls.ingest)
     take = ask(calls.take)
     set = ask(calls.set_agent)
+    set_tool = ask(calls.set_tool)
     remove = ask(calls.remove)
     approve = ask(calls.approve)
     forget = ask(calls.forget)

@@ -22,6 +22,7 @@ from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
 from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
 from waygraph.registry.model.taxonomy import Category, Taxonomy
+from waygraph.registry.model.tool_settings import settings_of_tools
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
 
@@ -107,7 +108,7 @@ def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> To
             raise UnknownName("tool", name, ids)
         return seen_tools(index, [name], principal)[0]
     for owner in _bearers(index, name, principal):
-        found = _tool_called(name, owner.id, index.tool_ids(owner.id))
+        found = _tool_called(index, name, owner.id, index.tool_ids(owner.id))
         if found:
             return seen_tools(index, [found], principal)[0]
     raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
@@ -142,7 +143,7 @@ def find_all_named(
     held = index.tool_ids_of(list(dict.fromkeys(chain.from_iterable(owners.values()))))
     for name, among in owners.items():
         for owner in among:
-            tool = name if "/" in name and name in held[owner] else _tool_called(name, owner, held[owner])
+            tool = name if "/" in name and name in held[owner] else _tool_called(index, name, owner, held[owner])
             if tool:
                 found[name] = (owner, tool)
                 break
@@ -156,8 +157,16 @@ def _bearers(index: SearchIndex, name: str, principal: Principal | None) -> list
     return [owner for owner in owners if visible(owner, principal)]
 
 
-def _tool_called(name: str, owner: str, ids: Iterable[str]) -> str | None:
-    """The id among `ids`, all of one owner's tools, that makes this call name."""
+def _tool_called(index: SearchIndex, name: str, owner: str, ids: Sequence[str]) -> str | None:
+    """The id among `ids`, all of one owner's tools, of the tool with this call name: its source's, or an operator's."""
+    found = _tool_stated(name, owner, ids)
+    if found or not settings_of_tools(index.settings().get(owner)):
+        return found
+    return next((tool.id for tool in index.tools(ids) if tool.call_name == name), None)
+
+
+def _tool_stated(name: str, owner: str, ids: Iterable[str]) -> str | None:
+    """The id that makes this call name."""
     plain = name.removeprefix(f"{owner}__")
     if call_name(owner, plain) == name:  # no other tool has it
         wanted = tool_id(owner, plain)

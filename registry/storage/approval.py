@@ -42,7 +42,7 @@ def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Ag
     if held.shows(name, principal):
         _refuse_two_meanings(held, name, principal)
         return _of_agents(held, [name], seen)
-    return [], [tool for tool in [_tool_named(held, name, principal)] if waits(as_seen(tool, seen))]
+    return [], [tool for tool in [find_held_tool(held, name, principal)] if waits(as_seen(tool, seen))]
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -118,8 +118,8 @@ def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> 
         )
 
 
-def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
-    """Raises UnknownName."""
+def find_held_tool(held: Held, name: str, principal: Principal | None, hint: str = HINT) -> Tool:
+    """As its source states it, by id or call name. Raises UnknownName."""
     shown = [agent_id for agent_id in held.agents if held.shows(agent_id, principal)]
     owner = name.partition("/")[0]
     owners = [owner] if "/" in name and owner in shown else shown
@@ -127,5 +127,5 @@ def _tool_named(held: Held, name: str, principal: Principal | None) -> Tool:
     found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
     if found is None:
         known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
-        raise UnknownName("agent or tool", name, known, hint=HINT)
+        raise UnknownName("agent or tool", name, known, hint=hint)
     return found

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
@@ -314,6 +314,23 @@ class LocalRegistry:
             held = session.read_held()
             said = changed_setting(held, agent_id, changes, principal)
             if said != held.settings_of(agent_id):
+                session.put_setting(said)
+            return said
+
+        return self._change(work)
+
+    def set_tool(
+        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
+    ) -> "OperatorSettings":
+        from waygraph.registry.model.tool_settings import merge_tool_setting
+        from waygraph.registry.storage.approval import find_held_tool
+
+        def work(session: "WriteSession") -> "OperatorSettings":
+            held = session.read_held()
+            tool = find_held_tool(held, name, principal, hint="")
+            siblings = [item.tool for item in held.tools_of([tool.agent_id])[tool.agent_id]]
+            said = merge_tool_setting(held.settings_of(tool.agent_id), tool, siblings, changes)
+            if said != held.settings_of(tool.agent_id):
                 session.put_setting(said)
             return said
 

@@ -49,6 +49,7 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.model.transitions import (
     Learned,
     Transition,
@@ -102,29 +103,41 @@ class WriteSession:
         if changes.is_empty:
             self._confirm(changes, state.revision)
             return Written(revision=state.revision)
-        chosen = self._choose_embedder(state) if changes.written else None
+        retold = self._retold(changes.operator, {entry.agent.id for entry in changes.written})
+        chosen = self._choose_embedder(state) if changes.written or retold else None
         embedder = chosen.embedder if chosen else None
         before = texts_embedded(embedder)
-        vectors = self._vectors(changes.written, state.texts, embedder, progress)
+        entries = [*changes.written, *retold]
+        vectors = self._vectors(entries, state.texts, embedder, progress, said=changes.operator)
         stamp = Stamp(now=self._clock(), revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
             refuse_other_length(session, vectors, state.embedder)
             write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
+            write_vectors(session, *_ids_of(retold, vectors), vectors)
 
         revision = self._write(state.revision, touched_agents(changes), work)
         return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
 
     def put_setting(self, said: OperatorSettings) -> Written:
-        """Stores what an operator says; an agent it removes goes with its tools."""
+        """Stores what an operator says; an agent it removes goes with its tools.
+
+        What is said of tools is embedded. Raises as `commit`.
+        """
         state = self._begin()
         held = self.read_held()
         gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
 
+        retold = self._retold([said], gone)
+        chosen = self._choose_embedder(state) if retold else None
+        vectors = self._vectors(retold, state.texts, chosen.embedder if chosen else None, None, said=[said])
+
         def work(session: GraphSession) -> None:
+            refuse_other_length(session, vectors, state.embedder)
             remove_agents(session, gone, tools)
             put_setting(session, said)
+            write_vectors(session, *_ids_of(retold, vectors), vectors)
 
         return Written(revision=self._write(state.revision, [said.agent_id], work))
 
@@ -304,7 +317,9 @@ class WriteSession:
         form = texts or state.texts
         before = texts_embedded(chosen.embedder)
         entries = self._all_entries()
-        forms = TextForms(form=form, max_chars=self._max_chars).of_entries(entries)
+        forms = TextForms(form=form, max_chars=self._max_chars).of_entries(
+            overlay_entries(entries, self.read_held().settings)
+        )
         vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
         props = {"texts": form, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
         self._prepare(chosen.embedder.dimension if chosen.embedder else 0)
@@ -383,12 +398,36 @@ class WriteSession:
             raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
         return chosen
 
+    def _retold(self, said: Iterable[OperatorSettings], others: Collection[str]) -> list[AgentEntry]:
+        """The agents, `others` apart, of whose tools an operator says something else than before; whole."""
+        held = self.read_held()
+        agent_ids = [
+            each.agent_id
+            for each in said
+            if each.agent_id in held.agents
+            and each.agent_id not in others
+            and each.tools != held.settings_of(each.agent_id).tools
+        ]
+        owned = held.tools_of(agent_ids) if agent_ids else {}
+        return entries_of(
+            (held.agents[agent_id].agent for agent_id in agent_ids),
+            (item.tool for items in owned.values() for item in items),
+        )
+
     def _vectors(
-        self, written: Sequence[AgentEntry], form: TextForm, embedder: Embedder | None, progress: Progress | None
+        self,
+        written: Sequence[AgentEntry],
+        form: TextForm,
+        embedder: Embedder | None,
+        progress: Progress | None,
+        *,
+        said: Iterable[OperatorSettings] = (),
     ) -> NewVectors:
+        """`said`: what operators say now, beside what they said before."""
         if embedder is None:
             return NewVectors(vectors={}, keys={})
         held = self.read_held()
+        written = overlay_entries(written, {**held.settings, **{each.agent_id: each for each in said}})
         if not held.agents:  # a registry that was copied while it was empty: nothing told the dimension
             self._prepare(embedder.dimension)
         ids = [entry.agent.id for entry in written]
@@ -410,6 +449,13 @@ class WriteSession:
     def _all_entries(self) -> list[AgentEntry]:
         tools = [item.tool for item in read_tools(self._engine)]
         return entries_of((item.agent for item in read_agents(self._engine).values()), tools)
+
+
+def _ids_of(entries: Iterable[AgentEntry], vectors: NewVectors) -> tuple[list[str], list[str]]:
+    """The agents and the tools among these entries that have another vector now."""
+    entries = list(entries)
+    agents = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+    return agents, [tool.id for entry in entries for tool in entry.tools if tool.id in vectors.vectors]
 
 
 def texts_embedded(embedder: Embedder | None) -> int:

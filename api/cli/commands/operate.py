@@ -1,9 +1,10 @@
 """`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes` and `approve`: what sources changed."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,6 +81,62 @@ def set_agent(
     show(said, shapes.shape, operation_views.settings, as_json)
     if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
+
+
+def set_tool(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ID", help="A tool's id, agent/tool.")],
+    *,
+    rename: Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Another name for callers.")] = None,
+    describe: Annotated[str | None, typer.Option("--describe", metavar="TEXT", help="Another description.")] = None,
+    rename_parameter: Annotated[
+        list[str] | None, typer.Option("--rename-parameter", metavar="NAME=NEW", help="Another name. Repeat.")
+    ] = None,
+    describe_parameter: Annotated[
+        list[str] | None, typer.Option("--describe-parameter", metavar="NAME=TEXT", help="Another description. Repeat.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option("--pin", metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat."),
+    ] = None,
+    hide: Annotated[
+        list[str] | None, typer.Option("--hide", metavar="NAME", help="Do not show this parameter. Repeat.")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Take back all that was set before.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rename or describe a tool, and pin or hide its parameters. It survives every ingest.
+
+    waygraph set-tool harbor-git/merge_pull_request --pin method=squash
+    """
+    parameters: dict[str, dict[str, Any]] = {each: {"hidden": True} for each in hide or ()}
+    for given, key in ((rename_parameter, "name"), (describe_parameter, "description"), (pin, "pin")):
+        for each in given or ():
+            parameter, equals, value = each.partition("=")
+            if not equals:
+                raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
+            parameters.setdefault(parameter, {})[key] = _json_or_text(value) if key == "pin" else value
+    given_texts = {"name": rename, "description": describe}
+    changes: dict[str, Any] = {key: value for key, value in given_texts.items() if value is not None}
+    changes |= {"parameters": parameters} if parameters else {}
+    if not (changes or reset):
+        raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    with invocation(context).open() as registry:
+        if reset:
+            said = registry.set_tool(name, {"name": None, "description": None, "parameters": None})
+        if changes:
+            said = registry.set_tool(name, changes)
+    show(said, shapes.shape, operation_views.settings, as_json)
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:

@@ -41,6 +41,8 @@ def changes(found: "Sequence[Change]") -> Iterator[Block]:
         )
         if each.flags:
             yield Lines("\n".join(each.flags), title="suspicious")
+        if each.covered:
+            yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
 
 
 def _texts(change: "Change") -> list[tuple[Cell, ...]]:
@@ -68,6 +70,7 @@ def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
         ("pinned", said.pinned),
         ("hidden", said.hidden),
         ("removed", said.removed),
+        *((("tools", said.tools),) if said.tools else ()),
     )
 
 

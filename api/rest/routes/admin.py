@@ -12,8 +12,14 @@ from fastapi.responses import Response
 from waygraph.api.rest.dependencies import Calling, Service, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, problem_of
-from waygraph.api.rest.requests import ApprovalRequest, CypherRequest, ManifestRequest, SettingsRequest
-from waygraph.api.rest.routes.catalog import AgentId
+from waygraph.api.rest.requests import (
+    ApprovalRequest,
+    CypherRequest,
+    ManifestRequest,
+    SettingsRequest,
+    ToolSettingsRequest,
+)
+from waygraph.api.rest.routes.catalog import AgentId, ToolName
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
@@ -76,6 +82,21 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 principal=caller.principal,
             )
         return shapes.shape(said)
+
+    return as_json(await service.lanes.write(set_it))
+
+
+@router.patch("/tools/{agent_id}/{tool_name:path}", **operation("set_tool"))
+async def set_tool(
+    agent_id: AgentId, tool_name: ToolName, asked: ToolSettingsRequest, service: Serving, caller: Calling
+) -> Response:
+    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync."""
+    said = asked.model_dump(exclude_unset=True)
+
+    def set_it() -> "Shape":
+        with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(said)}):
+            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.principal)
+        return shapes.shape(done)
 
     return as_json(await service.lanes.write(set_it))
 

@@ -10,7 +10,7 @@ from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import catalogue
 from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import InvalidSetting, SourceError
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy, check_taxonomy_name
 from waygraph.registry.model.validation import reason_of
@@ -71,6 +71,7 @@ class _Setting(_Row):
     pinned: bool
     hidden: bool
     removed: bool
+    tools: dict[str, dict[str, Any]] | None = None
 
 
 class _Approval(_Row):
@@ -138,6 +139,7 @@ def _setting(row: _Setting) -> OperatorSettings:
         pinned=row.pinned,
         hidden=row.hidden,
         removed=row.removed,
+        tools=canonical_json(row.tools) if row.tools else "",
     )
 
 

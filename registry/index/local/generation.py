@@ -196,6 +196,8 @@ STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.jso
 SOURCES = "sources.json"
 CALLS = "calls.json"
 """Absent where nothing is known of calls."""
+SETTINGS = "settings.json"
+"""What operators said, and the tools they said it of as their sources state them. Absent in those of before."""
 TAXONOMIES = "taxonomies.json"
 """Absent without any."""
 VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (

@@ -10,7 +10,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, StoredTool, read_state, read_tools, read_tools_of
 from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.search_index import agent_document, agent_names, tool_document, tool_names, tool_record
-from waygraph.registry.model.changes import IndexState, SourceSummary
+from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
 
@@ -41,6 +41,9 @@ class Snapshot:
     sources: Sequence[SourceSummary]
     calls: CallGraph = field(default_factory=CallGraph)
     taxonomies: Sequence[Taxonomy] = ()
+    settings: Sequence[OperatorSettings] = ()
+    stated: Sequence[Tool] = ()
+    """The tools of which operators said something, as their sources state them; `tools` are as they hold now."""
 
 
 def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:

@@ -38,6 +38,7 @@ from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
 
 if TYPE_CHECKING:
@@ -360,14 +361,32 @@ class LocalIndex:
     def settings(self) -> "Mapping[str, OperatorSettings]":
         return self._settings
 
+    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+        said = settings_of_tools(self._settings.get(tool_id.partition("/")[0])).get(tool_id.partition("/")[2])
+        if said is None or not (self.path / generation.SETTINGS).exists():
+            return None
+        records = {record["id"]: record for record in self._operator["tools"]}
+        return (tool_of_record(records[tool_id]), said) if tool_id in records else None
+
+    @cached_property
+    def _operator(self) -> "dict[str, Any]":
+        with Readable(self._folder):
+            said: dict[str, Any] = _read_json(self.path / generation.SETTINGS)
+            return said
+
     @cached_property
     def _settings(self) -> "Mapping[str, OperatorSettings]":
-        """Read from the graph's copy, which takes a while, and only for who looks at one agent closely."""
+        """Of a generation of before they are read from the graph's copy, which takes a while."""
         from waygraph.registry.graph.grafeo import GrafeoEngine
         from waygraph.registry.graph.read import read_settings
+        from waygraph.registry.model.changes import OperatorSettings
 
-        with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
-            return read_settings(engine)
+        if not (self.path / generation.SETTINGS).exists():
+            with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
+                return read_settings(engine)
+        said: list[dict[str, Any]] = self._operator["settings"]
+        rows = [OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in said]
+        return {said.agent_id: said for said in rows}
 
     @cached_property
     def _call_names(self) -> CallNames:
@@ -407,6 +426,11 @@ class LocalIndex:
 
     def close(self) -> None:
         self._lease.close()
+
+
+def _as_kept(value: Any) -> Any:
+    """JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 class Readable:

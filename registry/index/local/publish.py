@@ -37,10 +37,11 @@ from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, make_entities
 from waygraph.registry.index.local.local_index import write_names
 from waygraph.registry.index.local.scoring import write_postings
-from waygraph.registry.index.search_index import agent_record
+from waygraph.registry.index.search_index import agent_record, tool_record
 from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.tool_settings import overlay_tools, settings_of_tools
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +59,8 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
     _write_json(folder / generation.TABLES, _tables(snapshot))
     write_names(folder / generation.NAMES, _names(made))
     write_sources(folder, snapshot.sources)
+    said = {"settings": list(map(asdict, snapshot.settings)), "tools": list(map(tool_record, snapshot.stated))}
+    _write_json(folder / generation.SETTINGS, said)
     if snapshot.calls:
         _write_json(folder / generation.CALLS, snapshot.calls.as_json())
     if snapshot.taxonomies:
@@ -247,11 +250,15 @@ def read_snapshot(
     tools = contents.tools if tools is None else tools
     ordered = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
     vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in ordered], tools, known)
-    calls = _call_graph(contents, [item.tool for item in tools], vectors[len(ordered) :])
+    stated = [item.tool for item in tools]
+    calls = _call_graph(contents, stated, vectors[len(ordered) :])
+    settings = contents.settings
     return Snapshot(
         state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
         agents=ordered,
-        tools=[item.tool for item in tools],
+        tools=overlay_tools(stated, settings),
+        settings=list(settings.values()),
+        stated=[tool for tool in stated if tool.name in settings_of_tools(settings.get(tool.agent_id))],
         vectors=vectors,
         vector_keys=keys,
         sources=contents.sources,

@@ -14,7 +14,7 @@ from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_transitions
+from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
 from waygraph.registry.graph.taxonomies import read_taxonomies
 from waygraph.registry.index.call_graph import (
@@ -42,6 +42,7 @@ from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryN
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
@@ -308,6 +309,13 @@ class Neo4jIndex:
 
     def settings(self) -> "Mapping[str, OperatorSettings]":
         return read_settings(self._engine)
+
+    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+        agent_id, _, name = tool_id.partition("/")
+        said = settings_of_tools(self.settings().get(agent_id)).get(name)
+        stored = (item.tool for item in read_tools_of(self._engine, [agent_id]) if item.tool.id == tool_id)
+        tool = next(stored, None) if said else None
+        return (tool, said) if tool and said else None
 
     def close(self) -> None:
         """The engine is its owner's."""

@@ -25,6 +25,7 @@ from waygraph.registry.index.search_index import (
     tool_record,
 )
 from waygraph.registry.model.nouns import Agent, Tool, reachable
+from waygraph.registry.model.tool_settings import overlay_tools
 
 SCHEMA = (
     "neo4j/schema/unique_term",
@@ -132,6 +133,7 @@ class Documents:
         for batch in batches(list(agents)):
             for item in read_tools_of(session, batch):
                 tools[item.tool.agent_id].append(item.tool)
+        tools = {agent_id: overlay_tools(owned, settings) for agent_id, owned in tools.items()}
         return cls(
             [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
             [_tool_row(agents[agent_id], tool) for agent_id, owned in tools.items() for tool in owned],

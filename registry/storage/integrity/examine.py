@@ -268,6 +268,7 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
         findings.append(attempt("index calls", lambda: _same_calls(held, fresh), advice))
         findings.append(attempt("index taxonomies", lambda: _same_taxonomies(held, fresh), advice))
+        findings.append(attempt("index settings", lambda: _same_settings(held, fresh), advice))
         findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
         findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
     return [revision, *findings]
@@ -319,10 +320,16 @@ def _calls(folder: Path) -> CallGraph:
 
 
 def _same_taxonomies(held: Path, fresh: Path) -> str:
-    ours, wanted = (
-        _content(folder / generation.TAXONOMIES) if (folder / generation.TAXONOMIES).exists() else []
-        for folder in (held, fresh)
-    )
+    return _same_json(generation.TAXONOMIES, held, fresh)
+
+
+def _same_settings(held: Path, fresh: Path) -> str:
+    """An older Waygraph wrote none: they are then read from the graph's copy."""
+    return _same_json(generation.SETTINGS, held, fresh) if (held / generation.SETTINGS).exists() else "in the graph"
+
+
+def _same_json(name: str, held: Path, fresh: Path) -> str:
+    ours, wanted = (_content(folder / name) if (folder / name).exists() else [] for folder in (held, fresh))
     if ours != wanted:
         raise RegistryError("they are not those of the graph")
     return "as in the graph"

@@ -18,6 +18,7 @@ from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.store import Store
 from waygraph.registry.taxonomy.upkeep import read_placeable
@@ -145,7 +146,9 @@ class Graph(Contents):
     @cached_property
     def texts(self) -> dict[str, Parts]:
         """Entity id → the texts that its vector is of."""
-        return TextForms(form=self.state.texts, max_chars=self.limits.max_embedded_chars).of_entries(self.entries)
+        return TextForms(form=self.state.texts, max_chars=self.limits.max_embedded_chars).of_entries(
+            overlay_entries(self.entries, self.settings)
+        )
 
 
 ALIKE_COSINE, ALIKE_SHARE = 0.9, 0.8

@@ -1,0 +1,245 @@
+"""What operators say of a tool: another name or description, parameters with other words, a fixed value, or hidden.
+
+It is kept apart from what the source says, and laid over it wherever the tool is embedded, searched, listed or called.
+A setting of a parameter that the source does not have (any more) changes nothing.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, cast
+
+from waygraph.registry.model.changes import AgentEntry, OperatorSettings
+from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
+from waygraph.registry.model.identity import call_name, digest, holds_control, is_broken, name_fault
+from waygraph.registry.model.nouns import JsonText, Tool, canonical_json
+
+MAX_TEXT_CHARS = 20_000
+"""Of a description."""
+MAX_PIN_CHARS = 100_000
+"""Of a fixed value, as JSON."""
+_FIELDS = ("name", "description", "parameters")
+_PARAMETER_FIELDS = ("name", "description", "pin", "hidden")
+_ABOUT_PROPERTIES = (
+    "allOf", "anyOf", "default", "dependencies", "dependentRequired", "dependentSchemas", "else", "examples", "if",
+    "maxProperties", "minProperties", "not", "oneOf", "patternProperties", "propertyNames", "then",
+)  # fmt: skip
+"""What a schema may say of its properties elsewhere: left out where one has another name or is not shown."""
+
+type Said = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSetting:
+    """Of one tool; empty: as its source says.
+
+    `parameters`: the source's name → `name`, `description`, `pin` (any JSON) and `hidden`, those that are set.
+    """
+
+    name: str = ""
+    description: str = ""
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def is_shown(self, parameter: str) -> bool:
+        said = self.parameters.get(parameter, {})
+        return not said.get("hidden") and "pin" not in said
+
+    def shown_name(self, parameter: str) -> str:
+        return str(self.parameters.get(parameter, {}).get("name", parameter))
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: JsonText) -> Mapping[str, ToolSetting]:
+    return {name: ToolSetting(**said) for name, said in json.loads(text).items()} if text else {}
+
+
+def settings_of_tools(said: OperatorSettings | None) -> Mapping[str, ToolSetting]:
+    """By the source's name of the tool."""
+    return _parse(said.tools) if said else {}
+
+
+# Laid over what the source says.
+
+
+def overlay_tools(tools: Iterable[Tool], settings: Mapping[str, OperatorSettings]) -> list[Tool]:
+    """The tools as they hold now. Of each agent all are given: a name that its source gives a tool is no other's."""
+    tools = list(tools)
+    ids = {tool.id for tool in tools}
+    overlaid: list[Tool] = []
+    for tool in tools:
+        said = settings_of_tools(settings.get(tool.agent_id)).get(tool.name)
+        if said and f"{tool.agent_id}/{said.name}" in ids:
+            said = replace(said, name="")
+        overlaid.append(overlay_tool(tool, said) if said else tool)
+    return overlaid
+
+
+def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, OperatorSettings]) -> list[AgentEntry]:
+    """Entries by the graph's ids, their tools as they hold now."""
+    return [replace(entry, tools=tuple(overlay_tools(entry.tools, settings))) for entry in entries]
+
+
+def overlay_tool(tool: Tool, said: ToolSetting) -> Tool:
+    """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
+    name = said.name or tool.name
+    schema = overlay_schema(tool.input_schema, said)
+    description = said.description or tool.description
+    if (name, description, schema) == (tool.name, tool.description, tool.input_schema):
+        return tool
+    version = digest(tool.content_hash, name, description, schema)
+    return replace(
+        tool,
+        name=name,
+        call_name=call_name(tool.agent_id, name),
+        description=description,
+        input_schema=schema,
+        content_hash=version,
+        approved_hash=version if tool.approved_hash == tool.content_hash else "",
+    )
+
+
+def overlay_schema(schema: JsonText, said: ToolSetting) -> JsonText:
+    """Without what is hidden or fixed, and with other words where an operator chose them."""
+    parsed = json.loads(schema) if said.parameters and schema else None
+    properties = parsed.get("properties") if isinstance(parsed, dict) else None
+    if not isinstance(properties, dict) or not said.parameters.keys() & properties.keys():
+        return schema
+    shown = {
+        said.shown_name(name): _described(each, said, name) for name, each in properties.items() if said.is_shown(name)
+    }
+    told = cast("Said", parsed) | {"properties": shown}
+    if shown.keys() != properties.keys():
+        told = {name: value for name, value in told.items() if name not in _ABOUT_PROPERTIES}
+    required = told.get("required")
+    if isinstance(required, list):
+        told["required"] = [said.shown_name(name) for name in required if isinstance(name, str) and said.is_shown(name)]
+    return canonical_json(told)
+
+
+def _described(parameter: object, said: ToolSetting, name: str) -> object:
+    description = said.parameters.get(name, {}).get("description")
+    if not description:
+        return parameter
+    return (parameter if isinstance(parameter, dict) else {}) | {"description": description}
+
+
+def source_arguments(said: ToolSetting, tool: Tool, arguments: Mapping[str, Any]) -> Said:
+    """What the source's tool is sent for a call: its own names, and the fixed values. `tool`: as its source says.
+
+    Raises InvalidArguments for a parameter that callers are not shown, as for one that there is not.
+    """
+    properties = _properties(tool.input_schema)
+    theirs = {said.shown_name(name): name for name in properties if said.is_shown(name)}
+    known = properties.keys() | said.parameters.keys()
+    astray = [name for name in arguments if name not in theirs and name in known]
+    if astray:
+        raise InvalidArguments(said.name or tool.call_name, [(f"/{name}", "not known here") for name in astray])
+    pins = {name: each["pin"] for name, each in said.parameters.items() if "pin" in each and name in properties}
+    return {theirs.get(name, name): value for name, value in arguments.items()} | pins
+
+
+def _properties(schema: JsonText) -> Mapping[str, Any]:
+    parsed = json.loads(schema) if schema else None
+    properties = parsed.get("properties") if isinstance(parsed, dict) else None
+    return properties if isinstance(properties, dict) else {}
+
+
+# What an operator says now, put to what was said before.
+
+
+def merge_tool_setting(
+    said: OperatorSettings, tool: Tool, siblings: Sequence[Tool], changes: Mapping[str, Any]
+) -> OperatorSettings:
+    """With these fields of one tool changed: None takes one back, and what is not there stays. `tool` and `siblings`
+    are as their source says. Raises InvalidSetting.
+    """
+    whole: dict[str, Said] = json.loads(said.tools) if said.tools else {}
+    before = whole.get(tool.name, {})
+    _refuse_unknown("a tool", changes, _FIELDS)
+    merged: Said = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
+    if "parameters" in changes:
+        merged["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
+    merged = {name: value for name, value in merged.items() if value not in (None, {})}
+    _check_name(tool, siblings, whole, merged.get("name"))
+    _check_text("description", merged.get("description"))
+    whole = (
+        {**whole, tool.name: merged} if merged else {name: each for name, each in whole.items() if name != tool.name}
+    )
+    return replace(said, tools=canonical_json(whole) if whole else "")
+
+
+def _merge_parameters(tool: Tool, before: Mapping[str, Said], changes: object) -> Said:
+    if changes is None:
+        return {}
+    if not isinstance(changes, Mapping):
+        raise InvalidSetting(f"parameters takes an object by the parameters' names, not {changes!r}")
+    properties = _properties(tool.input_schema)
+    merged = dict(before)
+    for name, change in changes.items():
+        if change is not None and name not in properties:
+            known = ", ".join(properties) or "none"
+            raise InvalidSetting(f"{tool.id!r} has no parameter {name!r}; it has: {known}")
+        merged[name] = _merge_parameter(tool, name, merged.get(name, {}), change)
+    merged = {name: each for name, each in merged.items() if each}
+    _refuse_same_names(tool, properties, merged)
+    return merged
+
+
+def _merge_parameter(tool: Tool, name: str, before: Said, change: object) -> Said:
+    if change is None:
+        return {}
+    if not isinstance(change, Mapping):
+        raise InvalidSetting(f"parameter {name!r} takes an object of {', '.join(_PARAMETER_FIELDS)}, not {change!r}")
+    _refuse_unknown(f"parameter {name!r}", change, _PARAMETER_FIELDS)
+    if not isinstance(change.get("hidden"), bool | None):
+        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {change['hidden']!r}")
+    both = {**before, **change}
+    merged = {key: value for key, value in both.items() if value is not None and (key, value) != ("hidden", False)}
+    _check_text(f"description of parameter {name!r}", merged.get("description"))
+    _check_text(f"name of parameter {name!r}", merged.get("name"))
+    if "pin" in merged and len(_json_of(merged["pin"], name)) > MAX_PIN_CHARS:
+        raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
+    required = json.loads(tool.input_schema).get("required")
+    if merged.get("hidden") and "pin" not in merged and isinstance(required, list) and name in required:
+        raise InvalidSetting(f"parameter {name!r} of {tool.id!r} is required: to hide it, pin its value")
+    return merged
+
+
+def _json_of(value: object, name: str) -> JsonText:
+    try:
+        return canonical_json(value)
+    except (TypeError, ValueError):
+        raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
+
+
+def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Said], name: object) -> None:
+    if name is None:
+        return
+    if fault := name_fault(name):
+        raise InvalidSetting(f"name of {tool.id!r}: {fault}")
+    others = {each.name for each in siblings} | {
+        each.get("name") for other, each in whole.items() if other != tool.name
+    }
+    if name in others - {tool.name}:
+        raise InvalidSetting(f"{tool.agent_id!r} has a tool of the name {name!r} already: choose another")
+
+
+def _check_text(what: str, text: object) -> None:
+    if text is None:
+        return
+    if not isinstance(text, str) or not text.strip() or is_broken(text) or len(text) > MAX_TEXT_CHARS:
+        raise InvalidSetting(f"{what} is a text of 1 to {MAX_TEXT_CHARS:,} characters")
+    if what.startswith("name") and holds_control(text):
+        raise InvalidSetting(f"{what} must not hold control characters")
+
+
+def _refuse_unknown(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := sorted(map(str, given.keys() - set(known))):
+        raise InvalidSetting(f"{', '.join(unknown)} cannot be set of {what}; what can is {', '.join(known)}")
+
+
+def _refuse_same_names(tool: Tool, properties: Mapping[str, Any], merged: Mapping[str, Said]) -> None:
+    names = [str(merged.get(name, {}).get("name", name)) for name in properties]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidSetting(f"{tool.id!r} would have two parameters of the name {twice[0]!r}: choose another")
