@@ -106,7 +106,9 @@ def overlay_schema(schema: JsonText, said: ToolSetting) -> JsonText:
     if not isinstance(properties, dict) or not said.parameters.keys() & properties.keys():
         return schema
     shown = {
-        said.shown_name(name): _described(each, said, name) for name, each in properties.items() if said.is_shown(name)
+        said.shown_name(name): _describe_parameter(each, said, name)
+        for name, each in properties.items()
+        if said.is_shown(name)
     }
     told = cast("Said", parsed) | {"properties": shown}
     if shown.keys() != properties.keys():
@@ -117,7 +119,7 @@ def overlay_schema(schema: JsonText, said: ToolSetting) -> JsonText:
     return canonical_json(told)
 
 
-def _described(parameter: object, said: ToolSetting, name: str) -> object:
+def _describe_parameter(parameter: object, said: ToolSetting, name: str) -> object:
     description = said.parameters.get(name, {}).get("description")
     if not description:
         return parameter

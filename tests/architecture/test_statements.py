@@ -37,6 +37,7 @@ CHANGE = {
     "before": "{}",
     "after": "{}",
     "flags": [],
+    "covered": [],
 }
 SAMPLES: dict[str, object] = {
     "string": "a",

@@ -35,6 +35,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "tools": [["tools"], ["tools", "bureau-fx"], ["tools", "fernwise"]],
     "show": [["show", "bureau-fx"]],
     "set": [["set", "bureau-fx", "--pin", "--visible-to", "finance"], ["set", "bureau-fx", "--everyone"]],
+    "set-tool": [["set-tool", "harbor-git/merge_pull_request", "--describe", "Merge.", "--pin", "method=squash"]],
     "remove": [["remove", "bureau-fx"]],
     "changes": [["changes", "--since", "2d"]],
     "approve": [["approve", "bureau-fx"], ["approve", "--all-of", str(CATALOG)]],
@@ -218,7 +219,7 @@ def test_the_list_of_commands_is_whole() -> None:
     """Each command in one line of a terminal of 80 columns, which is not cut."""
     listed = help_page(()).partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == [words[0] for words in command_names() if len(words) == 1]
-    assert [line for line in listed if not re.fullmatch(r"  \w+ +[A-Z].*[^.]\.", line)] == []
+    assert [line for line in listed if not re.fullmatch(r"  [\w-]+ +[A-Z].*[^.]\.", line)] == []
 
 
 @pytest.mark.parametrize("words", list(command_names()), ids=" ".join)

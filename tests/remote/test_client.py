@@ -124,6 +124,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "changes_page": lambda registry: registry.changes_page(principal=SOMEBODY),
     "status": lambda registry: registry.status(principal=SOMEBODY),
     "set": lambda registry: registry.set("a", pinned=True, principal=SOMEBODY),
+    "set_tool": lambda registry: registry.set_tool("a/b", {"name": "c"}, principal=SOMEBODY),
     "approve": lambda registry: registry.approve("a", principal=SOMEBODY),
     "remove": lambda registry: registry.remove("a", principal=SOMEBODY),
     "forget": lambda registry: registry.forget("a", principal=SOMEBODY),

@@ -143,6 +143,7 @@ def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> Non
         "pinned": False,
         "hidden": False,
         "removed": False,
+        "tools": None,
     }
 
     def patched(**changes: object) -> dict[str, Any]:

@@ -267,6 +267,7 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
         "pinned": True,
         "hidden": True,
         "removed": False,
+        "tools": None,
     }
     said = run("set", "bureau-fx", "--unpin", "--unhide", "--no-tags", "--everyone", "--json", on=own).json
     assert said | {"agent_id": ""} == {
@@ -276,6 +277,7 @@ def test_settings_are_set_and_taken_back(run: Run, own: Path) -> None:
         "pinned": False,
         "hidden": False,
         "removed": False,
+        "tools": None,
     }
 
 
