@@ -36,6 +36,15 @@ FULL: Final = (
     "architecture/test_wheel.py",
 )
 """Folders and files that `make test` leaves out, those that take longest first."""
+ATTACKS: Final = (
+    "contract/test_attacks.py",
+    "contract/test_cypher_sandbox.py",
+    "calling/test_attacks.py",
+    "gateway/test_hostile_answers.py",
+    "gateway/test_hostile_hosts.py",
+    "rest/test_visibility.py",
+)
+"""Files that `make attack` runs beside what is marked `attack`."""
 SHARED_SERVER: Final = re.compile(r"neo4j (?:given|\d)")
 
 
@@ -53,6 +62,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_itemcollected(item: pytest.Item) -> None:
     if _place(item) <= len(FULL):
         item.add_marker(pytest.mark.full)
+    if any(item.path == TESTS / name for name in ATTACKS):
+        item.add_marker(pytest.mark.attack)
 
 
 @pytest.hookimpl(trylast=True)
