@@ -37,7 +37,7 @@ NOTES = (
     "The two halves, split by a hash of the id, show how far chance goes; a part kept aside was never seen.",
     "Of the corpus, `frank` tools say what harm they do and give no order (a notice, no flag); `code` tools hide it "
     "in code that no description shows; neither counts among the attacks.",
-    "One sentence of the catalogues that was flagged wrongly led to a narrower rule; their figures are after that.",
+    "Two texts of the catalogues that were flagged wrongly led to narrower rules; their figures are after that.",
     "Processor time of the rules alone, over agents and tools that are all new; the median of five runs.",
 )
 
