@@ -112,12 +112,16 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a host wants run: a tool by its name, or the one that fits a query."""
+    """What a host wants run: a tool by its name, or the one that fits a query.
+
+    `whole`: no model reads the result, and its caller knows whose it is: it passes as it is.
+    """
 
     name: str = ""
     query: str = ""
     arguments: Mapping[str, Any]
     deadline_s: float
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,10 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
         if is_error:
             attempt.error = TOOL_ERROR
-        return gateway.long_results.fit(attribute_result(result, meant.tool.id), asker, RUNNERS[gateway.surface])
+        if wanted.whole:
+            return result
+        told = attribute_result(result, meant.tool.id)
+        return gateway.long_results.fit(told, asker, RUNNERS[gateway.surface])
 
 
 def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:

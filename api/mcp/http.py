@@ -178,7 +178,7 @@ class HttpGateway:
         """
         assert self._gateway is not None, "it is not running"  # noqa: S101
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-        wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s)
+        wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
         asker = Asker(caller=caller, session=Session(), owner=caller.id)
         return await call_tool(self._gateway, asker, wanted, Deaf())
 
