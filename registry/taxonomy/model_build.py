@@ -7,14 +7,14 @@ they are the state of a build: one that was killed goes on where it was when it 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import batched
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.http.model_answers import ModelAnswers, Usage
-from waygraph.registry.model.errors import UnfitAnswer
+from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.taxonomy import DEFAULT_NAME, ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
@@ -103,6 +103,59 @@ def build_by_model(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
     )
+
+
+def place_by_model(
+    services: Sequence[Service],
+    _vectors: "Vectors",
+    before: Taxonomy | None,
+    *,
+    answers: ModelAnswers,
+    workers: int | None = None,
+) -> Taxonomy:
+    """A `Builder` that keeps the tree: what stands in the nearest leaf alone goes where a model says, a call a level.
+
+    What the model gives no fit answer for stays where it is. Raises InvalidSetting without a tree, and as
+    `build_by_model` where the endpoint stays away or refuses.
+    """
+    if before is None:
+        raise InvalidSetting("there is no taxonomy of this name to place anything in: `waygraph taxonomy build` first")
+    holds = {each.id: dict(each.holds) for each in before.categories.values()}
+    nearest = {entity for held in holds.values() for entity, by in held.items() if by is By.NEAREST}
+    waiting = [each for each in services if each.id in nearest]
+    with ThreadPoolExecutor(workers or before.settings.workers) as pool:
+        found = list(pool.map(lambda each: _descend(each, before, answers), waiting))
+    for each, category in zip(waiting, found, strict=True):
+        if category is not None:
+            for held in holds.values():
+                if held.get(each.id) is By.NEAREST:
+                    del held[each.id]
+            holds[category.id][each.id] = By.MODEL
+    return replace(
+        before,
+        categories={each.id: replace(each, holds=holds[each.id]) for each in before.categories.values()},
+        calls=before.calls + answers.usage.calls + answers.usage.kept,
+        prompt_tokens=before.prompt_tokens + answers.usage.prompt_tokens,
+        completion_tokens=before.completion_tokens + answers.usage.completion_tokens,
+    )
+
+
+def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Category | None:
+    """Where it belongs, by one classification a level: a leaf, or the category none of whose children it fits."""
+    at = taxonomy.root
+    while at.children:
+        children = [taxonomy.categories[child] for child in at.children]
+        rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
+        told = {"categories": rows, "service": prompts.service_row(service)}
+        temperature, most = taxonomy.settings.temperature, prompts.CLASSIFY.max_tokens
+        answer = answers.ask(prompts.CLASSIFY.system, told, max_tokens=most, temperature=temperature)
+        numbers = prompts.read_numbers(answer, len(children))
+        if numbers is None:
+            return None
+        if not numbers:
+            break
+        at = children[numbers[0] - 1]
+    return at
 
 
 class _Build:

@@ -82,9 +82,9 @@ GROUPS = {"keys", "model", "eval", "generate", "graph", "learn", "taxonomy"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
-SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker"}
-"""They need a language model and servers, torch, or lightgbm: tests/unit/test_eval_agents.py,
-tests/live/test_training.py and tests/unit/test_ranker.py compare their shapes."""
+SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "taxonomy place"}
+"""They need a language model and servers, torch, lightgbm, or a language model: tests/unit/test_eval_agents.py,
+tests/live/test_training.py, tests/unit/test_ranker.py and tests/unit/test_taxonomy_recipe.py compare their shapes."""
 
 
 @pytest.fixture(scope="module")

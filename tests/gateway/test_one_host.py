@@ -14,7 +14,8 @@ from tests.gateway.hosts import ERAS, Era, Open, Place, on_stdio, opened_by, ove
 from tests.service import served
 from waygraph.api.mcp.sessions import Asker, Context, OnBehalf, Session, SessionHost
 from waygraph.ingest.upstream import inflight
-from waygraph.ingest.upstream.connection import Deaf
+from waygraph.ingest.upstream.connection import Deaf, Host
+from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.nouns import Agent
 
@@ -97,9 +98,12 @@ def test_hosts_are_one_only_if_their_session_and_the_agent_are(monkeypatch: pyte
     def host(session: Session) -> SessionHost:
         return SessionHost(CTX, Asker(caller=LOCAL, session=session))
 
-    one, same = OnBehalf(host(mine), BOX), OnBehalf(host(mine), BOX)
+    def asks(reached: Host, agent: Agent) -> OnBehalf:
+        return OnBehalf(reached, agent, LOCAL, RateLimit(60, 1))
+
+    one, same = asks(host(mine), BOX), asks(host(mine), BOX)
     assert one == same
     assert hash(one) == hash(same)
-    strangers = [OnBehalf(host(other), BOX), OnBehalf(host(mine), CHEST), OnBehalf(Deaf(), BOX), host(mine)]
+    strangers = [asks(host(other), BOX), asks(host(mine), CHEST), asks(Deaf(), BOX), host(mine)]
     assert all(one != stranger for stranger in strangers)
-    assert OnBehalf(Deaf(), BOX) != OnBehalf(Deaf(), BOX)
+    assert asks(Deaf(), BOX) != asks(Deaf(), BOX)

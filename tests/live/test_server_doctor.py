@@ -45,6 +45,7 @@ DEEP = [
         "claims",
         "call names",
         "transitions",
+        "taxonomies",
         "removed agents",
     ),
     *("vectors", "vector keys", "index of agents", "index of tools", "index of words", "index of texts"),

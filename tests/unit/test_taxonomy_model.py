@@ -17,10 +17,16 @@ import pytest
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel, Patience
-from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.model.taxonomy import By, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
-from waygraph.registry.taxonomy.model_build import KEYWORDS_SHOWN, Work, build_by_model, estimate_build
+from waygraph.registry.taxonomy.model_build import (
+    KEYWORDS_SHOWN,
+    Work,
+    build_by_model,
+    estimate_build,
+    place_by_model,
+)
 from waygraph.registry.taxonomy.prompts import Role, Service
 
 ROLES: Mapping[str, Role] = {
@@ -324,6 +330,38 @@ def test_roles_whose_answers_are_unfit_are_done_without(endpoint: FakeOpenAI, tm
     built = build(endpoint, tmp_path, [*services(99), *odd(1, "none")])
     assert (script.calls[role] > 0, len(built.root.children)) == (True, 5)
     assert [*built.root.holds] == ["odd0"]
+
+
+def test_what_is_new_is_placed_by_a_call_a_level(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """It leaves the nearest leaf for where the model puts it; an unfit answer leaves it there; others are not asked."""
+    script = Script()
+    endpoint.answer = script
+    built = build(endpoint, tmp_path, services(130))
+    given = {"new": "a1 b2 c3", "astray": "a4 nothing", "mute": "a1 b1 mute"}
+    leaf = next(each for each in built.categories.values() if not each.children)
+    held = {**leaf.holds, **dict.fromkeys(given, By.NEAREST)}
+    grown = replace(built, categories={**built.categories, leaf.id: replace(leaf, holds=held)})
+    script.calls.clear()
+    script.overrides["classify"] = lambda told: "no" if "mute" in told["service"]["description"] else None
+    answers = ModelAnswers(chat(endpoint), tmp_path / "answers.jsonl")
+    news = [Service(name, name, words) for name, words in given.items()]
+    try:
+        placed = place_by_model([*services(130), *news], {}, grown, answers=answers, workers=2)
+    finally:
+        answers.close()
+    where = {entity: path for path, holds in paths(placed).items() for entity in holds}
+    by = {entity: how for each in placed.categories.values() for entity, how in each.holds.items()}
+    assert (where["new"], by["new"]) == ("a1/b2", By.MODEL)
+    assert (where["astray"], by["astray"]) == ("a4", By.MODEL)
+    assert (placed.categories[leaf.id].holds.get("mute"), "new" in placed.categories[leaf.id].holds) == (
+        By.NEAREST,
+        False,
+    )
+    assert set(script.calls) == {"classify"}
+    assert script.calls["classify"] <= 4 * len(news)
+    assert placed.calls == built.calls + script.calls["classify"]
+    with pytest.raises(InvalidSetting, match="taxonomy build"):
+        place_by_model(news, {}, None, answers=answers)
 
 
 def test_a_design_is_asked_for_twice(endpoint: FakeOpenAI, tmp_path: Path) -> None:

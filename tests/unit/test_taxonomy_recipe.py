@@ -251,6 +251,12 @@ def test_the_command_line_builds(
     assert main([*words, "--one-parent", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(said.out)
     assert len(fake.requests) == calls
+    # Without vectors nothing stands in the nearest leaf, so nothing is asked.
+    assert main(["--registry", place, "taxonomy", "place", "--model", "openai:guide", "--json"]) == 0
+    placed = json.loads(capsys.readouterr().out)
+    assert main(["--registry", place, "taxonomy", "check", "--json"]) == 0
+    assert placed == json.loads(capsys.readouterr().out)
+    assert len(fake.requests) == calls
     with Registry.open(place) as opened:
         built = opened.taxonomy()
         assert built is not None

@@ -12,6 +12,7 @@ from waygraph.api.cli.render.output import note, print_raw, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.model.taxonomy import Of, Taxonomy, TaxonomySettings
     from waygraph.registry.registry import Registry
@@ -94,6 +95,37 @@ def build(
             builder = _model_builder(model, settings, own, opened)
         built = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
     show(Structure.of(built), shapes.shape, taxonomy_views.view_structure, as_json)
+
+
+@taxonomy.command()
+def place(
+    context: typer.Context,
+    *,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    model: Annotated[str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
+    as_json: AsJson = False,
+) -> None:
+    """Have a model place what was put into the nearest category since the build, by a call for each level.
+
+    waygraph taxonomy place --model openai:gpt-5-mini
+    """
+    from functools import partial
+
+    from waygraph.api.cli.render import taxonomy_views
+    from waygraph.registry.model import shapes
+    from waygraph.registry.taxonomy.model_build import place_by_model
+    from waygraph.registry.taxonomy.structure import Structure
+
+    told = invocation(context)
+    own = told.settings()
+    told.own_place(own)
+    with told.open(own) as registry, ExitStack() as opened:
+        held = _find_taxonomy(registry, name)
+        builder = partial(place_by_model, answers=_model_answers(model, own, opened))
+        placed = registry.build_taxonomy(
+            builder, name=name, of=held.of, private=bool(held.private), shown_to_all=held.shown_to_all
+        )
+    show(Structure.of(placed), shapes.shape, taxonomy_views.view_structure, as_json)
 
 
 @taxonomy.command("show")
@@ -236,27 +268,12 @@ def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
 
 
 def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", opened: ExitStack) -> "Builder":
-    """Its answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
-    import os
+    """Raises InvalidSetting, LanguageModelRefused."""
     from functools import partial
 
-    from waygraph.registry.http.model_answers import ModelAnswers
-    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, model_in
-    from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
-    chosen = model_in(spec)
-    if not chosen:
-        raise InvalidSetting(f"--model {spec!r}: expected openai:MODEL, such as openai:gpt-5-mini")
-    if not is_configured(os.environ):
-        raise InvalidSetting(
-            "no language model is configured to build the taxonomy: set OPENAI_BASE_URL or OPENAI_API_KEY, or leave "
-            "out --model to build it by vectors"
-        )
-    folder = own.cache_path / "taxonomy"
-    folder.mkdir(parents=True, exist_ok=True)
-    answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
-    opened.callback(answers.close)
+    answers = _model_answers(spec, own, opened)
     noted = ("", 0)
 
     def watch(work: Work) -> None:
@@ -268,3 +285,26 @@ def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", ope
             note(f"{at}: {calls} calls, {tokens} tokens, {work.waiting} wait")
 
     return partial(build_by_model, answers=answers, settings=settings, watch=watch)
+
+
+def _model_answers(spec: str, own: "Settings", opened: ExitStack) -> "ModelAnswers":
+    """Answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
+    import os
+
+    from waygraph.registry.http.model_answers import ModelAnswers
+    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, model_in
+    from waygraph.registry.model.errors import InvalidSetting
+
+    chosen = model_in(spec)
+    if not chosen:
+        raise InvalidSetting(f"--model {spec!r}: expected openai:MODEL, such as openai:gpt-5-mini")
+    if not is_configured(os.environ):
+        raise InvalidSetting(
+            "no language model is configured for the taxonomy: set OPENAI_BASE_URL or OPENAI_API_KEY, or build it by "
+            "vectors, without --model"
+        )
+    folder = own.cache_path / "taxonomy"
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
+    opened.callback(answers.close)
+    return answers
