@@ -28,7 +28,7 @@ from waygraph.registry.evaluation.dataset import Asked, Dataset
 from waygraph.registry.evaluation.sets import COSTS, SET_METRICS, SetAnswer, judge_sets
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel, Completion
-from waygraph.registry.model.taxonomy import ROOT, By, Category, Mode, Of, Taxonomy
+from waygraph.registry.model.taxonomy import ROOT, By, Category, Mode, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.find import FindAsked, find
@@ -232,7 +232,24 @@ def navigate_by_model(world: World, model: str, name: str, dataset: Dataset, tre
             for told, taxonomy in (("the model", built), ("vectors", tree.taxonomy))
             for mode in Mode
         }
+        for told, settings in ablations(len(tree.services)).items():
+            without = build_by_model(tree.services, tree.vectors, answers=answers, settings=settings)
+            walks[f"{model}: get_all, {told}"] = _walks(chat, tree, without, Mode.ALL)
         yield from _judge(name, dataset, {f"{model}: full context": partial(_ask_whole, chat, tree)} | walks)
+
+
+def ablations(services: int) -> dict[str, TaxonomySettings]:
+    """What the paper's §5 leaves out of a build, one at a time and all. Its one-shot build designs three levels in one
+    call; ours designs each node by itself.
+    """
+    whole = TaxonomySettings()
+    bare = replace(whole, single_axis=False, keyword_threshold=services, max_refinements=0)
+    return {
+        "no axis": replace(whole, single_axis=False),
+        "no keyword table": replace(whole, keyword_threshold=services),
+        "no refinement": replace(whole, max_refinements=0),
+        "none of the three": bare,
+    }
 
 
 def _ask_whole(chat: ChatModel, tree: Grown, query: Asked) -> SetAnswer:

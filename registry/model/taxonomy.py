@@ -76,6 +76,8 @@ class TaxonomySettings:
     workers: int = 20
     """Calls at once."""
     temperature: float = 0.0
+    single_axis: bool = True
+    """Whether the children of a node must follow one axis, which the root's are checked for."""
     cross_domain: bool = True
     """Whether a service may also stand under a second top category."""
     description_chars: int = 150

@@ -203,7 +203,7 @@ class _Build:
                     f"{model} did not answer with top categories, in {TRIES} tries"
                 )
             return
-        if node.depth == 0:
+        if node.depth == 0 and self._settings.single_axis:
             axis, drafts = self._validate(axis, drafts, table)
         places = self._classify(node, drafts)
         for _ in range(self._settings.max_refinements):
@@ -243,6 +243,7 @@ class _Build:
 
     def _drafts(self, role: Role, told: Mapping[str, Any]) -> tuple[str, tuple[Draft, ...]]:
         """Of the first fit answer."""
+        role = role if self._settings.single_axis else role.on_any_axis
         for attempt in range(TRIES):
             again = {"note": "Your last answer was not such JSON with two categories or more."} if attempt else {}
             axis, drafts = prompts.read_design(self._ask(role, {**told, **again}), self._settings.max_categories)

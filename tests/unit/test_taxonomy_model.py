@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import taxonomy
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel, Patience
@@ -362,6 +363,30 @@ def test_what_is_new_is_placed_by_a_call_a_level(endpoint: FakeOpenAI, tmp_path:
     assert placed.calls == built.calls + script.calls["classify"]
     with pytest.raises(InvalidSetting, match="taxonomy build"):
         place_by_model(news, {}, None, answers=answers)
+
+
+def test_parts_of_the_algorithm_can_be_left_out(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """To measure what each is worth: no demand for one axis in any prompt, no keywords, no refinement."""
+    script = Script()
+    seen = set[str]()
+
+    def answer(request: Mapping[str, Any]) -> str:
+        system = request["messages"][0]["content"]
+        seen.add(system)
+        name = next(name for name, role in ROLES.items() if system in (role.system, role.on_any_axis.system))
+        return script.answer(name, json.loads(request["messages"][1]["content"]))
+
+    endpoint.answer = answer
+    for told, left_out in taxonomy.ablations(130).items():
+        script.calls.clear()
+        seen.clear()
+        folder = tmp_path / told
+        folder.mkdir()
+        given = [*services(129), Service("odd", "Odd", "nothing")]
+        build(endpoint, folder, given, replace(left_out, leaf_size=10, workers=4))
+        assert any("one axis" in system for system in seen) == left_out.single_axis, told
+        assert ("keywords" in script.calls) == (left_out.keyword_threshold < 130), told
+        assert ("refine" in script.calls) == bool(left_out.max_refinements), told
 
 
 def test_a_design_is_asked_for_twice(endpoint: FakeOpenAI, tmp_path: Path) -> None:
