@@ -1,8 +1,10 @@
 """What `waygraph serve` runs: the service of one process, as it was told, in one or several."""
 
+import asyncio
 import errno
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -81,6 +83,10 @@ def stops_in_order() -> Iterator[list[int]]:
             signal.signal(number, action)
 
 
+_TURNS = 5
+"""Of the loop: so many pass before a connection that was taken is read from."""
+
+
 class Alone(uvicorn.Server):
     """One process, which was perhaps told to stop before it heard for itself."""
 
@@ -92,6 +98,17 @@ class Alone(uvicorn.Server):
         await super().startup(sockets)
         if self._heard:
             self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Who is in the port's queue came before: closed with it, the connection would be reset.
+        ports = [each.fileno() for server in self.servers for each in server.sockets]
+        quiet = 0
+        for _ in range(self.config.backlog):
+            await asyncio.sleep(0)
+            quiet = 0 if select.select(ports, (), (), 0)[0] else quiet + 1
+            if quiet == _TURNS:
+                break
+        await super().shutdown(sockets)
 
 
 class Workers(Multiprocess):

@@ -3,9 +3,12 @@ keep browsers careful; and the refusal of what is no HTTP, in the shape of all p
 """
 
 import asyncio
+import fcntl
 import json
 import logging
 import re
+import termios
+from array import array
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from uuid import uuid4
@@ -161,6 +164,7 @@ class Protocol(HttpToolsProtocol):
     _head_bytes = 0
     _slow: asyncio.TimerHandle | None = None
     """Runs while a head is read."""
+    _stopping = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -183,6 +187,8 @@ class Protocol(HttpToolsProtocol):
             self._refuse(400, "bad-request", "a request has one Host header (RFC 9112, section 3.2)")
         else:
             super().on_headers_complete()
+            if self._stopping and self.cycle is not None:
+                self.cycle.keep_alive = False
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -211,11 +217,25 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """The service is told to stop: what was begun ends, and what has no end is ended."""
+        """The service is told to stop: what was begun ends, and what has no end is ended. A request sent before that
+        is answered: closed over bytes that nobody read, the connection would be reset.
+        """
+        self._stopping = True
         if self.cycle is not None and self.cycle.scope.get(ENDLESS):
             self.transport.close()
-        else:
+        elif not self._has_unread() or self._is_answering:
             super().shutdown()
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _has_unread(self) -> bool:
+        """Whether bytes have come that were not read yet."""
+        connection = self.transport.get_extra_info("socket")
+        count = array("i", [0])
+        fcntl.ioctl(connection.fileno(), termios.FIONREAD, count)
+        return count[0] > 0
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "bad-request", msg)
