@@ -125,7 +125,9 @@ FAILING = ("get_current_time", "read_text_file")
 
 @CROSSED
 def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
-    """Block by block the same as without a gateway between, failures too; only times that the server tells differ."""
+    """Block by block the same as without a gateway between, failures too, before which it stands whose words they are;
+    only times that the server tells differ.
+    """
 
     async def work(client: Client) -> None:
         for server, calls in groupby(CALLS, key=itemgetter(0)):
@@ -134,8 +136,11 @@ def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: G
                     direct = said(await beside.call_tool(name, dict(arguments)))
                     params = {"name": f"{server}__{name}", "params": dict(arguments)}
                     through = said(await client.call_tool("use_tool", params))
-                    assert _timeless(through) == _timeless(direct), name
                     assert through["isError"] == (name in FAILING)
+                    if name in FAILING:
+                        whose = through["content"].pop(0)
+                        assert whose == {"type": "text", "text": f"The tool {server}/{name} says, not the gateway:"}
+                    assert _timeless(through) == _timeless(direct), name
 
     visit(gateway, door, era, services, work)
 

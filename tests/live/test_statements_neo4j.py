@@ -20,7 +20,7 @@ from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
-from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.nouns import Principal, Turn
 from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.storage.integrity.examine import examine
@@ -123,6 +123,7 @@ def live(registry: Registry, folder: Path) -> None:
     for filters in (Filters(), Filters(tags=("ours",))):
         registry.route(Query(text="a SQL query", filters=filters))
     registry.find_tools("a SQL query")
+    registry.route("a SQL query", principal=Principal())
     registry.tools("harbor-git")
     tools = list(product(registry.tools("quarry-sql"), registry.tools("harbor-git")))
     near = [{"one": one.id, "other": other.id, "cosine": 1.0} for one, other in tools]

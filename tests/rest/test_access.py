@@ -40,6 +40,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
     "approve": ("write", lambda c: c.post("/v1/approvals", json={"names": ["a"]})),
     "set_agent": ("write", lambda c: c.patch("/v1/agents/a", json={"pinned": False})),
+    "set_tool": ("write", lambda c: c.patch("/v1/tools/a/look", json={"description": "It looks."})),
     "remove_agent": ("write", lambda c: c.delete("/v1/agents/a")),
     "forget_source": ("write", lambda c: c.delete("/v1/sources/s")),
     "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
