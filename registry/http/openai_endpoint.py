@@ -11,7 +11,13 @@ from typing import Any
 import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
-from waygraph.registry.model.errors import LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer, WaygraphError
+from waygraph.registry.model.errors import (
+    InvalidSetting,
+    LanguageModelRefused,
+    LanguageModelUnavailable,
+    UnfitAnswer,
+    WaygraphError,
+)
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.settings import Settings
 
@@ -268,6 +274,19 @@ def model_in(spec: str) -> str:
     """The model of `openai:MODEL`; empty for any other spec."""
     scheme, _, model = spec.partition(":")
     return model if scheme == "openai" else ""
+
+
+def configured_model(spec: str, environ: Mapping[str, str], *, option: str, purpose: str, instead: str = "") -> str:
+    """The model of `openai:MODEL`. `option`, `purpose` and what one may do `instead` are words of the errors.
+
+    Raises InvalidSetting for any other spec, and where no endpoint is configured.
+    """
+    if not (model := model_in(spec)):
+        raise InvalidSetting(f"{option} {spec!r}: expected openai:MODEL")
+    if not is_configured(environ):
+        told = f"no language model is configured {purpose}: set {' or '.join(ENDPOINT)}"
+        raise InvalidSetting(f"{told}, or {instead}" if instead else told)
+    return model
 
 
 def list_in(answer: str, key: str) -> list[object]:

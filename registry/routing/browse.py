@@ -10,7 +10,7 @@ from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.queries import prune_taxonomy, seen_taxonomy
+from waygraph.registry.routing.queries import permitted_taxonomy, prune_taxonomy
 
 EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
@@ -21,7 +21,7 @@ BUILD_FIRST = "`waygraph taxonomy build` makes one."
 
 def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> Browsed:
     """Of the current taxonomy. Raises UnknownName, of noun `taxonomy` where none is there, or none for this caller."""
-    taxonomy = _shown_taxonomy(index, principal)
+    taxonomy = _current_taxonomy(index, principal)
     found = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
     if not found.count:
         raise _no_taxonomy()
@@ -30,7 +30,7 @@ def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Pri
 
 def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
     """The filters with the ids of what is `within`. Raises UnknownName as `browse_index`."""
-    taxonomy = _shown_taxonomy(index, principal)
+    taxonomy = _current_taxonomy(index, principal)
     seen = _findable(index, taxonomy.of, Filters(), principal)
     members = members_within(taxonomy, filters.within, seen)
     return replace(filters, members=members.union(map(owner_of, members)))
@@ -40,7 +40,7 @@ def findable_taxonomy(
     index: SearchIndex, name: str | None, filters: Filters, principal: Principal | None
 ) -> Taxonomy | None:
     """The taxonomy of this name, None: the current one, with what a search by these filters may find."""
-    found = seen_taxonomy(index, name, principal)
+    found = permitted_taxonomy(index, name, principal)
     if found is None:
         return None
     seen = _findable(index, found.of, filters, principal)
@@ -51,8 +51,9 @@ def _no_taxonomy() -> UnknownName:
     return UnknownName("taxonomy", "current", (), hint=BUILD_FIRST)
 
 
-def _shown_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
-    taxonomy = seen_taxonomy(index, None, principal)
+def _current_taxonomy(index: SearchIndex, principal: Principal | None) -> Taxonomy:
+    """The whole of it: what is asked of it counts only what the principal may find."""
+    taxonomy = permitted_taxonomy(index, None, principal)
     if taxonomy is None:
         raise _no_taxonomy()
     return taxonomy

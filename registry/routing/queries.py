@@ -61,13 +61,19 @@ def seen_taxonomy(index: SearchIndex, name: str | None, principal: Principal | N
     A category is there if something below it is. None if there is no such taxonomy, if nothing of it may be seen, or
     if its words may be made of agents that the principal may not see.
     """
+    whole, seen = permitted_taxonomy(index, name, principal), shows(index, principal)
+    return whole if whole is None or seen is None else prune_taxonomy(whole, lambda entity: seen(owner_of(entity)))
+
+
+def permitted_taxonomy(index: SearchIndex, name: str | None, principal: Principal | None) -> Taxonomy | None:
+    """The whole of it, for whoever leaves out what may not be found; None where `seen_taxonomy` is."""
     found = next((each for each in index.taxonomies() if (each.current if name is None else each.name == name)), None)
     seen = shows(index, principal)
     if found is None or seen is None:
         return found
     if not (found.shown_to_all or all(seen(agent_id) for agent_id in found.private)):
         return None
-    return prune_taxonomy(found, lambda entity: seen(owner_of(entity)))
+    return found if any(seen(owner_of(entity)) for entity in found.below(found.root)) else None
 
 
 def prune_taxonomy(whole: Taxonomy, seen: Shows) -> Taxonomy | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from waygraph.registry.embedding.texts import query_text
-from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
+from waygraph.registry.model.errors import UnfitAnswer
 from waygraph.registry.model.settings import Settings
 
 MAX_STEPS = 20
@@ -21,16 +21,11 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     Raises InvalidSetting for another spec and where no endpoint is configured, LanguageModelUnavailable,
     LanguageModelRefused, UnfitAnswer for an answer that is no list of steps.
     """
-    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, list_in, model_in
+    from waygraph.registry.http.openai_endpoint import ChatModel, configured_model, list_in
 
-    model = model_in(spec)
-    if not model:
-        raise InvalidSetting(f"steps by {spec!r}: expected openai:MODEL")
-    if not is_configured(environ):
-        raise InvalidSetting(
-            "no language model is configured to split the request: set OPENAI_BASE_URL or OPENAI_API_KEY, or give the "
-            "steps by --step"
-        )
+    model = configured_model(
+        spec, environ, option="steps by", purpose="to split the request", instead="give the steps by --step"
+    )
     chat = ChatModel.open(model, settings, environ)
     try:
         prompt = json.dumps({"request": query_text(text, literals=True)}, ensure_ascii=False)

@@ -80,12 +80,9 @@ class Walks:
 
     def _open(self, spec: str) -> "ChatModel":
         """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
-        from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, model_in
+        from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
 
-        if not (model := model_in(spec)):
-            raise InvalidSetting(f"walk by {spec!r}: expected openai:MODEL")
-        if not is_configured(self._environ):
-            raise InvalidSetting("no language model is configured for the walk: set OPENAI_BASE_URL or OPENAI_API_KEY")
+        model = configured_model(spec, self._environ, option="walk by", purpose="for the walk")
         with self._lock:
             if self._closed:
                 raise RegistryClosed

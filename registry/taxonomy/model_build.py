@@ -147,8 +147,7 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
         children = [taxonomy.categories[child] for child in at.children]
         rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
         told = {"categories": rows, "service": prompts.service_row(service)}
-        temperature, most = taxonomy.settings.temperature, prompts.CLASSIFY.max_tokens
-        answer = answers.ask(prompts.CLASSIFY.system, told, max_tokens=most, temperature=temperature)
+        answer = _ask(answers, prompts.CLASSIFY, told, taxonomy.settings)
         numbers = prompts.read_numbers(answer, len(children))
         if numbers is None:
             return None
@@ -156,6 +155,10 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
             break
         at = children[numbers[0] - 1]
     return at
+
+
+def _ask(answers: ModelAnswers, role: Role, told: Mapping[str, Any], settings: TaxonomySettings) -> dict[str, Any]:
+    return answers.ask(role.system, told, max_tokens=role.max_tokens, temperature=settings.temperature)
 
 
 class _Build:
@@ -358,7 +361,7 @@ class _Build:
     # Calls.
 
     def _ask(self, role: Role, told: Mapping[str, Any]) -> dict[str, Any]:
-        return self._answers.ask(role.system, told, max_tokens=role.max_tokens, temperature=self._settings.temperature)
+        return _ask(self._answers, role, told, self._settings)
 
     def _ask_all(self, role: Role, requests: Sequence[Mapping[str, Any]], state: str) -> list[dict[str, Any]]:
         """In the order of the requests; as many at once as the settings say."""

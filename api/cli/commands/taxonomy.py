@@ -292,17 +292,11 @@ def _model_answers(spec: str, own: "Settings", opened: ExitStack) -> "ModelAnswe
     import os
 
     from waygraph.registry.http.model_answers import ModelAnswers
-    from waygraph.registry.http.openai_endpoint import ChatModel, is_configured, model_in
-    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
 
-    chosen = model_in(spec)
-    if not chosen:
-        raise InvalidSetting(f"--model {spec!r}: expected openai:MODEL, such as openai:gpt-5-mini")
-    if not is_configured(os.environ):
-        raise InvalidSetting(
-            "no language model is configured for the taxonomy: set OPENAI_BASE_URL or OPENAI_API_KEY, or build it by "
-            "vectors, without --model"
-        )
+    chosen = configured_model(
+        spec, os.environ, option="--model", purpose="for the taxonomy", instead="build it by vectors, without --model"
+    )
     folder = own.cache_path / "taxonomy"
     folder.mkdir(parents=True, exist_ok=True)
     answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
