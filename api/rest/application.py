@@ -20,7 +20,7 @@ from waygraph.api.rest.middleware import Careful, Limited
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.responses import Problem
-from waygraph.api.rest.routes import admin, catalog, health, search
+from waygraph.api.rest.routes import admin, catalog, discovery, health, search
 from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ _TAGS = [
     {"name": "cypher", "description": "Query the graph."},
     {"name": "catalog", "description": "List agents, tools, sources and changes."},
     {"name": "admin", "description": "Ingest manifests, approve changes, and set what operators decide."},
+    {"name": "discovery", "description": "How other programs find the service and the servers that it holds."},
     {"name": "health", "description": "Check the service."},
 ]
 
@@ -112,7 +113,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     app.state.service, app.state.gateway = service, gateway
     app.add_route("/openapi.json", _document, include_in_schema=False)
     app.router.routes.extend(health.browser_routes())
-    routers = [search.router, catalog.router, admin.router, admin.cypher_router, health.router]
+    routers = [search.router, catalog.router, admin.router, admin.cypher_router, discovery.router, health.router]
     for router in routers:
         app.include_router(router)
     app.state.routes = [each for at in (app.router, *routers) for each in at.routes if isinstance(each, Route)]

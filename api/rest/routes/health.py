@@ -1,26 +1,15 @@
-"""Whether the service lives and is ready, its numbers, the catalogue by which it is found, and the API browser."""
+"""Whether the service lives and is ready, its numbers, and the API browser."""
 
-from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlsplit
+from pathlib import Path
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import Route
 
-from waygraph.api.rest.dependencies import ForRead, Service, Serving
-from waygraph.api.rest.mcp_mount import WHOLE
+from waygraph.api.rest.dependencies import ForRead, Serving
 from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import answer, as_json, not_ready, unless_known
-from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.validation import MAX_ID_CHARS, after, cursor
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.shapes import Shape
-
+from waygraph.api.rest.problems import answer, as_json, not_ready
 
 router = APIRouter(tags=["health"])
 
@@ -48,122 +37,10 @@ async def metrics(service: Serving, caller: ForRead) -> Response:
     return Response(content, media_type=media_type)
 
 
-@router.get("/.well-known/ai-catalog.json", **operation("ai_catalog"))
-async def ai_catalog(request: Request, service: Serving) -> Response:
-    """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service.
-
-    Agents that wait for approval are not in it.
-    """
-    from waygraph.registry.storage.export.formats import MEDIA_TYPE, ai_catalog
-
-    caller = await service.caller_or_stranger(request)
-    base_url = _base_url(request, service)
-    host = urlsplit(base_url).hostname or "localhost"
-
-    def catalog_json() -> "Shape":
-        agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
-        return ai_catalog([agent for agent in agents if not agent.pending], host, base_url)
-
-    if not await service.lanes.ask(lambda: service.registry.exists):
-        return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
-    return await unless_known(request, service, caller, catalog_json, media_type=MEDIA_TYPE)
-
-
-class ServersPart(BaseModel):
-    """Which part of the list of servers, in the words of the MCP registry."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    limit: int = Field(default=30, ge=1, le=100, description="How many to give at most.")
-    cursor: str = Field(default="", max_length=4096, description="`nextCursor` of the part before.")
-    search: str = Field(default="", max_length=MAX_ID_CHARS, description="Only names that hold this text.")
-    version: str = Field(default="", max_length=MAX_ID_CHARS, description="`latest`, or only this version.")
-    updated_since: str = Field(default="", max_length=64, description="Taken, and not applied: all are told.")
-    include_deleted: bool = Field(default=False, description="Taken, and not applied: what is gone is not told.")
-
-
-ServerName = Annotated[
-    str, Path(description="A server's name, its slash as %2F or as it is.", min_length=3, max_length=2 * MAX_ID_CHARS)
-]
-Version = Annotated[str, Path(description="A version, or `latest`.", min_length=1, max_length=MAX_ID_CHARS)]
-
-
-@router.get("/v0.1/servers", **operation("servers"))
-async def servers(
-    request: Request, service: Serving, caller: ForRead, part: Annotated[ServersPart, Query()]
-) -> Response:
-    """The MCP servers that the caller may see and the gateway itself, as the MCP registry lists servers."""
-    start = after(part.cursor)
-    versions = {part.version} - {"", LATEST}
-
-    def list_servers() -> "Shape":
-        fit = [
-            entry
-            for entry in _servers(request, service, caller)
-            if part.search.casefold() in entry["server"]["name"].casefold()
-            and entry["server"]["name"] > start
-            and (not versions or entry["server"]["version"] in versions)
-        ]
-        shown = fit[: part.limit]
-        following = cursor(shown[-1]["server"]["name"]) if len(fit) > len(shown) else ""
-        return {
-            "servers": shown,
-            "metadata": {"count": len(shown), **({"nextCursor": following} if following else {})},
-        }
-
-    return await unless_known(request, service, caller, list_servers)
-
-
-@router.get("/v0.1/servers/{server_name:path}/versions", **operation("server_versions"))
-async def server_versions(request: Request, service: Serving, caller: ForRead, server_name: ServerName) -> Response:
-    """The versions of one server: the one that the registry holds."""
-
-    def list_versions() -> "Shape":
-        return {"servers": [_server(request, service, caller, server_name, LATEST)], "metadata": {"count": 1}}
-
-    return await unless_known(request, service, caller, list_versions)
-
-
-@router.get("/v0.1/servers/{server_name:path}/versions/{version}", **operation("server"))
-async def server(
-    request: Request, service: Serving, caller: ForRead, server_name: ServerName, version: Version
-) -> Response:
-    """One version of a server; `latest` is the one that the registry holds."""
-    return await unless_known(request, service, caller, lambda: _server(request, service, caller, server_name, version))
-
-
-LATEST = "latest"
-
-
-def _servers(request: Request, service: Service, caller: Caller) -> list[dict[str, Any]]:
-    from waygraph.registry.storage.export.server_list import servers
-
-    shown = caller.transport_filter or (lambda transport: transport)
-    held = service.registry.agents(principal=caller.principal)
-    gateway = any(getattr(route, "path", "") == WHOLE for route in request.app.router.routes)
-    return list(
-        servers(((agent, shown(agent.transport)) for agent in held), _base_url(request, service), gateway=gateway)
-    )
-
-
-def _server(request: Request, service: Service, caller: Caller, name: str, version: str) -> dict[str, Any]:
-    """Raises UnknownName."""
-    listed = {entry["server"]["name"]: entry for entry in _servers(request, service, caller)}
-    if (found := listed.get(name)) is None:
-        raise UnknownName("server", name, listed, some=True)
-    if version not in (LATEST, has := found["server"]["version"]):
-        raise UnknownName("version", version, [has])
-    return found
-
-
-def _base_url(request: Request, service: Service) -> str:
-    return (service.settings.public_url or str(request.base_url)).rstrip("/")
-
-
 # The API browser at `/docs`: Swagger UI over `/openapi.json`. All its files are in this package. They are those of
 # npm's `swagger-ui-dist` 5.35.0, beside our `index.html` and `start.js`.
 
-FILES = StaticFiles(directory=FilePath(__file__).parent.parent / "swagger_ui")
+FILES = StaticFiles(directory=Path(__file__).parent.parent / "swagger_ui")
 HEADERS = {
     "Cache-Control": "private, no-cache",
     # Only files of this service, and the styles that Swagger UI writes into its elements.
