@@ -2,212 +2,82 @@
 
 import json
 import ssl
-import threading
-import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.auth import OAuthClientProvider
-from mcp.client.auth.oauth2 import TokenStorage
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
 
 from tests.fake_issuer import AUDIENCE, fake_issuer, signer
-from tests.gateway.hosts import ERAS, PATIENCE_S, Era, Place, ingest, told
+from tests.gateway.hosts import ERAS, Era, Place, ingest, told
 from tests.gateway.hosts import names as names_of
-from tests.servers.certificates import certified
+from tests.gateway.login_hosts import LoginHost, client_document
+from tests.identity_provider import Person, Realm, identity_provider
 from tests.service import Served as Service
 from tests.service import listen, served
-from tests.upstream.issuer import Issuer
-from tests.upstream.served import Served, running
+from tests.upstream.served import Served
 from tests.upstream.served import served as upstream
 from waygraph.registry.model.settings import Settings
-
-CALLBACK = "http://127.0.0.1:1/callback"
-LOGIN = OAuthClientMetadata(client_name="a host", redirect_uris=[AnyUrl(CALLBACK)], token_endpoint_auth_method="none")  # noqa: S106
-
-
-@dataclass
-class SigningIssuer(Issuer):
-    """Its tokens are JSON Web Tokens for the resource that a client names (RFC 8707).
-
-    `documents`: how it fetches the documents by which clients name themselves; None: clients register.
-    """
-
-    audience: str = ""
-    documents: ssl.SSLContext | None = None
-
-    @property
-    def resource(self) -> str:
-        return self.audience
-
-    def make_token(self, granted: str, resource: str) -> str:
-        with fake_issuer() as shapes:
-            claims = shapes.claims(iss=self.origin, aud=resource, sub="ann", scope=granted, groups=None)
-        return signer().token(claims)
-
-    def metadata(self) -> dict[str, Any]:
-        told = super().metadata() | {"jwks_uri": f"{self.origin}/keys"}
-        return told | {"client_id_metadata_document_supported": self.documents is not None}
-
-    def client(self, client_id: str) -> dict[str, Any]:
-        if self.documents is None:
-            return super().client(client_id)
-        document: dict[str, Any] = httpx2.get(client_id, verify=self.documents).raise_for_status().json()
-        assert document["client_id"] == client_id
-        return document
-
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, str], Any]:
-        match target.partition("?")[0]:
-            case "/.well-known/openid-configuration":
-                return 200, {}, self.metadata()
-            case "/keys":
-                return 200, {}, {"keys": [signer().jwk]}
-        return super().answer(method, target, body)
-
-
-@dataclass
-class Storage(TokenStorage):
-    """What a host keeps of its login."""
-
-    tokens: OAuthToken | None = None
-    client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
-
-
-@dataclass
-class Host:
-    """A host and its person, who logs in where the host leads them. `document`: by which the host names itself."""
-
-    url: str
-    document: str | None = None
-    storage: Storage = field(default_factory=Storage)
-    pages: list[str] = field(default_factory=list)
-
-    async def call(self, era: Era, query: str) -> tuple[list[str], Any]:
-        """The tools found, and what the first one answered."""
-        login = OAuthClientProvider(
-            self.url, LOGIN, self.storage, self._open_page, self._come_back, client_metadata_url=self.document
-        )
-        async with (
-            httpx2.AsyncClient(auth=login, timeout=PATIENCE_S) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=era) as client,
-        ):
-            found = list(names_of(told(await client.call_tool("find_tools", {"query": query}))))
-            return found, await client.call_tool("use_tool", {"name": found[0], "params": {}})
-
-    async def _open_page(self, page: str) -> None:
-        self.pages.append(page)
-
-    async def _come_back(self) -> AuthorizationCodeResult:
-        async with httpx2.AsyncClient() as http:
-            answer = await http.get(self.pages[-1])
-        place = answer.headers["location"]
-        assert place.startswith(CALLBACK)
-        said = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(place).query))
-        return AuthorizationCodeResult(code=said["code"], state=said["state"])
 
 
 @dataclass
 class World:
     service: Service
-    issuer: SigningIssuer
+    audience: str
+    realm: Realm
     server: Served
 
 
 @contextmanager
 def world(folder: Path, documents: ssl.SSLContext | None = None) -> Iterator[World]:
     """A service with an issuer, and an MCP server behind it that is reached over HTTP."""
-    place, issuer = Place(folder), SigningIssuer(Served(), documents=documents)
-    listener = listen()
-    issuer.audience = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-    with upstream() as server, running(issuer.app()) as issuer.origin:
+    place, listener = Place(folder), listen()
+    audience = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    with upstream() as server, identity_provider("main") as [realm]:
+        realm.documents = documents
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": {"type": "http", "url": server.url}}}))
         assert ingest(place, str(folder / "mcp.json"), "--namespace", "desk") == 0
-        settings = Settings(oidc_issuer=issuer.origin, oidc_audience=issuer.audience)
+        settings = Settings(oidc_issuer=realm.issuer, oidc_audience=audience)
         with served(place.registry, auth=True, folder=folder, settings=settings, listener=listener) as service:
-            yield World(service, issuer, server)
+            yield World(service, audience, realm, server)
 
 
-@contextmanager
-def client_document(folder: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
-    """The address of a client's metadata document, and who trusts it."""
-    certificate = certified(folder)
+def log_in(found: World, era: Era, document: str | None = None) -> LoginHost:
+    """A host that finds and calls a tool; the server of the tool hears nothing of the login."""
+    with Person("ann") as ann:
+        host = LoginHost(found.audience, ann, document)
 
-    class Document(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            told = {"client_id": address, "client_name": "a host", "redirect_uris": [CALLBACK]}
-            body = json.dumps(told).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+        async def call() -> None:
+            async with host.connected(era) as client:
+                assert list(names_of(told(await client.call_tool("find_tools", {"query": "alpha"})))) == ["far__alpha"]
+                answer = await client.call_tool("use_tool", {"name": "far__alpha", "params": {}})
+                assert answer.is_error  # the server lists its tool and runs none, which it says itself
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Document) as server:
-        server.socket = certificate.context().wrap_socket(server.socket, server_side=True)
-        address = f"https://127.0.0.1:{server.server_port}/host.json"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield address, ssl.create_default_context(cafile=certificate.authority)
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def log_in(host: Host, world: World, era: Era) -> None:
-    """It finds and calls a tool; the server of the tool hears nothing of the login."""
-    found, answer = anyio.run(host.call, era, "alpha")
-    assert found == ["far__alpha"]
-    assert answer.is_error  # the server lists its tool and runs none, which it says itself
-    assert any(heard.get("mcp-method") == "tools/call" for heard in world.server.headers)
-    assert host.storage.tokens is not None
-    token = host.storage.tokens.access_token
-    assert not any("authorization" in heard or token in str(heard) for heard in world.server.headers)
-    [page] = host.pages
-    asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(page).query))
-    assert asked["scope"] == "waygraph:route waygraph:use"
-    assert asked["resource"] == world.issuer.audience
-    assert anyio.run(host.call, era, "alpha")[0] == found
-    assert host.pages == [page], "it is logged in"
+        anyio.run(call)
+        assert any(heard.get("mcp-method") == "tools/call" for heard in found.server.headers)
+        assert not any("authorization" in heard or host.token in str(heard) for heard in found.server.headers)
+        [page] = host.pages
+        asked = httpx2.URL(page).params
+        assert (asked["scope"], asked["resource"]) == ("waygraph:route waygraph:use", found.audience)
+        anyio.run(call)
+        assert host.pages == [page], "it is logged in"
+    return host
 
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_host_registers_and_logs_a_person_in(era: Era, tmp_path: Path) -> None:
     with world(tmp_path) as found:
-        log_in(Host(found.issuer.audience), found, era)
-        assert len(found.issuer.clients) == 1
+        log_in(found, era)
+        assert len(found.realm.clients) == 1
 
 
 def test_a_host_names_itself_by_a_document(tmp_path: Path) -> None:
     with client_document(tmp_path) as (address, trusts), world(tmp_path, trusts) as found:
-        host = Host(found.issuer.audience, address)
-        log_in(host, found, "auto")
-        assert found.issuer.clients == {}
+        host = log_in(found, "auto", address)
+        assert found.realm.clients == {}
         assert host.storage.client is not None
         assert host.storage.client.client_id == address
 

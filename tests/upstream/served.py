@@ -1,6 +1,7 @@
 """An MCP server of the SDK in this process, on a free loopback port, in both eras."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,8 +86,10 @@ class Served:
 
 
 @contextmanager
-def running(app: Asgi, on_loop: Callable[[Any], None] = lambda _: None) -> Iterator[str]:
-    """An ASGI application on a free port, for as long as the block."""
+def running(
+    app: Asgi, on_loop: Callable[[Any], None] = lambda _: None, listener: socket.socket | None = None
+) -> Iterator[str]:
+    """An ASGI application on a free port, or on that of the listener, for as long as the block."""
 
     class Quiet(uvicorn.Server):
         def install_signal_handlers(self) -> None: ...
@@ -98,7 +101,7 @@ def running(app: Asgi, on_loop: Callable[[Any], None] = lambda _: None) -> Itera
 
     async def serve() -> None:
         on_loop(asyncio.get_running_loop())
-        await server.serve()
+        await server.serve([listener] if listener else None)
 
     thread = threading.Thread(target=lambda: anyio.run(serve), daemon=True)
     thread.start()
