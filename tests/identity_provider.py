@@ -365,7 +365,8 @@ class Realm:
 
     def _access_token(self, login: Login, **claims: object) -> str:
         scope = login.scope or None
-        made = self._signed(login, aud=login.audience, client_id=login.client, scope=scope, **claims)
+        told = {"aud": login.audience, "client_id": login.client, "scope": scope} | claims
+        made = self._signed(login, **told)
         self.tokens[made] = login
         return made
 

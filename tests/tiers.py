@@ -20,6 +20,7 @@ FULL: Final = (
     "bridge",
     "hosts/test_takeover.py",
     "gateway/test_process.py",
+    "gateway/test_two_people.py",
     "gateway/test_warming.py",
     "rest/test_serving.py",
     "rest/test_schemathesis.py",

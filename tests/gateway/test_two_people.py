@@ -1,0 +1,188 @@
+"""Two people at one gateway, a real process: their hosts log them in, and neither ever acts as the other.
+
+Behind the gateway are MCP servers that take the tokens of realms of their own alone.
+"""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+
+from tests.gateway.hosts import ERAS, Era, Place, ingest
+from tests.gateway.login_hosts import LoginHost, client_document
+from tests.identity_provider import Person, Realm, identity_provider, password
+from tests.protected_server import ProtectedServer, protected_server
+from tests.service import Running, listen, process
+from tests.upstream.launches import SETTINGS
+from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.upstream.open import connect
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@dataclass
+class World:
+    """`main` is the gateway's realm; `shared` a server where the operator has logged in for all."""
+
+    folder: Path
+    port: int
+    main: Realm
+    shared: ProtectedServer
+    document: str
+    """By which a host names itself."""
+    realms: list[Realm]
+    people: dict[str, Person]
+    logs: list[str] = field(default_factory=list)
+    """What each process said."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @property
+    def servers(self) -> list[ProtectedServer]:
+        return [self.shared]
+
+    def environ(self) -> Mapping[str, str]:
+        return {
+            "WAYGRAPH_DATA_DIR": str(self.folder / "data"),
+            "WAYGRAPH_AUDIT_FILE": str(self.folder / "audit.jsonl"),
+            "WAYGRAPH_LOG_LEVEL": "debug",
+            "WAYGRAPH_OIDC_ISSUER": self.main.issuer,
+            "WAYGRAPH_OIDC_AUDIENCE": self.url,
+        }
+
+    @contextmanager
+    def gateway(self, *options: str) -> Iterator[Running]:
+        """The service as a process, always at the same address."""
+        place = self.folder / "r.grafeo"
+        with process(place, self.folder, "--port", str(self.port), *options, environ=self.environ()) as running:
+            try:
+                yield running
+            finally:
+                self.logs.append(running.told)
+
+    def host(self, name: str) -> LoginHost:
+        """Of ann registers; of bob names itself by a document."""
+        return LoginHost(self.url, self.people[name], self.document if name == "bob" else None)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with ExitStack() as stack:
+        document, trusts = stack.enter_context(client_document(tmp_path))
+        main, office = realms = stack.enter_context(identity_provider("main", "office"))
+        main.documents = trusts
+        office.people["operator"] = {}
+        shared = stack.enter_context(protected_server(office))
+        people = {name: stack.enter_context(Person(name)) for name in ("ann", "bob", "operator")}
+        with listen() as listener:
+            port = listener.getsockname()[1]
+        made = World(tmp_path, port, main, shared, document, realms, people)
+        for name, value in made.environ().items():
+            monkeypatch.setenv(name, value)
+        operator_login(made, shared)
+        servers = {"shared": {"type": "http", "url": shared.url, "oauth": True}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        assert ingest(Place(tmp_path), str(tmp_path / "mcp.json")) == 0
+        yield made
+
+
+def operator_login(world: World, server: ProtectedServer) -> None:
+    """As `waygraph ingest --oauth` does it in a terminal."""
+
+    def browse(page: str) -> None:
+        threading.Thread(target=world.people["operator"].open, args=(page,), daemon=True).start()
+
+    async def ask() -> None:
+        settings = replace(SETTINGS, data_dir=str(world.folder / "data"))
+        launch = HttpLaunch(url=server.url, oauth=True)
+        async with connect(launch, settings, follow=False, open_page=browse) as connection:
+            await connection.listing()
+
+    anyio.run(ask)
+
+
+async def use(client: Client, tool: str, **params: Any) -> str:
+    result = await client.call_tool("use_tool", {"name": tool, "params": params})
+    assert not result.is_error, result.content
+    assert result.content[-1].type == "text"
+    return result.content[-1].text
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
+    """One registers and one names itself by a document. Nothing of either reaches a server but what it was asked."""
+    ann, bob = world.host("ann"), world.host("bob")
+
+    async def work() -> None:
+        async with ann.connected(era) as by_ann, bob.connected(era) as by_bob:
+            for client in (by_ann, by_bob, by_ann):
+                assert await use(client, "shared__whoami") == "operator@office"
+
+    with world.gateway():
+        anyio.run(work)
+    assert [client["client_name"] for client in world.main.clients.values()] == ["a host"]
+    assert (world.main.count("issued", "ann"), world.main.count("issued", "bob")) == (1, 1)
+    assert bob.storage.client is not None
+    assert bob.storage.client.client_id == world.document
+    assert_no_token_passed_on(world, ann, bob)
+    assert_no_secret_left(world)
+
+
+def test_only_tokens_for_the_gateway_are_taken(world: World) -> None:
+    """Whoever could get one for another audience, or at another issuer, or a long time ago."""
+    main, office = world.realms
+    scope = "waygraph:route waygraph:use"
+    refused = {
+        "another audience": main.issue("ann", world.shared.url, scope),
+        "a longer audience": main.issue("ann", f"{world.url}/more", scope),
+        "no audience": main.issue("ann", world.url, scope, aud=None),
+        "another issuer": office.issue("ann", world.url, scope),
+        "another issuer's name": office.issue("ann", world.url, scope, iss=main.issuer),
+        "ended": main.issue("ann", world.url, scope, exp=1),
+        "not yet": main.issue("ann", world.url, scope, nbf=2**33),
+    }
+    with world.gateway(), httpx2.Client(headers=ACCEPT, timeout=60) as client:
+        for what, token in {**refused, "": main.issue("ann", world.url, scope)}.items():
+            answer = client.post(world.url, json=INITIALIZE, headers={"authorization": f"Bearer {token}"})
+            assert answer.status_code == (401 if what else 200), what
+            assert token not in answer.text + str(answer.headers)
+            if what:
+                assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token", resource_metadata=')
+    assert httpx2.post(world.shared.url, json=INITIALIZE, headers=ACCEPT).status_code == 401
+    assert_no_secret_left(world)
+
+
+def assert_no_token_passed_on(world: World, *hosts: LoginHost) -> None:
+    """What servers heard are tokens of their own realm, and for them."""
+    for server in world.servers:
+        assert server.authorizations
+        for heard in server.authorizations:
+            assert server.realm.tokens[heard.removeprefix("Bearer ")].audience == server.url
+        for host in hosts:
+            assert host.token not in str(server.headers)
+
+
+def assert_no_secret_left(world: World) -> None:
+    """In no log and no file, as raw bytes, but in the operator's own file of tokens."""
+    secrets = [secret for realm in world.realms for secret in realm.secrets] + [password(name) for name in world.people]
+    kept = {path.name: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()}
+    kept["logs"] = "".join(world.logs).encode()
+    found = {where for where, content in kept.items() if any(secret.encode() in content for secret in secrets)}
+    assert found == {"tokens.json"}
+    assert "audit.jsonl" in kept
