@@ -9,22 +9,20 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
 from hashlib import sha256
 from itertools import batched
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, cast
-from uuid import uuid4
 
 import numpy as np
 from cachetools import LRUCache
 
 from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order
 from waygraph.registry.embedding.texts import is_latin
-from waygraph.registry.model.errors import RegistryError
-from waygraph.registry.model.files import write_lock
+from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix, Vector
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEYS_A_QUERY = 500
-BUSY_TIMEOUT_S = 30.0
 CREATE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 
 
@@ -48,7 +45,7 @@ class VectorFile:
     """float32 vectors, little-endian, by key."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._file = SqliteFile(path, CREATE)
         self._warned = False
 
     def read(self, keys: Sequence[bytes], dimension: int) -> "dict[bytes, Vector]":
@@ -64,52 +61,12 @@ class VectorFile:
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The work's result; None if the file does not let itself be used."""
         try:
-            try:
-                return self._run(work)
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError as exc:
-                with write_lock(self._path, BUSY_TIMEOUT_S):
-                    if not self._is_sound():  # somebody else may have met it, and begun it anew
-                        self._put_aside(exc)
-                return self._run(work)
-        except (sqlite3.Error, OSError, RegistryError) as exc:  # the last: of the lock
-            self._warn_once(exc)
+            return self._file.run(work)
+        except StorageFailed as failed:
+            if not self._warned:
+                self._warned = True
+                logger.warning("vectors are not kept: %s", failed)
             return None
-
-    def _run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._open() as database:
-            return work(database)
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for each use: none is shared by threads, none survives a fork."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self._path, timeout=BUSY_TIMEOUT_S)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute(CREATE)
-            yield database
-
-    def _is_sound(self) -> bool:
-        try:
-            return self._run(lambda database: list(database.execute("PRAGMA quick_check(1)")) == [("ok",)])
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError:
-            return False
-
-    def _put_aside(self, reason: Exception) -> None:
-        aside = self._path.with_suffix(f".damaged-{uuid4().hex[:8]}")
-        self._path.replace(aside)
-        for suffix in ("-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        logger.warning("%s is damaged (%s): put aside as %s, begun anew", self._path, reason, aside.name)
-
-    def _warn_once(self, reason: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning("vectors are not kept: %s cannot be used (%s)", self._path, reason)
 
 
 def _insert(database: sqlite3.Connection, rows: Sequence[tuple[bytes, bytes]]) -> None:

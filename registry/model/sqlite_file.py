@@ -1,0 +1,69 @@
+"""An SQLite file of one table that may be lost: safe for several threads and processes, begun anew if it is damaged."""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from waygraph.registry.model.errors import RegistryError, StorageFailed
+from waygraph.registry.model.files import write_lock
+
+logger = logging.getLogger(__name__)
+
+BUSY_TIMEOUT_S = 30.0
+
+
+class SqliteFile:
+    """`create`: the statement that makes the table. `mode` None: as the process makes files."""
+
+    def __init__(self, path: Path, create: str, *, mode: int | None = None) -> None:
+        self.path, self._create, self._mode = path, create, mode
+
+    def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The work's result. Raises StorageFailed for a file that does not let itself be used."""
+        try:
+            try:
+                return self._attempt(work)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError as exc:
+                with write_lock(self.path, BUSY_TIMEOUT_S):
+                    if not self._is_sound():  # somebody else may have met it, and begun it anew
+                        self._put_aside(exc)
+                return self._attempt(work)
+        except (sqlite3.Error, OSError, RegistryError) as exc:  # the last: of the lock
+            raise StorageFailed(f"{self.path} cannot be used ({exc})") from exc
+
+    def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._open() as database:
+            return work(database)
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for each use: none is shared by threads, none survives a fork."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._mode is not None:  # what SQLite makes beside it has the mode of the file
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode))
+        with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(self._create)
+            yield database
+
+    def _is_sound(self) -> bool:
+        try:
+            return self._attempt(lambda database: list(database.execute("PRAGMA quick_check(1)")) == [("ok",)])
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return False
+
+    def _put_aside(self, reason: Exception) -> None:
+        aside = self.path.with_suffix(f".damaged-{uuid4().hex[:8]}")
+        self.path.replace(aside)
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        logger.warning("%s is damaged (%s): put aside as %s, begun anew", self.path, reason, aside.name)
