@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of
+from waygraph.registry.model.usage import Sort
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.location import is_service, named_place
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Written,
     )
     from waygraph.registry.model.taxonomy import Taxonomy
+    from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
     from waygraph.registry.storage.writer import WriteSession
@@ -213,6 +215,16 @@ class Registry(Searchable, Protocol):
         This includes flagged texts, as they are now. All of the names or, if there is an error, none. A new revision,
         unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a source that
         claims an agent which it may not see; InvalidSetting for no name.
+        """
+        ...
+
+    def usage(
+        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+    ) -> "list[ToolUsage]":
+        """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
+        calls, errors or the longest `p95`. Empty for a registry in memory.
+
+        Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed.
         """
         ...
 

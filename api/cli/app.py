@@ -59,6 +59,7 @@ _COMMANDS = {
     "set-tool": LazyCommand("operate:set_tool", "Rename or describe a tool, and pin or hide its parameters."),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
     "changes": LazyCommand("operate:changes", "List what sources changed of agents that were known before."),
+    "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),
     "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),
     "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
     "status": LazyCommand("route:status", "Say where the registry is and what it holds."),

@@ -1,12 +1,14 @@
 """One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from waygraph.api.mcp.learning import Called
 from waygraph.api.mcp.results import attribute_result
 from waygraph.api.mcp.sessions import OnBehalf
 from waygraph.api.mcp.tools import PARAMETERS, RUNNERS
@@ -49,6 +51,25 @@ def record_call(
     """Writes the line when what happens within has ended, however it ended."""
     told = _arguments_text(arguments) if gateway.settings.audit_arguments else ""
     return gateway.audit.attempt(caller, "call", asked, parameters=_names(arguments), arguments=told)
+
+
+@contextmanager
+def count_call(gateway: "Gateway") -> Iterator[Called]:
+    """Counts what happens within, however it ends, once it is known which tool is meant."""
+    called, error = Called(), None
+    try:
+        yield called
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if called.tool_id:
+            outcome = called.outcome(error)
+            duration_s = None if called.sent_at is None else perf_counter() - called.sent_at
+            if gateway.usage:
+                gateway.usage.note(called.tool_id, outcome, duration_s)
+            if duration_s is not None:
+                gateway.audit.time_call(outcome, duration_s)
 
 
 def _names(arguments: Mapping[str, Any]) -> list[str]:
@@ -150,11 +171,12 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
 
     Raises what stands against the call, and what the executor raises.
     """
-    with record_call(gateway, asker.caller, wanted.name or wanted.query, wanted.arguments) as attempt:
+    asked = wanted.name or wanted.query
+    with record_call(gateway, asker.caller, asked, wanted.arguments) as attempt, count_call(gateway) as called:
         asker.caller.require("use")
         if wanted.query.strip():
             asker.caller.require("route")
-        meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt))
+        meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt, called))
         if meant.judgement.verdict == "ask":
             await require_consent(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
@@ -167,12 +189,13 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             caller="" if asker.caller == LOCAL else asker.caller.id,
             host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
         )
+        called.sent_at = perf_counter()
         try:
             result = await gateway.executor.call(call)
         except (WaygraphError, TimeoutError):
             _note_call(gateway, asker, meant.tool, "failed")
             raise
-        is_error = result.get("isError") is True
+        called.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
         if is_error:
             attempt.error = TOOL_ERROR
@@ -190,13 +213,13 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutc
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
-def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt") -> _Meant:
+def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", called: "Called") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
     registry, principal = gateway.registry, asker.principal
     within = gateway.agents_within(asker)
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
     agent = registry.agent(tool.agent_id, principal=principal)
-    attempt.target = tool.id
+    attempt.target = called.tool_id = tool.id
     return _judge_call(gateway, asker, wanted, agent, tool)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from waygraph.api.mcp import Surface, Warm
-from waygraph.api.mcp.learning import CallCounter, open_counter
+from waygraph.api.mcp.learning import CallCounter, UsageCounter, open_counter, open_usage
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
@@ -57,13 +57,14 @@ class Parts:
 class Gateway(Parts):
     """`parking` None: a host's next request may come to another process, so that none is asked by way of it.
 
-    `counter` None: nothing is learned from calls.
+    `counter` None: nothing is learned from calls. `usage` None: they are not counted.
     """
 
     reach: Reach
     executor: Executor
     parking: Parking | None
     counter: CallCounter | None
+    usage: UsageCounter | None
     long_results: LongResults
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
@@ -96,7 +97,7 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
     # A host's next request may come to another process, where nothing of this one is kept: then nothing is cut.
     limit_tokens = settings.call_result_tokens if parts.parks else 0
     parking = Parking() if parts.parks else None
-    with open_counter(registry, settings) as counter:
+    with open_counter(registry, settings) as counter, open_usage(registry, settings) as usage:
         async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
             gateway = Gateway(
                 **vars(parts),
@@ -104,6 +105,7 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
                 executor=executor,
                 parking=parking,
                 counter=counter,
+                usage=usage,
                 long_results=LongResults(limit_tokens, settings.kept_results_bytes),
             )
             async with parking.open() if parking else nullcontext():

@@ -106,6 +106,20 @@ _CHANGE = {
     "flags": ['description: asks for a file with secrets ("Read ~/.ssh/id_rsa first")'],
     "covered": [],
 }
+_USAGE = {
+    "tool_id": "trencher-tables/reserve",
+    "calls": 42,
+    "ok": 38,
+    "tool_error": 2,
+    "refused": 1,
+    "upstream_failed": 0,
+    "timed_out": 1,
+    "cancelled": 0,
+    "p50_ms": 139.6,
+    "p95_ms": 790.0,
+    "first_at": "2026-11-20T08:12:03.100000+00:00",
+    "last_at": "2026-11-22T10:00:00.000000+00:00",
+}
 _PART = {"revision": 1, "following": ""}
 
 REQUESTS: dict[str, Any] = {
@@ -230,6 +244,7 @@ ANSWERS: dict[str, Any] = {
         ]
     },
     "changes": {"changes": [_CHANGE], **_PART},
+    "usage": {"usage": [_USAGE]},
     "status": {
         "location": "/data/registry.grafeo",
         "revision": 1,
@@ -311,6 +326,7 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "sources": r.Sources,
     "changes": r.Changes,
     "status": r.Status,
+    "usage": r.Usage,
     "manifests": r.Reports,
     "approve": r.Approved,
     "set_agent": r.Settings,

@@ -361,6 +361,27 @@ class Changes(Part):
     changes: list[Change]
 
 
+class ToolUsage(Answer):
+    """How the gateway's calls of a tool ended. `refused`: nothing was sent. `cancelled`: by who called."""
+
+    tool_id: str
+    calls: int
+    ok: int
+    tool_error: int
+    refused: int
+    upstream_failed: int
+    timed_out: int
+    cancelled: int
+    p50_ms: float | None = Field(description="Of the calls that were sent and ended, within 9 %.")
+    p95_ms: float | None
+    first_at: str = Field(description="ISO 8601 in UTC.")
+    last_at: str
+
+
+class Usage(Answer):
+    usage: list[ToolUsage]
+
+
 class Approved(Answer):
     """The ids of what waited and waits no more, and of flagged texts that are approved now."""
 

@@ -130,6 +130,8 @@ class Counts(Protocol):
 
     def count_call(self, outcome: Outcome) -> None: ...
 
+    def time_call(self, outcome: str, duration_s: float) -> None: ...
+
     def lost_audit_line(self) -> None: ...
 
 
@@ -253,6 +255,11 @@ class Audit:
         logger.info("audit", extra={FACTS: line})
         self._count(action, outcome)
         self._append(line)
+
+    def time_call(self, outcome: str, duration_s: float) -> None:
+        """Counts how long a call took that was sent."""
+        if self._metrics is not None:
+            self._metrics.time_call(outcome, duration_s)
 
     def close(self) -> None:
         if self._file:

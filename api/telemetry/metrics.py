@@ -85,6 +85,13 @@ class Metrics:
         self._writes = Counter("waygraph_writes", "Attempts to change something", ("action", "outcome"), registry=own)
         self._statements = Counter("waygraph_cypher_statements", "Cypher statements", ("outcome",), registry=own)
         self._calls = Counter("waygraph_tool_calls", "Calls of tools", ("outcome",), registry=own)
+        self._call_durations = Histogram(
+            "waygraph_tool_call_duration_seconds",
+            "Time from a call's start to its answer",
+            ("outcome",),
+            buckets=DURATIONS_S,
+            registry=own,
+        )
         self._unaudited = Counter("waygraph_audit_failures", "Audit lines that no file took", registry=own)
         self._lost_lines = Counter("waygraph_log_lines_lost", "Log lines that no stream took", registry=own)
         self._own, self._facts = own, _Facts(holding)
@@ -112,6 +119,10 @@ class Metrics:
 
     def count_call(self, outcome: str) -> None:
         self._calls.labels(outcome).inc()
+
+    def time_call(self, outcome: str, duration_s: float) -> None:
+        """Of a call that was sent; the word comes from a closed set."""
+        self._call_durations.labels(outcome).observe(duration_s)
 
     def lost_audit_line(self) -> None:
         self._unaudited.inc()

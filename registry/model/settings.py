@@ -211,6 +211,8 @@ class Settings:
     audit_arguments: bool = False
     """Whether the audit holds the arguments of calls."""
 
+    usage: bool = True
+    """Whether a gateway counts calls, errors and latencies by tool."""
     learn: str = ""
     """What is learned from calls through the gateway: `transitions`, which tool was called after which; empty: nothing.
     """

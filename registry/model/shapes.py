@@ -33,9 +33,11 @@ from waygraph.registry.model.nouns import (
     parse_field,
     public_status,
 )
+from waygraph.registry.model.usage import ToolUsage
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
 
 type Shape = dict[str, Any]
 type TransportFilter = Callable[[JsonText], JsonText] | None
@@ -198,6 +200,14 @@ def _shown_fields(kept: JsonText, transport: Callable[[JsonText], JsonText]) -> 
 
 def read_changes(told: Mapping[str, Any]) -> Page[Change]:
     return _page(told, (read(Change, each) for each in told["changes"]))
+
+
+def usage(used: Iterable[ToolUsage]) -> Shape:
+    return {"usage": list(map(shape, used))}
+
+
+def read_usage(told: Mapping[str, Any]) -> list[ToolUsage]:
+    return [read(ToolUsage, each) for each in told["usage"]]
 
 
 def report(done: SyncReport) -> Shape:

@@ -106,6 +106,7 @@ class AsyncRemoteRegistry:
     sources = ask(calls.sources)
     changes = follow(calls.changes)
     changes_page = follow(calls.changes_page)
+    usage = ask(calls.usage)
     export = ask(calls.export)
     ingest = follow(calls.ingest)
     take = ask(calls.take)

@@ -39,6 +39,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
     MAX_ID_CHARS,
     MAX_NAME_CHARS,
@@ -294,6 +295,15 @@ def changes_page(
     chosen = (("since", asked.since), ("agent", asked.agent_id))
     params = tuple((name, value) for name, value in chosen if value)
     return (yield from _parts(partial(_part, "/v1/changes", params, shapes.read_changes), after, limit, falling=True))
+
+
+def usage(
+    *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+) -> Call[list[ToolUsage]]:
+    _refuse_principal(principal)
+    check_usage(sort, limit)
+    params = (("sort", sort), ("limit", str(limit)), *((("agent", agent_id),) if agent_id else ()))
+    return _looking("/v1/usage", lambda reply: shapes.read_usage(reply.json()), params)
 
 
 def status(*, principal: Principal | None = None) -> Call[Status]:

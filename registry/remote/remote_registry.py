@@ -194,6 +194,7 @@ class RemoteRegistry:
     sources = ask(calls.sources)
     changes = follow(calls.changes)
     changes_page = follow(calls.changes_page)
+    usage = ask(calls.usage)
     export = ask(calls.export)
     ingest = follow(calls.ingest)
     take = ask(calls.take)

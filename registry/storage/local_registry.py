@@ -21,6 +21,7 @@ from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.taxonomy import DEFAULT_NAME, Browsed, Of, Taxonomy, check_taxonomy_name
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import (
     check_query,
     check_texts,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         SourceSummary,
         Written,
     )
+    from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
     from waygraph.registry.taxonomy.upkeep import Given
@@ -224,6 +226,13 @@ class LocalRegistry:
 
         asked = ChangesAsked.of(since, agent_id, after, limit)
         return self.read(lambda session: seen_changes(session, asked, principal))
+
+    def usage(
+        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+    ) -> "list[ToolUsage]":
+        from waygraph.registry.storage.usage_file import read_usage
+
+        return read_usage(self._store, self._settings, agent_id=agent_id, sort=sort, limit=limit, principal=principal)
 
     def status(self, *, principal: Principal | None = None) -> Status:
 

@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "set-tool": [["set-tool", "harbor-git/merge_pull_request", "--describe", "Merge.", "--pin", "method=squash"]],
     "remove": [["remove", "bureau-fx"]],
     "changes": [["changes", "--since", "2d"]],
+    "usage": [["usage"]],
     "approve": [["approve", "bureau-fx"], ["approve", "--all-of", str(CATALOG)]],
     "sources": [["sources"]],
     "sources forget": [["sources", "forget", str(CATALOG)]],

@@ -116,6 +116,7 @@ LOOKING: tuple[tuple[str, ...], ...] = (
     ("sources",),
     ("changes",),
     ("changes", "--since", "2d", "--agent", "ledgerleaf", "-k", "3"),
+    ("usage", "--sort", "errors", "--agent", "ledgerleaf"),
     ("changes", "--since", "yesterday"),
     ("route", "send a mail", "--reachable"),
     ("find", "send a mail", "--reachable", "-k", "2"),

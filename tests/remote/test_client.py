@@ -122,6 +122,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "sources": lambda registry: registry.sources(principal=SOMEBODY),
     "changes": lambda registry: registry.changes(principal=SOMEBODY),
     "changes_page": lambda registry: registry.changes_page(principal=SOMEBODY),
+    "usage": lambda registry: registry.usage(principal=SOMEBODY),
     "status": lambda registry: registry.status(principal=SOMEBODY),
     "set": lambda registry: registry.set("a", pinned=True, principal=SOMEBODY),
     "set_tool": lambda registry: registry.set_tool("a/b", {"name": "c"}, principal=SOMEBODY),

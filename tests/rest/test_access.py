@@ -35,6 +35,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "sources": ("read", lambda c: c.get("/v1/sources")),
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
+    "usage": ("admin", lambda c: c.get("/v1/usage")),
     "export": ("read admin", lambda c: c.get("/v1/export")),
     "metrics": ("read", lambda c: c.get("/metrics")),
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
@@ -52,7 +53,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
 """Operation → the scopes that it needs; empty: anybody."""
-NEED_EVERYTHING = {"export", "metrics", "cypher"}
+NEED_EVERYTHING = {"export", "metrics", "cypher", "usage"}
 
 
 @pytest.fixture

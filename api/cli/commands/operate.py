@@ -4,7 +4,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +31,8 @@ def held_source(registry: "Registry", written: str) -> str:
 
 
 AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
+
+UsageSort = Literal["calls", "errors", "p95"]
 
 sources = typer.Typer(invoke_without_command=True, help="List the sources, or forget one.")
 
@@ -230,6 +232,28 @@ def changes(
     show(found, shapes.changes, operation_views.changes, as_json)
     if not found and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
+
+
+def usage(
+    context: typer.Context,
+    *,
+    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Only the tools of this agent.")] = "",
+    sort: Annotated[UsageSort, typer.Option("--sort", help="Of what the first tools have the most.")] = "calls",
+    limit: Annotated[int, typer.Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
+
+    waygraph usage --sort errors
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    with invocation(context).open() as registry:
+        used = registry.usage(agent_id=agent, sort=sort, limit=limit)
+    show(used, shapes.usage, operation_views.view_usage, as_json)
+    if not used and not as_json:
+        note("no call was counted")
 
 
 def approve(

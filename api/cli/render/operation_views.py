@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
     from waygraph.registry.model.transitions import Learned
+    from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import Migrated
 
@@ -52,6 +53,15 @@ def _texts(change: "Change") -> list[tuple[Cell, ...]]:
 
 def _text(value: object) -> Cell:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def view_usage(used: "Sequence[ToolUsage]") -> Iterator[Block]:
+    counts = ("calls", "ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled")
+    times = ("p50_ms", "p95_ms", "last_at")
+    yield Table(
+        columns=("tool", *(name.replace("_", " ") for name in (*counts, *times))),
+        rows=[(each.tool_id, *(getattr(each, name) for name in (*counts, *times))) for each in used],
+    )
 
 
 def view_approval(done: "Approved") -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""What changes the registry: manifests of sources, and what operators say; and Cypher that a caller typed."""
+"""What changes the registry: manifests of sources, what operators say; usage, and Cypher that a caller typed."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.api.rest.dependencies import Calling, Service, Serving
 from waygraph.api.rest.openapi import operation
@@ -28,7 +29,8 @@ from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Document
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.validation import MAX_NAME_CHARS
+from waygraph.registry.model.usage import Sort
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Manifest
@@ -189,6 +191,30 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
         replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
         for manifest in read
     ]
+
+
+class UsageAsked(BaseModel):
+    """Which tools, and in which order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only the tools of this agent.")
+    sort: Sort = Field(default="calls", description="What the tools with the most of come first.")
+    limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
+
+
+@router.get("/usage", **operation("usage"))
+async def usage(service: Serving, caller: Calling, asked: Annotated[UsageAsked, Query()]) -> Response:
+    """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
+    everything.
+    """
+    caller.require("admin")
+    caller.require_everything("usage")
+
+    def read_usage() -> "Shape":
+        return shapes.usage(service.registry.usage(agent_id=asked.agent, sort=asked.sort, limit=asked.limit))
+
+    return as_json(await service.lanes.wait(read_usage))
 
 
 cypher_router = APIRouter(prefix="/v1", tags=["cypher"])

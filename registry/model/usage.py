@@ -1,0 +1,123 @@
+"""How tools are used: counts by outcome and latencies by tool, without arguments, texts or callers."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Literal, NamedTuple, get_args
+
+from waygraph.registry.model.errors import InvalidQuery
+from waygraph.registry.model.validation import MAX_PART
+
+Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled"]
+"""`tool_error`: the tool told one. `refused`: the gateway sent nothing. `cancelled`: by who called."""
+Sort = Literal["calls", "errors", "p95"]
+
+_AN_OCTAVE, _LAST = 4, 88
+"""Four buckets for each doubling: the middle of one is at most 9 % from what is in it. The last begins at 70 min."""
+NOT_TIMED = -1
+"""The bucket of calls of which no duration is told: those that were not sent, and those whose caller gave up."""
+
+
+class Count(NamedTuple):
+    """`calls` calls of a tool that ended in one way within one bucket of durations; times are ISO 8601 in UTC."""
+
+    tool_id: str
+    outcome: Outcome
+    bucket: int
+    calls: int
+    first_at: str
+    last_at: str
+
+    @property
+    def key(self) -> tuple[str, Outcome, int]:
+        return self.tool_id, self.outcome, self.bucket
+
+    def plus(self, other: "Count") -> "Count":
+        return self._replace(
+            calls=self.calls + other.calls,
+            first_at=min(self.first_at, other.first_at),
+            last_at=max(self.last_at, other.last_at),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUsage:
+    """`p50_ms`, `p95_ms`: of the calls that were sent and ended, within 9 %; None if there are none."""
+
+    tool_id: str
+    calls: int
+    ok: int = 0
+    tool_error: int = 0
+    refused: int = 0
+    upstream_failed: int = 0
+    timed_out: int = 0
+    cancelled: int = 0
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    first_at: str
+    last_at: str
+
+    @property
+    def errors(self) -> int:
+        """Of the tool and its server; what the gateway refused is none of theirs."""
+        return self.tool_error + self.upstream_failed + self.timed_out
+
+
+def bucket_of(duration_s: float) -> int:
+    """From 0, all up to 1 ms, to `_LAST`: durations up to 2 ** (bucket / 4) ms."""
+    return min(max(ceil(_AN_OCTAVE * log2(max(duration_s * 1000, 1.0))), 0), _LAST)
+
+
+def add_counts(*parts: Iterable[Count]) -> dict[tuple[str, Outcome, int], Count]:
+    """The sums, by key."""
+    sums: dict[tuple[str, Outcome, int], Count] = {}
+    for part in parts:
+        for count in part:
+            sums[count.key] = count.plus(sums[count.key]) if count.key in sums else count
+    return sums
+
+
+def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
+    """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
+    by_tool: defaultdict[str, list[Count]] = defaultdict(list)
+    for count in counts:
+        by_tool[count.tool_id].append(count)
+    of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
+    used = map(_usage, by_tool.values())
+    return sorted(used, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
+
+
+def _usage(counts: list[Count]) -> ToolUsage:
+    outcomes, durations = Counter[str](), Counter[int]()
+    for count in counts:
+        outcomes[count.outcome] += count.calls
+        if count.bucket != NOT_TIMED:
+            durations[count.bucket] += count.calls
+    return ToolUsage(
+        tool_id=counts[0].tool_id,
+        calls=outcomes.total(),
+        **outcomes,
+        p50_ms=_quantile_ms(durations, 0.5),
+        p95_ms=_quantile_ms(durations, 0.95),
+        first_at=min(count.first_at for count in counts),
+        last_at=max(count.last_at for count in counts),
+    )
+
+
+def _quantile_ms(durations: Mapping[int, int], share: float) -> float | None:
+    """The middle, on the scale of logarithms, of the bucket in which this share of the calls has ended."""
+    left = ceil(share * sum(durations.values()))
+    for bucket in sorted(durations):
+        left -= durations[bucket]
+        if left <= 0:
+            return round(2 ** ((bucket - 0.5) / _AN_OCTAVE), 1)
+    return None
+
+
+def check_usage(sort: str, limit: int) -> None:
+    """Raises InvalidQuery."""
+    if sort not in get_args(Sort):
+        raise InvalidQuery(f"usage is sorted by {', '.join(get_args(Sort))}, not by {sort!r}")
+    if not 1 <= limit <= MAX_PART:
+        raise InvalidQuery(f"limit: expected 1 to {MAX_PART}, not {limit}")
