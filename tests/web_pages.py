@@ -37,16 +37,16 @@ class WebPages:
 
 @contextmanager
 def web_pages(
-    pages: Mapping[str, Answer | Act] | None = None, *, certificate: Path | None = None
+    pages: Mapping[str, Answer | Act] | None = None, *, certificate: Path | None = None, host: str = "127.0.0.1"
 ) -> Iterator[WebPages]:
     """`certificate`: a PEM file with its key; then it speaks TLS."""
     served = WebPages(pages=dict(pages or {}))
-    with ThreadingHTTPServer(("127.0.0.1", 0), _answering_for(served)) as server:
+    with ThreadingHTTPServer((host, 0), _answering_for(served)) as server:
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
             server.socket = context.wrap_socket(server.socket, server_side=True)
-        served.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
+        served.url = f"{'https' if certificate else 'http'}://{host}:{server.server_port}"
         server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client that breaks off is no fault
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -15,10 +15,9 @@ from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.redaction import strike_secrets, struck_json
 from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun, Result
+from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     IDENTITY,
-    NotPublic,
-    PublicOnly,
     UnusableProxy,
     coding_of,
     connection_fault,
@@ -26,6 +25,7 @@ from waygraph.registry.http.client import (
     same_origin,
     trust,
 )
+from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
@@ -86,10 +86,8 @@ class Web:
     def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
         """Made by the first request that needs it: a gateway that starts would wait for it, and most need none."""
         if any_host not in self._clients:
-            # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
-            transport = None if any_host else PublicOnly(verify=trust())
             try:
-                self._clients[any_host] = _new_client(self._settings, transport)
+                self._clients[any_host] = _new_client(self._settings, any_host=any_host)
             except UnusableProxy as unusable:
                 raise UpstreamRefused(str(unusable)) from None
         return self._clients[any_host]
@@ -136,11 +134,13 @@ class Web:
         )
 
 
-def _new_client(settings: Settings, transport: PublicOnly | None) -> httpx2.AsyncClient:
+def _new_client(settings: Settings, *, any_host: bool) -> httpx2.AsyncClient:
     client = http_client(
         httpx2.AsyncClient,
+        guard=Guard(beyond=Reach.MACHINE if any_host else Reach.INTERNET),
         verify=trust(),
-        transport=transport,
+        # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
+        transport=None if any_host else httpx2.AsyncHTTPTransport(verify=trust()),
         timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None),  # a call has a deadline
         follow_redirects=False,
         headers={"accept-encoding": "identity", "user-agent": "waygraph"},
@@ -171,7 +171,7 @@ def _phrase(status: int) -> str:
 
 
 def _plain_error(error: UpstreamError) -> UpstreamError:
-    if isinstance(error, NotPublic):
+    if isinstance(error, NotPublic) and not error.metadata:
         return UpstreamRefused(
             f"{error.reason}. If that is meant, say `allow_private = true` for it in the services file"
         )

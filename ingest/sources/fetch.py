@@ -1,18 +1,16 @@
 """A document over HTTP: within limits of size, time and redirects, with no header sent where it was not meant for.
 
 A person names an address on their own machine, and may mean one of their own network; a redirect from there to another
-origin leads to public addresses only. Whoever fetches what others name hands in `allowed`. In both cases names are
-resolved once, each address is asked about, and that very address is connected to.
+origin leads to public addresses only.
 """
 
 import asyncio
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import httpx2
 
@@ -23,17 +21,16 @@ from waygraph.ingest.sources.formats.a2a_card import card_urls
 from waygraph.ingest.sources.kinds import UnknownShape
 from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
-from waygraph.registry.http.addresses import is_address, is_public, split_url
+from waygraph.registry.http.addresses import Reach, split_url
 from waygraph.registry.http.client import (
     IDENTITY,
-    NotPublic,
-    PublicOnly,
     UnusableProxy,
     coding_of,
     connection_fault,
     http_client,
     same_origin,
 )
+from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
@@ -41,7 +38,6 @@ from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
 
 MAX_REDIRECTS = 5
-_PRIVATE = "is of a host that may not be asked from here: a private or reserved address"
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
 _GZIP = 31
@@ -70,14 +66,12 @@ class Page:
 class Fetching:
     """How addresses are asked. `headers` go to the origin that was named, and to no other.
 
-    `allowed` judges an IP address before it is connected to, proxies left aside; None: all are. `beyond` judges those
-    of another origin, to which a redirect leads.
+    `beyond`: how far another origin must be, to which a redirect leads.
     """
 
     settings: Settings
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    allowed: Callable[[str], bool] | None = None
-    beyond: Callable[[str], bool] = is_public
+    beyond: Reach = Reach.INTERNET
 
 
 def address_of(url: str) -> str:
@@ -118,13 +112,8 @@ class _Fetch:
     where: str
 
     async def page(self, url: httpx2.URL) -> Page:
-        headers, allowed = dict(self.how.headers), self.how.allowed
-        if allowed:  # the host that is asked is the one that is judged
-            headers = {name: value for name, value in headers.items() if name.lower() != "host"}
-        own = {"Accept": _ACCEPT, "Accept-Encoding": "gzip"}
-        # Given a transport, the client takes no proxy from the environment: that would resolve names by itself.
-        transport = PublicOnly(allowed=allowed) if allowed else None
-        async with self._client(own, transport) as client, self._client(own, self._beyond()) as beyond:
+        headers = dict(self.how.headers)
+        async with self._client(Guard(url)) as client, self._client(Guard(beyond=self.how.beyond)) as beyond:
             asked = client
             for _ in range(MAX_REDIRECTS + 1):
                 found = await self._ask_once(asked, asked.build_request("GET", url, headers=headers), url)
@@ -132,31 +121,17 @@ class _Fetch:
                     return found
                 if not same_origin(url, found):
                     headers, asked = {}, beyond  # for good: what is elsewhere does not lead back inside
-                    self._check_host(found)
                 url = found
         raise self._fetch_error(f"redirects more than {MAX_REDIRECTS} times")
 
-    def _beyond(self) -> PublicOnly | None:
-        """Of the client for other origins. None: a proxy of the environment resolves names, and decides."""
-        allowed, beyond = self.how.allowed, self.how.beyond
-        if not allowed and getproxies():
-            return None
-        return PublicOnly(allowed=lambda address: beyond(address) and (allowed is None or allowed(address)))
-
-    def _check_host(self, url: httpx2.URL) -> None:
-        """Raises Unfetched for a host that is written as an address: also a proxy is not asked for it."""
-        host = "127.0.0.1" if url.host == "localhost" else url.host
-        if is_address(host) and not self.how.beyond(host):
-            raise self._fetch_error(_PRIVATE)
-
-    def _client(self, headers: Mapping[str, str], transport: PublicOnly | None) -> httpx2.AsyncClient:
+    def _client(self, guard: Guard) -> httpx2.AsyncClient:
         try:
             return http_client(
                 httpx2.AsyncClient,
-                headers=headers,
+                guard=guard,
+                headers={"Accept": _ACCEPT, "Accept-Encoding": "gzip"},
                 timeout=self.how.settings.fetch_timeout_s,
                 follow_redirects=False,
-                transport=transport,
             )
         except UnusableProxy as exc:
             raise self._fetch_error(str(exc)) from exc
@@ -171,8 +146,8 @@ class _Fetch:
                 return await self._answer(response, url)
             finally:
                 await response.aclose()
-        except NotPublic:
-            raise self._fetch_error(_PRIVATE) from None
+        except NotPublic as exc:
+            raise self._fetch_error(f"is of a host that may not be asked from here: {exc.why}") from None
         except UpstreamRefused:
             raise self._fetch_error("has a host whose name cannot be resolved") from None
         except httpx2.TimeoutException:

@@ -27,8 +27,9 @@ from waygraph.registry.http.client import (
     wait_s,
     whole_body,
 )
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.changes import Manifest
-from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
@@ -109,7 +110,13 @@ class RegistryPages:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
         timeout_s = self.settings.mcp_registry_timeout_s
         try:
-            return http_client(httpx2.Client, headers=headers, timeout=timeout_s, follow_redirects=False)
+            return http_client(
+                httpx2.Client,
+                guard=Guard(httpx2.URL(self.url)),
+                headers=headers,
+                timeout=timeout_s,
+                follow_redirects=False,
+            )
         except UnusableProxy as exc:
             raise Unread(str(exc)) from exc
 
@@ -150,6 +157,8 @@ class RegistryPages:
             raise _Passing("breaks the connection") from None
         except httpx2.TimeoutException:
             raise Unread(f"did not answer within {self.settings.mcp_registry_timeout_s:g} s") from None
+        except UpstreamRefused as exc:
+            raise Unread(f"cannot be asked: {exc.reason}") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
             raise Unread(f"cannot be reached: {exc or type(exc).__name__}") from None
 

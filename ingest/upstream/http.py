@@ -30,10 +30,10 @@ from waygraph.ingest.upstream.wire import (
     message_in,
     start_of,
 )
+from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     IDENTITY,
     PAST_PROXIES,
-    PublicOnly,
     UnusableProxy,
     causes,
     check_proxies,
@@ -42,6 +42,7 @@ from waygraph.registry.http.client import (
     same_origin,
     trust,
 )
+from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
@@ -130,10 +131,11 @@ class OriginClient(httpx2.AsyncClient):
             headers={**launch.headers, "accept-encoding": "identity"},
             auth=auth,
             verify=trust(),
-            transport=PublicOnly(verify=trust()) if launch.public else None,
+            transport=httpx2.AsyncHTTPTransport(verify=trust()) if launch.public else None,  # past proxies
             mounts=PAST_PROXIES,
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
+        (Guard() if launch.public else Guard(url, beyond=Reach.MACHINE)).watch(self)  # for its login as well
         hush()  # what it sends with is imported by now
         self._url = url
         self._form = launch.form

@@ -15,9 +15,10 @@ from cachetools import FIFOCache
 
 from waygraph.registry.access.api_keys import is_plain
 from waygraph.registry.access.visibility import SCOPES, Caller, Scope
-from waygraph.registry.http.addresses import is_loopback
+from waygraph.registry.http.addresses import Reach, is_loopback
 from waygraph.registry.http.client import IDENTITY, CutOff, TooMuch, TooSlow, coding_of, http_client, whole_body
-from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated
+from waygraph.registry.http.guard import Guard
+from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated, UpstreamRefused
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 
@@ -57,11 +58,12 @@ class IssuerDocuments:
 
         Waits at most about `timeout_s` for each of two documents. Raises IssuerUnavailable.
         """
-        return self._fetch(self._jwks or self._discover())
+        guard = Guard(self._jwks or self._discovery, beyond=Reach.MACHINE)
+        return self._fetch(self._jwks or self._discover(guard), guard)
 
-    def _discover(self) -> httpx2.URL:
+    def _discover(self, guard: Guard) -> httpx2.URL:
         """Where the keys are, by OpenID Connect Discovery 1.0, section 4."""
-        document = self._fetch(self._discovery)
+        document = self._fetch(self._discovery, guard)
         if document.get("issuer") != self._issuer:
             # Section 4.3: a document of another issuer must not be taken.
             raise self._trouble("publishes a discovery document of another issuer; set oidc_issuer just as it has it")
@@ -70,11 +72,13 @@ class IssuerDocuments:
         except InvalidSetting as exc:
             raise self._trouble(f"publishes no usable address of keys: {exc}") from None
 
-    def _fetch(self, url: httpx2.URL) -> Document:
+    def _fetch(self, url: httpx2.URL, guard: Guard) -> Document:
         cut_off = CutOff(self._timeout_s)
         try:
             with cut_off:
-                parsed = json.loads(self._content(url, cut_off))
+                parsed = json.loads(self._content(url, cut_off, guard))
+        except UpstreamRefused as exc:
+            raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except (httpx2.HTTPError, OSError) as exc:
             if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
                 raise self._too_slow() from exc
@@ -85,11 +89,13 @@ class IssuerDocuments:
             raise self._trouble("answers with JSON that is no object")
         return parsed
 
-    def _content(self, url: httpx2.URL, cut_off: CutOff) -> bytes:
+    def _content(self, url: httpx2.URL, cut_off: CutOff, guard: Guard) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         with (
-            http_client(httpx2.Client, timeout=self._timeout_s, follow_redirects=False, headers=headers) as client,
+            http_client(
+                httpx2.Client, guard=guard, timeout=self._timeout_s, follow_redirects=False, headers=headers
+            ) as client,
             client.stream("GET", url, extensions={"trace": cut_off.note_event}) as response,
         ):
             if response.status_code != 200:

@@ -1,6 +1,9 @@
-"""What a URL says of where it leads: its parts, a user in it, and whether its host is this machine."""
+"""What a URL says of where it leads: its parts, a user in it, and from how far its host can be reached."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
+from enum import IntEnum
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -12,6 +15,24 @@ _WITHIN_A_SITE = tuple(
         ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16", "192.88.99.0/24"),
     )
 )
+_HOLDS_IPV4 = _WITHIN_A_SITE[:3]
+"""Those that end in an address of IPv4."""
+_METADATA = tuple(
+    map(
+        ip_network,
+        (
+            "169.254.0.0/16",
+            "fe80::/10",
+            "fd00:ec2::/32",  # AWS
+            "fd20:ce::254/128",  # Google
+            "fd00:42::42/128",  # Scaleway
+            "100.100.100.200/32",  # Alibaba
+            "168.63.129.16/32",  # Azure
+            "192.0.0.192/32",  # Oracle
+        ),
+    )
+)
+"""Link-local, and what clouds answer their machines at: with credentials, to whoever asks."""
 """Which Python calls global: IPv4 as written of old or translated (RFC 2765, RFC 8215), addresses of a site, of
 documentation (RFC 9637), of segments (RFC 9602) and of relays that are no more (RFC 7526)."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
@@ -41,24 +62,45 @@ def split_url(location: str) -> SplitResult | None:
         return None
 
 
-def is_address(host: str) -> bool:
-    """Whether a host is written as an IP address, and not as a name."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+def written_address(host: str) -> str:
+    """The IP address as which a host is written, also in the older forms `0x7f.1` and `2130706433`; empty: a name."""
+    with suppress(ValueError):
+        return str(ip_address(host))
+    with suppress(OSError, UnicodeError):
+        return socket.inet_ntoa(socket.inet_aton(host))
+    return ""
+
+
+class Reach(IntEnum):
+    """From how far an address can be reached. The nearer, the more harm a request does that somebody else chose."""
+
+    METADATA = 0
+    MACHINE = 1
+    NETWORK = 2
+    INTERNET = 3
 
 
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the open internet, also where it stands in for one of IPv4."""
+    return reach_of(address) is Reach.INTERNET
+
+
+def reach_of(address: str) -> Reach:
+    """Of an IP address, or of the nearest that it stands for; of what is none, METADATA."""
     try:
         parsed = ip_address(address)
     except ValueError:
-        return False
-    if any(parsed in site for site in _WITHIN_A_SITE):
-        return False
-    return all(each.is_global and not each.is_multicast for each in _reached_addresses(parsed))
+        return Reach.METADATA
+    return min(map(_reach, _reached_addresses(parsed)))
+
+
+def _reach(address: IPv4Address | IPv6Address) -> Reach:
+    if any(address in each for each in _METADATA):
+        return Reach.METADATA
+    if address.is_loopback or address.is_unspecified:
+        return Reach.MACHINE
+    within = any(address in site for site in _WITHIN_A_SITE)
+    return Reach.INTERNET if address.is_global and not address.is_multicast and not within else Reach.NETWORK
 
 
 def _reached_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
@@ -68,5 +110,7 @@ def _reached_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Addre
         return
     last = IPv4Address(int(address) & 0xFFFF_FFFF)
     yield address.ipv4_mapped or address.sixtofour or (last if address in _NAT64 else address)
-    if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
+    if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP or any(address in each for each in _HOLDS_IPV4):
         yield last
+    if address in _HOLDS_IPV4[-1]:
+        yield IPv4Address((int(address) >> 64 & 0xFFFF) << 16 | int(address) >> 40 & 0xFFFF)  # RFC 6052, 2.2

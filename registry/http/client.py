@@ -1,4 +1,4 @@
-"""Where a request may go: to the origin it was meant for, or, of what somebody else names, to the open internet."""
+"""Clients over HTTP: their waits, codings, proxies, bounded bodies and faults."""
 
 import socket
 import ssl
@@ -11,11 +11,10 @@ from threading import Lock, Timer
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
 import httpx2
 
-from waygraph.registry.http.addresses import is_public
-from waygraph.registry.model.errors import InvalidSetting, UpstreamRefused
+from waygraph.registry.http.guard import Guard
+from waygraph.registry.model.errors import InvalidSetting
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 60.0
@@ -65,7 +64,7 @@ def coding_of(response: httpx2.Response) -> str:
 # Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them.
 
 
-PAST_PROXIES = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+PAST_PROXIES: dict[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 """A client's `mounts`: no proxy stands between a machine and itself."""
 
 
@@ -73,18 +72,23 @@ class UnusableProxy(InvalidSetting):
     """The environment names a proxy that no client can use."""
 
 
-def http_client[C: (httpx2.Client, httpx2.AsyncClient)](kind: type[C], **options: Any) -> C:
-    """A client of the library, which takes `options`; for this machine it uses no proxy.
+def http_client[C: (httpx2.Client, httpx2.AsyncClient)](
+    kind: type[C], *, guard: Guard | None = None, **options: Any
+) -> C:
+    """A client of the library, which takes `options`; for this machine it uses no proxy. `guard` None: it dials all.
 
     Raises UnusableProxy, which repeats no address: it may hold a password.
     """
     try:
-        return kind(mounts=PAST_PROXIES, **options)
+        client = kind(mounts=PAST_PROXIES, **options)
     except (httpx2.InvalidURL, ValueError) as exc:
         raise UnusableProxy(
             "the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names, or a host in NO_PROXY, is no address: expected "
             "one such as http://proxy:3128 or socks5://proxy:1080"
         ) from exc
+    if guard:
+        guard.watch(client)
+    return client
 
 
 def check_proxies() -> None:
@@ -248,50 +252,3 @@ def origin_of(url: str) -> str:
         return ""
     port = parsed.port or {"http": 80, "https": 443}.get(parsed.scheme)
     return f"{parsed.scheme}://{parsed.host}:{port}" if port and parsed.host else ""
-
-
-class NotPublic(UpstreamRefused):
-    """A host that has an address which is not allowed."""
-
-
-class PublicOnly(httpx2.AsyncHTTPTransport):
-    """Resolves each name once, and connects to the very address that was judged: a second look could give another.
-
-    Proxies are left aside: they resolve names by themselves. All addresses of a host must be `allowed`.
-    """
-
-    def __init__(self, *, allowed: Callable[[str], bool] = is_public, **how: object) -> None:
-        super().__init__(**how)  # type: ignore[arg-type]
-        self._allowed = allowed
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises NotPublic, UpstreamRefused for what is no name of a host, OSError, httpx2.TransportError."""
-        url = request.url
-        *others, last = await self._resolve(url)
-        for address in others:
-            try:
-                return await self._ask(request, address)
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):  # nothing was sent: such as IPv6 without a route
-                continue
-        return await self._ask(request, last)
-
-    async def _ask(self, request: httpx2.Request, address: str) -> httpx2.Response:
-        asked = httpx2.Request(
-            request.method,
-            request.url.copy_with(host=address),
-            headers=request.headers,  # with the name as its Host
-            stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": request.url.host},
-        )
-        return await super().handle_async_request(asked)
-
-    async def _resolve(self, url: httpx2.URL) -> list[str]:
-        """The host's addresses, each once, in the order of the system; all of them may be asked."""
-        try:
-            found = await anyio.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-        except UnicodeError:
-            raise UpstreamRefused("its host's name cannot be one") from None
-        numbers = [str(address[0]).partition("%")[0] for *_, address in found]
-        if not numbers or not all(map(self._allowed, numbers)):
-            raise NotPublic("its host may not be asked from here: it has a private or reserved address")
-        return list(dict.fromkeys(numbers))

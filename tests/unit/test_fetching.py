@@ -17,7 +17,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.sources.fetch import Fetching, Page, Unfetched, address_of, fetch, open_document
 from waygraph.ingest.sources.read import Reading
 from waygraph.ingest.sources.resolve import Opening, open_sources
-from waygraph.registry.http.addresses import is_public
+from waygraph.registry.http.addresses import Reach, is_public
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -51,11 +51,6 @@ def refused(url: str, settings: Settings = S, **how: Any) -> Unfetched:
         asked(url, settings, **how)
     assert "\n" not in str(caught.value)
     return caught.value
-
-
-def anywhere(address: str) -> bool:
-    """Lets a redirect lead to another origin of this machine."""
-    return True
 
 
 def keys_of(url: str, kind: str = "") -> list[str]:
@@ -180,7 +175,7 @@ def test_a_redirect_to_another_origin_loses_headers_for_good() -> None:
     with web_pages({"/c": ok(CATALOGUE)}) as web, web_pages() as other:
         web.redirect("/a", f"{other.url}/b")
         other.redirect("/b", f"{web.url}/c")
-        asked(f"{web.url.replace('//', f'//me:{PLANTED}@')}/a", headers={"X-Key": PLANTED}, beyond=anywhere)
+        asked(f"{web.url.replace('//', f'//me:{PLANTED}@')}/a", headers={"X-Key": PLANTED}, beyond=Reach.MACHINE)
         assert [path for path, _ in [*web.asked, *other.asked]] == ["/a", "/c", "/b"]
         assert "authorization" in web.asked[0][1]
         for _, headers in (web.asked[1], other.asked[0]):
@@ -194,7 +189,7 @@ def test_a_redirect_goes_from_http_to_https_but_not_back(tmp_path: Path, monkeyp
     with web_pages({"/a": ok(CATALOGUE)}) as plain, web_pages({"/b": ok(CATALOGUE)}, certificate=certificate) as safe:
         safe.redirect("/down", f"{plain.url}/a")
         plain.redirect("/up", f"{safe.url}/b")
-        assert asked(f"{plain.url}/up", beyond=anywhere).address == f"{safe.url}/b"
+        assert asked(f"{plain.url}/up", beyond=Reach.MACHINE).address == f"{safe.url}/b"
         assert refused(f"{safe.url}/down").reason == "redirects from https to http, which is not followed"
         assert plain.paths == ["/up"]
 
@@ -267,34 +262,13 @@ def test_an_address_is_public_or_not(address: str, public: bool) -> None:
     assert is_public(address) is public
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.1", "2130706433"])
-def test_a_service_asks_no_address_of_its_own_network(host: str) -> None:
-    with web_pages({"/a": ok(CATALOGUE)}) as web:
-        url = web.url.replace("127.0.0.1", host)
-        assert "may not be asked from here" in refused(f"{url}/a", allowed=is_public).reason
-        assert web.asked == []
-
-
-def test_a_redirect_into_the_network_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    judged: list[str] = []
-
-    def only_the_first(address: str) -> bool:
-        judged.append(address)
-        return len(judged) == 1
-
-    with web_pages({"/b": ok(CATALOGUE)}) as web:
-        web.redirect("/a", "/b")
-        assert "may not be asked from here" in refused(f"{web.url}/a", allowed=only_the_first).reason
-        assert web.paths == ["/a"]
-
-
 def test_the_address_that_was_judged_is_the_one_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By number, under the host's own name: in the request and in the check of the certificate."""
     certificate = write_certificate(tmp_path / "c.pem", "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with web_pages({"/a": ok(CATALOGUE)}, certificate=certificate) as web:
         url = web.url.replace("127.0.0.1", "localhost")
-        page = asked(f"{url}/a", allowed=lambda address: address in ("127.0.0.1", "::1"), headers={"host": "x"})
+        page = asked(f"{url}/a", headers={"X-Key": "x"})
         assert page.content == CATALOGUE
         assert web.asked[0][1]["host"] == url.removeprefix("https://")
 

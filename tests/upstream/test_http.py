@@ -16,7 +16,6 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.http import _Bounded
 from waygraph.ingest.upstream.open import connect
 from waygraph.ingest.upstream.wire import Wire
-from waygraph.registry.http.client import PublicOnly
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
@@ -89,27 +88,6 @@ def test_a_name_that_leads_to_this_machine_is_not_asked_for_somebody_else() -> N
         with pytest.raises(UpstreamRefused, match="private or reserved address"):
             listing_of(launch)
         assert server.headers == []
-
-
-def test_the_address_that_was_judged_is_asked_in_the_name_of_the_host() -> None:
-    judged, heard = list[str](), list[str]()
-
-    def allowed(address: str) -> bool:
-        judged.append(address)
-        return True
-
-    def answer(headers: dict[str, Any], _: Any) -> tuple[int, dict[str, str], bytes]:
-        heard.append(headers["host"])
-        return 200, {}, b"here"
-
-    async def ask(url: str) -> bytes:
-        async with httpx2.AsyncClient(transport=PublicOnly(allowed=allowed)) as client:
-            return (await client.get(url)).content
-
-    with running(answering(answer)) as origin:
-        port = origin.rpartition(":")[2]
-        assert anyio.run(ask, f"http://127.0.0.1:{port}/") == b"here"
-    assert (judged, heard) == (["127.0.0.1"], [f"127.0.0.1:{port}"])
 
 
 def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
