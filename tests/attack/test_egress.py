@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from tests.upstream.issuer import Issuer, issuing
 
 from tests.fake_issuer import fake_issuer, signer
-from tests.upstream.issuer import Issuer, issuing
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.web_pages import write_certificate
 from waygraph.ingest import ingest
