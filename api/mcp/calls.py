@@ -1,12 +1,15 @@
 """One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
 
 import json
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from waygraph.api.mcp.learning import Called
 from waygraph.api.mcp.results import attribute_result
@@ -19,7 +22,7 @@ from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NotCallable, WaygraphError
+from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NeedsLogin, NotCallable, WaygraphError
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.routing.find_tools.find import judging
@@ -187,11 +190,12 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             arguments=arguments,
             deadline_s=wanted.deadline_s,
             caller="" if asker.caller == LOCAL else asker.caller.id,
+            token=asker.token,
             host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
         )
         called.sent_at = perf_counter()
         try:
-            result = await gateway.executor.call(call)
+            result = await _run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError):
             _note_call(gateway, asker, meant.tool, "failed")
             raise
@@ -203,6 +207,50 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             return result
         told = attribute_result(result, meant.tool.id)
         return gateway.long_results.fit(told, asker, RUNNERS[gateway.surface])
+
+
+LOGIN_S, LOOK_S = 120.0, 0.5
+"""So long a call waits for a person who went to log in, and looks so often whether they have."""
+
+
+async def _run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
+    """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
+    try:
+        return await gateway.executor.call(call)
+    except NeedsLogin as needed:
+        error = _with_page(asker, needed)
+    if not error.page or not await _open_page(host, call, error):
+        raise error
+    with anyio.move_on_after(LOGIN_S):
+        while True:
+            try:
+                return await gateway.executor.call(call)
+            except NeedsLogin:
+                await anyio.sleep(LOOK_S)
+    raise error
+
+
+def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:
+    if asker.site is None:
+        return needed
+    page = asker.site.login_page(needed.agent_id)
+    how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
+    return NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
+
+
+async def _open_page(host: Host, call: ToolCall, error: NeedsLogin) -> bool:
+    """Whether the host showed the page to a person who went there. Elicitation by URL: MCP 2025-11-25 and later."""
+    question = {
+        "mode": "url",
+        "elicitationId": secrets.token_urlsafe(12),
+        "url": error.page,
+        "message": f"The tool {call.tool.name!r} acts as you at {call.agent.id!r}: log in on this page of the gateway.",
+    }
+    try:
+        answer = await host.ask("elicitation/create", question) if host.can("elicitation/create") else {}
+    except NotAnswered:
+        return False
+    return answer.get("action") == "accept"
 
 
 def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:

@@ -23,10 +23,11 @@ from waygraph.api.mcp.calls import Wanted, call_tool
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import open_server
-from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
+from waygraph.api.mcp.sessions import Asker, Context, Session, Site, connection_of, session_of
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class HttpGateway:
             services=self._services,
             audit=self._audit,
             ask=self._ask,
-            asker_of=_asker_of,
+            asker_of=lambda ctx: _asker_of(ctx, self._settings),
             surface=self._surface,
             parks=self._alone,
             warm=self._warm,
@@ -170,7 +171,14 @@ class HttpGateway:
                 yield
 
     async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, Any], timeout_s: float | None
+        self,
+        caller: "Caller",
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout_s: float | None,
+        *,
+        authorization: str = "",
+        sent_to: str = "",
     ) -> "Result":
         """A call that comes from no host of MCP: nobody can be asked, and nobody hears what the tool tells meanwhile.
 
@@ -179,7 +187,8 @@ class HttpGateway:
         assert self._gateway is not None, "it is not running"  # noqa: S101
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
         wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
-        asker = Asker(caller=caller, session=Session(), owner=caller.id)
+        site = Site(public_address(self._settings.public_url, sent_to))
+        asker = Asker(caller=caller, session=Session(), owner=caller.id, token=_token(authorization), site=site)
         return await call_tool(self._gateway, asker, wanted, Deaf())
 
     async def answer(
@@ -228,9 +237,21 @@ async def _refuse(error: TooManySessions, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _asker_of(ctx: Context) -> Asker:
+def _asker_of(ctx: Context, settings: "Settings") -> Asker:
     assert ctx.request is not None  # noqa: S101 - over HTTP there is one
     scope: Scope = ctx.request.scope
     caller = scope[_CALLER]
     owner = f"{_owner(caller, scope)} {ctx.request.headers.get(MCP_SESSION_ID_HEADER, '')}"
-    return Asker(caller=caller, session=session_of(ctx), namespace=scope[_NAMESPACE], owner=owner)
+    return Asker(
+        caller=caller,
+        session=session_of(ctx),
+        namespace=scope[_NAMESPACE],
+        owner=owner,
+        token=_token(ctx.request.headers.get("authorization", "")),
+        site=Site(public_address(settings.public_url, str(ctx.request.base_url))),
+    )
+
+
+def _token(authorization: str) -> str:
+    scheme, _, token = authorization.strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

@@ -82,11 +82,11 @@ class OfferedGateway:
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None
+        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **sent: str
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
         gateway = await asyncio.shield(self._future)
-        return await gateway.call_tool(caller, name, arguments, timeout_s)
+        return await gateway.call_tool(caller, name, arguments, timeout_s, **sent)
 
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":

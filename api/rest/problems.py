@@ -111,6 +111,7 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
     (e.CallTimedOut, 504),
     (e.UpstreamError, 502),
     (e.NotAuthenticated, 401),
+    (e.LoginsUnusable, 503),
     (e.NotAllowed, 403),
     (e.TooManyRequests, 429),
 )

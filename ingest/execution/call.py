@@ -195,7 +195,8 @@ STOPPING = "the gateway is being stopped"
 class ToolCall:
     """One call that may be made: policy and arguments are checked by whoever makes it.
 
-    `deadline_s` is all its time. `caller` tells callers apart; empty: nobody is told apart.
+    `deadline_s` is all its time. `caller` tells callers apart; empty: nobody is told apart. `token`: the bearer token
+    that the caller showed.
     """
 
     agent: Agent
@@ -203,6 +204,7 @@ class ToolCall:
     arguments: Mapping[str, Any] = field(repr=False)
     deadline_s: float
     caller: str = ""
+    token: str = field(default="", repr=False, compare=False)
     host: Host = field(default_factory=Deaf, repr=False, compare=False)
 
     @property

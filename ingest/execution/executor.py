@@ -20,6 +20,7 @@ from anyio import to_thread
 from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
+from waygraph.ingest.execution.own_logins import OwnLogins
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
     HOW_TO_NAME,
@@ -42,6 +43,7 @@ from waygraph.registry.model.errors import (
     SourceError,
     UpstreamAnswered,
     UpstreamError,
+    UpstreamRefused,
     UpstreamUnreachable,
 )
 from waygraph.registry.model.nouns import Agent, AgentKind
@@ -73,11 +75,12 @@ class Unhurried(Through):
 class McpCaller:
     """A `ToolCaller` for agents that are MCP servers. It lives as long as its pool."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, logins: OwnLogins | None = None) -> None:
+        self._pool, self._logins = pool, logins
 
     async def call(self, call: ToolCall) -> Result:
         """As `ToolCaller.call`. A server that is being started is started also without a call that was given up."""
+        acting = self._logins.acting(call) if self._logins else None
         try:
             return await self._pool.call(
                 call.agent,
@@ -86,12 +89,19 @@ class McpCaller:
                 host=call.host,
                 timeout_s=inf,  # the deadline is kept by whoever hands out the calls
                 input_schema=call.tool.input_schema,
+                acting=acting,
             )
+        except UpstreamRefused as refusal:
+            if acting is not None and not isinstance(refusal, UpstreamAnswered):
+                await acting.check()  # it may have refused a login that has ended
+            raise
         except NotCallable as refusal:  # of its server, whichever tool was asked for
             raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
 
     async def warm(self, agent: Agent) -> None:
-        await self._pool.warm(agent)
+        """Without effect where each caller has a connection of their own."""
+        if self._logins is None or self._logins.rule(agent.id) is None:
+            await self._pool.warm(agent)
 
 
 class Executor:
@@ -102,8 +112,10 @@ class Executor:
     The wait for a place counts to a call's deadline.
     """
 
-    def __init__(self, ways: Mapping[AgentKind, ToolCaller], calls_at_once: int) -> None:
-        self._ways = ways
+    def __init__(
+        self, ways: Mapping[AgentKind, ToolCaller], calls_at_once: int, logins: OwnLogins | None = None
+    ) -> None:
+        self._ways, self.logins = ways, logins
         self._places = anyio.CapacityLimiter(calls_at_once)
         half = max(1, calls_at_once // 2)
         self._of_agents, self._of_callers = _PlacesByName(half), _PlacesByName(half)
@@ -132,6 +144,8 @@ class Executor:
         return self._of_callers.place(call.caller) if call.caller else nullcontext()
 
     def _way(self, call: ToolCall) -> ToolCaller:
+        if call.agent.kind != "mcp_server" and self.logins and self.logins.rule(call.agent.id):
+            raise NotCallable(call.name, f"[[login]] is for MCP servers, and {call.agent.id!r} is none")
         if way := self._ways.get(call.agent.kind):
             return way
         raise NotCallable(
@@ -259,13 +273,16 @@ async def open_executor(
         launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
         pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
+        logins = OwnLogins(
+            services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
+        )
         ways: dict[AgentKind, ToolCaller] = {
-            "mcp_server": McpCaller(pool),
+            "mcp_server": McpCaller(pool, logins),
             "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),
             "openapi": _OnFirstCall(lambda: _openapi(configured, web, settings)),
             "skill": _OnFirstCall(lambda: _skill(registry, vouched)),
         }
-        executor = Executor(ways, settings.calls_at_once)
+        executor = Executor(ways, settings.calls_at_once, logins)
         stack.callback(executor.close)
         yield executor
 

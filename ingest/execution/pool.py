@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,7 +18,7 @@ from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
 from waygraph.ingest.upstream.connection import QUESTIONS, CallConnection, Host, NotDelivered, Result
-from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, UpstreamUnreachable
+from waygraph.registry.model.errors import CallTimedOut, NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
 
@@ -26,6 +26,24 @@ MOST_AGENTS = 4_096
 """Of those that are remembered: in a long-lived service agents come and go."""
 LaunchOf = Callable[[Agent], Awaitable[Launch]]
 """How an agent's server is reached, now. Asked before each call, so it has to be quick. Raises NotCallable."""
+
+
+class Acting(Protocol):
+    """On whose behalf an agent's server is called: nobody else's calls go over the same connection."""
+
+    @property
+    def user(self) -> str: ...
+
+    async def launch(self, launch: Launch) -> Launch:
+        """With the user's login in place of the operator's. Raises NeedsLogin, NotCallable, UpstreamError."""
+        ...
+
+
+_Key = tuple[str, str]
+"""An agent's id, and the user's; empty: the operator."""
+MOST_USER_LINES = 256
+"""So many connections of users stand at a time; beyond that, those without a call are closed, the longest unused first.
+"""
 OpenConnections = Callable[[Launch], AbstractAsyncContextManager[CallConnection]]
 """Opens a connection for calls, within its deadline. Raises UpstreamError."""
 
@@ -77,18 +95,23 @@ class Pool:
         self._clock = clock
         self._connect = connect
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
-        self._lines: dict[str, _Line] = {}
-        self._failures = FIFOCache[str, _Failure](MOST_AGENTS)
-        self._muted = FIFOCache[str, Launch](MOST_AGENTS)
+        self._lines: dict[_Key, _Line] = {}
+        self._failures = FIFOCache[_Key, _Failure](MOST_AGENTS)
+        self._muted = FIFOCache[_Key, Launch](MOST_AGENTS)
         """By which launch a server could not ask."""
-        self._stood = FIFOCache[str, Launch](MOST_AGENTS)
+        self._stood = FIFOCache[_Key, Launch](MOST_AGENTS)
         """By which launch a server was started well."""
         self._is_closed = False
 
     @property
     def open(self) -> frozenset[str]:
         """Ids of the agents whose connection stands."""
-        return frozenset(agent_id for agent_id, line in self._lines.items() if line.is_open)
+        return frozenset(agent_id for (agent_id, _), line in self._lines.items() if line.is_open)
+
+    @property
+    def open_of_users(self) -> int:
+        """How many connections stand, or are being opened, of which each is one user's."""
+        return sum(bool(user) for _, user in self._lines)
 
     async def call(
         self,
@@ -99,14 +122,17 @@ class Pool:
         host: Host,
         timeout_s: float,
         input_schema: str = "",
+        acting: Acting | None = None,
     ) -> Result:
         """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
+
+        `acting` None: it is called with the operator's login.
 
         `timeout_s` is for the answer; a start has `upstream_connect_timeout_s`. A request that did not reach the
         server is made once more, over a new connection. Raises what `CallConnection.call` and `launch_of` raise.
         """
         for is_last in (False, True):
-            line = await self._line(agent)
+            line = await self._line(agent, acting)
             async with line.use() as connection:
                 try:
                     return await connection.call(
@@ -117,7 +143,7 @@ class Pool:
                     if is_last:
                         raise
                 except UpstreamAnswered as error:
-                    raise self._note_error(agent.id, line, error, host) from None
+                    raise self._note_error(_key(agent, acting), line, error, host) from None
         raise AssertionError("unreachable")
 
     async def warm(self, agent: Agent) -> None:
@@ -132,21 +158,29 @@ class Pool:
         """No call is taken any more. The connections end with the task group."""
         self._is_closed = True
 
-    async def _line(self, agent: Agent) -> "_Line":
+    async def _line(self, agent: Agent, acting: Acting | None = None) -> "_Line":
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
+        key = _key(agent, acting)
         launch = await self._launch_of(agent)
-        if self._muted.get(agent.id) == launch:
+        if acting is not None:
+            try:
+                launch = await acting.launch(launch)
+            except NotRun:
+                if line := self._lines.get(key):
+                    line.retire()  # who has no login any more has no connection by it either
+                raise
+        if self._muted.get(key) == launch:
             launch = replace(launch, handshake=True)
         self._refuse_if_closed()  # it may have been while the launch was looked for
-        line = self._lines.get(agent.id)
+        line = self._lines.get(key)
         if line is not None and line.takes_calls and line.launch == launch:
             return line
         if line is not None:
             line.retire()
-        return self._begin_line(agent.id, launch)
+        return self._begin_line(key, launch)
 
-    def _note_error(self, agent_id: str, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
+    def _note_error(self, key: _Key, line: "_Line", error: UpstreamAnswered, host: Host) -> UpstreamAnswered:
         """Servers whose tools ask by a request of their own can do so in the handshake era alone, and find that out
         when they run. The tool is not run again: nobody knows how far it came, and a host that takes no questions
         would be told no other thing.
@@ -155,7 +189,7 @@ class Pool:
             return error
         if not any(host.can(question) for question in QUESTIONS):
             return UpstreamAnswered(error.code, f"{error.message} {NOBODY_TO_ASK}", error.data)
-        self._muted[agent_id] = line.launch
+        self._muted[key] = line.launch
         line.retire()
         return UpstreamAnswered(error.code, f"{error.message} {ASK_AGAIN}", error.data, retryable=True)
 
@@ -163,32 +197,41 @@ class Pool:
         if self._is_closed:
             raise UpstreamUnreachable(STOPPING)
 
-    def _begin_line(self, agent_id: str, launch: Launch) -> "_Line":
+    def _begin_line(self, key: _Key, launch: Launch) -> "_Line":
         """Raises UpstreamError at once, if the last try failed a short while ago."""
-        failure = self._failures.get(agent_id)
+        failure = self._failures.get(key)
         if failure is not None and failure.launch == launch and (left_s := failure.until_s - self._clock.now_s()) > 0:
             raise failure.again(left_s)
         line = _Line(launch, self._clock, self._idle_s)
-        self._lines[agent_id] = line
-        self._tasks.start_soon(self._run, agent_id, line)
+        if key[1]:
+            self._close_unused()
+        self._lines[key] = line
+        self._tasks.start_soon(self._run, key, line)
         return line
 
-    async def _run(self, agent_id: str, line: "_Line") -> None:
+    def _close_unused(self) -> None:
+        """Makes room for one more connection of a user."""
+        unused = [line for (_, user), line in self._lines.items() if user and line.is_unused]
+        more = self.open_of_users - MOST_USER_LINES + 1
+        for line in sorted(unused, key=lambda line: line.used_s)[: max(0, more)]:
+            line.retire()
+
+    async def _run(self, key: _Key, line: "_Line") -> None:
         """The task of one connection. Never raises."""
         try:
             async with self._start(line.launch) as connection:
-                self._failures.pop(agent_id, None)
-                self._stood[agent_id] = line.launch
+                self._failures.pop(key, None)
+                self._stood[key] = line.launch
                 await line.serve(connection)
         except Exception as exc:  # noqa: BLE001 - one server's fault must not end the connections of all
             error = exc if isinstance(exc, UpstreamError) else UpstreamUnreachable(f"failed ({type(exc).__name__})")
             if line.is_waited_for:
-                self._note(agent_id, line.launch, error)
+                self._note(key, line.launch, error)
             line.fail(error)
         finally:
             line.fail(UpstreamUnreachable(STOPPING))
-            if self._lines.get(agent_id) is line:
-                del self._lines[agent_id]
+            if self._lines.get(key) is line:
+                del self._lines[key]
 
     @asynccontextmanager
     async def _start(self, launch: Launch) -> AsyncIterator[CallConnection]:
@@ -198,14 +241,18 @@ class Pool:
                 connection = await stack.enter_async_context(self._connect(launch))
             yield connection
 
-    def _note(self, agent_id: str, launch: Launch, error: UpstreamError) -> None:
+    def _note(self, key: _Key, launch: Launch, error: UpstreamError) -> None:
         """The first failure of a server that stood before is chance, and does not keep the next call from trying."""
-        last = self._failures.get(agent_id)
+        last = self._failures.get(key)
         if last is not None and last.launch == launch:
             rest_s = min(max(2 * last.rest_s, FIRST_REST_S), LONGEST_REST_S)
         else:
-            rest_s = 0.0 if self._stood.get(agent_id) == launch else FIRST_REST_S
-        self._failures[agent_id] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
+            rest_s = 0.0 if self._stood.get(key) == launch else FIRST_REST_S
+        self._failures[key] = _Failure(launch, error, rest_s, self._clock.now_s() + rest_s)
+
+
+def _key(agent: Agent, acting: Acting | None) -> _Key:
+    return agent.id, acting.user if acting else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +285,7 @@ class _Line:
         self._heard = self._silences = 0
         """How many messages had come at the last silence, and how many calls in a row were given up since."""
         self._is_waited_to_rest = False
-        self._used_s = clock.now_s()
+        self.used_s = clock.now_s()
 
     @property
     def is_open(self) -> bool:
@@ -247,6 +294,10 @@ class _Line:
     @property
     def takes_calls(self) -> bool:
         return not self.is_over and (self._connection is None or self._connection.is_open)
+
+    @property
+    def is_unused(self) -> bool:
+        return self.is_open and not self._calls
 
     @property
     def is_waited_for(self) -> bool:
@@ -266,7 +317,7 @@ class _Line:
                 yield self._connection
         finally:
             self._calls -= 1
-            self._used_s = self._clock.now_s()
+            self.used_s = self._clock.now_s()
             if self._is_waited_to_rest:
                 self._stirred.set()
 
@@ -302,7 +353,7 @@ class _Line:
     async def serve(self, connection: CallConnection) -> None:
         """Returns when the connection has ended, or nobody needs it."""
         self._connection = connection
-        self._used_s = self._clock.now_s()
+        self.used_s = self._clock.now_s()
         self._settled.set()
         try:
             await first_of(connection.await_end, self._await_disuse)
@@ -311,7 +362,7 @@ class _Line:
 
     async def _await_disuse(self) -> None:
         while self._calls or not self.is_over:
-            left_s = self._used_s + self._idle_s - self._clock.now_s()
+            left_s = self.used_s + self._idle_s - self._clock.now_s()
             if not self._calls and left_s <= 0:
                 self.is_over = True  # before anything waits: no call may begin on it now
                 return

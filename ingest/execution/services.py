@@ -8,13 +8,17 @@
     auth = { bearer = "${PETSTORE_TOKEN}" }   # or { user = …, password = … }, or { key = …, name = …, in = "header" }
     allow_private = false                     # true: it may be on this machine or network
 
+    [[login]]
+    agent = "github"                          # an MCP server at an address: each caller acts as themselves there
+    by = "oauth"                              # or "exchange" (RFC 8693), or "header": see docs/calling.md
+
 What an OpenAPI document or an agent's card says of its own address is somebody else's word and is never enough.
 """
 
 import tomllib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from anyio import to_thread
@@ -83,12 +87,58 @@ class Service:
         )
 
 
+By = Literal["oauth", "exchange", "header"]
+KEY, CALLER = "{key}", "{caller}"
+"""In the value of a header: what the caller typed, and the caller's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRule:
+    """That an agent's server is called as each caller, and how: one entry of the file, unresolved.
+
+    Nothing of the operator's own login goes there: `headers` are all that is sent beside the caller's.
+    """
+
+    agent: str
+    by: By
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    name: str = "Authorization"
+    value: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    token_endpoint: str = ""
+    audience: str = ""
+    resource: str = ""
+    scope: str = ""
+
+    @property
+    def takes_login(self) -> bool:
+        """Whether the caller has to do something, once."""
+        return self.by == "oauth" or KEY in self.value
+
+    def resolve(self, surroundings: Surroundings) -> "LoginRule":
+        """Raises Incomplete."""
+        resolver = Resolver(Scope(surroundings=surroundings))
+        try:
+            headers = {name: resolver.text(value) for name, value in self.headers.items()}
+            secret = resolver.text(self.client_secret)
+            resolver.finish()
+        except Unresolved as exc:
+            raise Incomplete(str(exc)) from None
+        return replace(self, headers=headers, client_secret=secret)
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """All entries. `place`: the file, as it was named; empty: there is none."""
 
     entries: tuple[Service, ...] = ()
     place: str = ""
+    logins: tuple[LoginRule, ...] = ()
+
+    def login_of(self, agent_id: str) -> LoginRule | None:
+        """None: the agent is called as the operator has it."""
+        return next((rule for rule in self.logins if rule.agent == agent_id), None)
 
     def of_agent(self, agent_id: str) -> Service | None:
         return next((entry for entry in self.entries if entry.agent == agent_id), None)
@@ -121,7 +171,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     except ValidationError as exc:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
-    return Services(tuple(entry.service() for entry in checked.service), path)
+    return Services(tuple(entry.service() for entry in checked.service), path, tuple(e.rule() for e in checked.login))
 
 
 # -- as it is written ------------------------------------------------------------------------------
@@ -202,8 +252,47 @@ class _Entry(_Strict):
         )
 
 
+class _LoginEntry(_Strict):
+    agent: _Text
+    by: By
+    headers: dict[_HeaderName, str] = {}
+    name: _HeaderName = "Authorization"
+    value: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+    token_endpoint: str = ""
+    audience: str = ""
+    resource: str = ""
+    scope: str = ""
+
+    @model_validator(mode="after")
+    def _sound(self) -> "_LoginEntry":
+        of = {
+            "oauth": {"client_id", "client_secret"},
+            "exchange": {"client_id", "client_secret", "token_endpoint", "audience", "resource", "scope"},
+            "header": {"name", "value"},
+        }[self.by] | {"agent", "by", "headers"}
+        if astray := sorted(self.model_fields_set - of):
+            raise ValueError(f"{astray[0]} does not go with by = {self.by!r}, which takes {', '.join(sorted(of))}")
+        if self.by == "exchange" and not (self.token_endpoint.startswith(("http://", "https://")) and self.client_id):
+            raise ValueError("by = 'exchange' needs token_endpoint (an address) and client_id")
+        if self.by == "header" and (KEY in self.value) == (CALLER in self.value):
+            raise ValueError(f"by = 'header' needs a value with {KEY} (what the caller types) or {CALLER} (their id)")
+        return self
+
+    def rule(self) -> LoginRule:
+        return LoginRule(**self.model_dump())
+
+
 class _File(_Strict):
     service: list[_Entry] = []
+    login: list[_LoginEntry] = []
+
+    @model_validator(mode="after")
+    def _agents_differ(self) -> "_File":
+        if len({entry.agent for entry in self.login}) < len(self.login):
+            raise ValueError("two [[login]] are of one agent")
+        return self
 
 
 def _first_fault(error: ValidationError) -> str:
@@ -218,7 +307,8 @@ def _first_fault(error: ValidationError) -> str:
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     """What is known where this key stands."""
-    table: type[_Strict] = _File if len(place) == 1 else Auth if "auth" in place[:-1] else _Entry
+    table: type[_Strict] = _LoginEntry if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
+    table = _File if len(place) == 1 else table
     return [field.alias or name for name, field in table.model_fields.items()]
 
 

@@ -295,6 +295,15 @@ class StdioLaunch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserLogin:
+    """Whose login at which agent's server is used. `id` is of this very login: one made later has another."""
+
+    caller: str
+    agent_id: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLaunch:
     """An address to ask, over streamable HTTP or the older SSE."""
 
@@ -303,6 +312,8 @@ class HttpLaunch:
     form: Literal["http", "sse"] = "http"
     oauth: bool = False
     """Whether to log in by OAuth, with the tokens kept for this address."""
+    user: UserLogin | None = None
+    """The caller whose tokens these are; None: the operator."""
     public: bool = False
     """Whether only addresses of the open internet may be connected to: somebody else named it."""
     handshake: bool = False

@@ -10,13 +10,12 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -37,7 +36,8 @@ from pydantic import AnyUrl, ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.registry.model.errors import RegistryLocked, StorageFailed, UpstreamRefused, UpstreamUnreachable
+from waygraph.ingest.upstream.logins import LoginEntry, login_file, take_turn
+from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.settings import Settings
 
@@ -46,7 +46,6 @@ from waygraph.registry.model.settings import Settings
 
 VERSION = 1
 _LOCK_TIMEOUT_S = 10.0
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +79,8 @@ class TokenFile:
                 self._write(servers)
         return known is not None
 
-    @asynccontextmanager
-    async def alone(self, timeout_s: float) -> AsyncGenerator[None]:
-        """Among all tasks, threads and processes that change this server's login. The file stays free for all others.
-
-        Raises UpstreamUnreachable after `timeout_s`, StorageFailed where no lock can be made.
-        """
-        address = sha256(_key(self.address).encode()).hexdigest()[:16]
-        deadline = anyio.current_time() + timeout_s
-        with ExitStack() as lock:
-            while True:
-                try:
-                    lock.enter_context(write_lock(self.path.with_name(f"login-{address}"), 0.0))
-                    break
-                except RegistryLocked:
-                    if anyio.current_time() >= deadline:
-                        raise UpstreamUnreachable(
-                            f"another connection renews its login, or asks for it; gave up after {timeout_s:g} s"
-                        ) from None
-                await anyio.sleep(_POLL_S)
-            yield
+    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        return take_turn(self.path, _key(self.address), timeout_s)
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -158,6 +139,10 @@ async def log_in(
 
     `open_page` None: nobody is there to be asked, and a login that would need one is refused.
     """
+    if launch.user:
+        entry = LoginEntry(login_file(settings), launch.user, launch.url)
+        yield UserProvider(launch.url, Kept(entry, discretion), entry)
+        return
     kept = Kept(token_file(settings.data_path, launch.url), discretion)
     if open_page is None:
         yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
@@ -167,10 +152,22 @@ async def log_in(
         yield Provider(launch.url, kept, callback.address, open_page, callback)
 
 
+class Place(Protocol):
+    """Where one login is kept: `TokenFile`, or a caller's own."""
+
+    def read(self) -> dict[str, Any]: ...
+
+    def keep(self, **parts: Any) -> None: ...
+
+    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        """The turn of one who changes it."""
+        ...
+
+
 class Kept(TokenStorage):
     """The SDK's storage over a file."""
 
-    def __init__(self, file: TokenFile, discretion: Discretion) -> None:
+    def __init__(self, file: Place, discretion: Discretion) -> None:
         self._file, self._discretion = file, discretion
         self.provider: Provider | None = None
 
@@ -234,6 +231,8 @@ class Provider(OAuthClientProvider):
         self._open_page = open_page
         self._awaited = awaited
         self._taken_up: dict[str, Any] = {}
+        self.refused_with = 0
+        """The status of the answer for which a login is asked for."""
         kept.provider = self
         super().__init__(
             address,
@@ -266,13 +265,15 @@ class Provider(OAuthClientProvider):
                 sent = request.headers.get("Authorization")
                 async with self._alone() as scope, aclosing(super()._auth_flow(request)) as flow:
                     await self._take_up(anew=refused is None and self.context.current_tokens is None)
+                    if refused is not None and refused.status_code == 401 and not repeated:
+                        self._end_token(sent)
                     outgoing = await anext(flow)
                     while outgoing is not request:  # a renewal
                         outgoing = await flow.asend((yield outgoing))
                     self._initialized = True  # after one that failed the SDK would read the old token, and try it again
                     if refused is not None and (repeated or request.headers.get("Authorization") == sent):
                         scope.shield = False  # a person takes their time, and may leave
-                        logged_in = True
+                        logged_in, self.refused_with = True, refused.status_code
                         outgoing = await flow.asend(refused)
                         while outgoing is not request:
                             outgoing = await flow.asend((yield outgoing))
@@ -282,6 +283,12 @@ class Provider(OAuthClientProvider):
             refused = yield request
             if logged_in or not _asks_for_login(refused):
                 return
+
+    def _end_token(self, sent: str | None) -> None:
+        """Whatever its time: if this is the one that was refused, and can be renewed, that is tried first."""
+        tokens = self.context.current_tokens
+        if tokens and sent == f"Bearer {tokens.access_token}" and self.context.can_refresh_token():
+            self.context.token_expiry_time = 1.0
 
     async def _take_up(self, *, anew: bool) -> None:
         """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
@@ -320,6 +327,26 @@ class Provider(OAuthClientProvider):
         if self._awaited is None:
             raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
         return await self._awaited.result()
+
+
+class UserProvider(Provider):
+    """For the login of a caller, who logs in on a page of ours and never here: a login that has ended is forgotten."""
+
+    def __init__(self, address: str, kept: Kept, entry: LoginEntry) -> None:
+        super().__init__(address, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
+        self._entry = entry
+
+    async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
+        """Only what the issuer itself refuses has ended."""
+        if response.status_code >= 500 or response.status_code in (408, 429):
+            raise UpstreamUnreachable(f"the issuer does not renew the caller's login now (HTTP {response.status_code})")
+        return await super()._handle_refresh_response(response)
+
+    async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
+        if self.refused_with != 403:
+            await to_thread.run_sync(self._entry.forget)
+            raise UpstreamRefused("the caller's login has ended")
+        raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
 
 
 class Callback:

@@ -114,3 +114,14 @@ def _reached_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Addre
         yield last
     if address in _HOLDS_IPV4[-1]:
         yield IPv4Address((int(address) >> 64 & 0xFFFF) << 16 | int(address) >> 40 & 0xFFFF)  # RFC 6052, 2.2
+
+
+def public_address(public_url: str, sent_to: str) -> str:
+    """Where a person reaches a service with a browser, without a slash at its end; empty if that is not known.
+
+    `public_url`: what the operator set. `sent_to`: the address that a request was sent to, which its sender says: it
+    counts on this machine alone.
+    """
+    told = split_url(sent_to)
+    here = sent_to if told is not None and is_loopback(told.hostname or "") else ""
+    return (public_url or here).rstrip("/")

@@ -38,6 +38,7 @@
     │   ├── NotRun              nothing was sent to a tool
     │   │   ├── NotCallable     a policy, an approval or the tool's kind stands against it; says how else to reach it
     │   │   ├── NeedsConsent    only a person may let it run, and this host cannot ask one
+    │   │   ├── NeedsLogin      the tool acts as its caller, who is not logged in there; says where to log in
     │   │   ├── InvalidArguments  arguments that do not fit the tool's schema, with the place of each fault
     │   │   └── AmbiguousTool   a request that fits several tools, which it names
     │   └── CallTimedOut        no answer within the deadline
@@ -55,6 +56,7 @@
     │   ├── TooManyRequests     more than one caller may ask for in this time (retryable)
     │   ├── TooManySessions     more than one caller may have open (retryable)
     │   ├── KeysUnusable        the file of API keys is damaged, or cannot be read or written
+    │   ├── LoginsUnusable      callers' logins cannot be read: no key, another key, or a damaged file
     │   └── IssuerUnavailable   the issuer of tokens does not tell its keys (retryable)
     └── ServiceError
         ├── ServiceUnavailable  a service does not answer, or not in time (retryable)
@@ -352,6 +354,20 @@ class NeedsConsent(NotRun):
         super().__init__(f"{tool!r} runs only if a person agrees: {reason}")
 
 
+class NeedsLogin(NotRun):
+    """The tool acts as its caller, who is not logged in at the agent's server. `page`: where to log in; empty: nowhere.
+
+    `how`: what to do where there is no page.
+    """
+
+    def __init__(self, tool: str, agent_id: str, *, page: str = "", how: str = "") -> None:
+        self.tool, self.agent_id, self.page, self.how = tool, agent_id, page, how
+        way = f"open {page} in a browser" if page else how or f"run `waygraph logins add {agent_id}` beside the gateway"
+        super().__init__(
+            f"{tool!r} acts as its caller, who is not logged in at {agent_id!r}: {way}, then call it again"
+        )
+
+
 class InvalidArguments(NotRun):
     """`faults`: the place of each (a JSON pointer) and what was expected there."""
 
@@ -463,6 +479,12 @@ class KeysUnusable(AccessError):
     def __init__(self, path: str | Path, reason: str) -> None:
         self.path, self.reason = str(path), reason
         super().__init__(f"{self.path} cannot be used as a file of API keys: {reason}")
+
+
+class LoginsUnusable(AccessError):
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = str(path), reason
+        super().__init__(f"{self.path} cannot be used as a file of callers' logins: {reason}")
 
 
 class IssuerUnavailable(AccessError):

@@ -196,6 +196,8 @@ class Settings:
     """Which tools may be called, asked for or denied, beside what they say of themselves; TOML. Empty: no rules."""
     services_file: str = ""
     """Where services are that tools are called at, and with which credentials; TOML. Empty: none is configured."""
+    login_key: str = field(default="", repr=False)
+    """By which callers' own logins at servers are encrypted: 32 random bytes in base64. Empty: the keyring's."""
     call_timeout_s: float = 60.0
     """For a tool to answer, the start of its server included; a host may ask for less."""
     call_idle_s: float = 300.0

@@ -12,7 +12,7 @@ from packaging.version import Version
 from tests.architecture.tree import ROOT, project
 
 LOCKS = {
-    "all": ("build", "dev", "evaluation", "sentence-transformers", "telemetry", "testcontainers"),
+    "all": ("build", "dev", "evaluation", "keyring", "sentence-transformers", "telemetry", "testcontainers"),
     "dev": ("build", "dev", "evaluation", "telemetry"),
     "service": ("build", "telemetry"),
 }

@@ -485,7 +485,7 @@ def test_a_service_that_is_lost_after_it_was_asked(here: Here, web: WebPages, me
         ),
         (
             '[[services]]\nagent = "a"\n',
-            "services: key 'services' is not known; known: service. Did you mean 'service'?",
+            "services: key 'services' is not known; known: login, service. Did you mean 'service'?",
         ),
         (
             '[[service]]\nagent = "a"\nbase_url = "https://x"\nauth = { beerer = "s3cret" }\n',

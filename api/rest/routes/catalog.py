@@ -202,7 +202,8 @@ async def call_tool(asked: CallRequest, request: Request, caller: Calling, tool_
     gateway: OfferedGateway | None = request.app.state.gateway
     if gateway is None:
         raise NotCallable(tool_id, "this service offers no gateway (--no-mcp)")
-    return as_json(await gateway.call_tool(caller, tool_id, asked.arguments, asked.timeout_s))
+    sent = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
+    return as_json(await gateway.call_tool(caller, tool_id, asked.arguments, asked.timeout_s, **sent))
 
 
 async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:

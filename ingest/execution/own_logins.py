@@ -1,0 +1,227 @@
+"""Agents whose server is called as each caller: by the caller's own OAuth login, an exchanged token, or their own key.
+
+An operator says which agents those are ([[login]] in the services file). Nothing of the operator's own login, and
+nothing of another caller's, goes to them: who has none is told where to log in.
+"""
+
+import json
+import re
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import anyio
+from anyio import to_thread
+from cachetools import FIFOCache
+
+from waygraph.ingest.execution.call import Request, ToolCall, Web
+from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRule, Services
+from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.records import HttpLaunch, Launch
+from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.upstream.logins import LoginFile, login_file
+from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotCallable, UpstreamRefused
+from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.settings import Settings
+
+LOCAL_USER = "local"
+"""Who calls where nobody is told apart: a host over standard input, or a service without authentication."""
+MOST_KEY_CHARS = 4_096
+MOST_TOKENS = 4_096
+"""Exchanged tokens that are remembered."""
+EARLY_S = 30.0
+"""So long before its end a token is exchanged anew."""
+UNTIMED_S = 60.0
+"""How long one counts whose issuer does not say when it ends."""
+_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what a token is called (RFC 8693, 3)
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLogins:
+    """Of all callers of a gateway. `launches`: how an agent's server is reached, with the operator's login."""
+
+    services: Services
+    settings: Settings
+    surroundings: Surroundings = field(repr=False)
+    launches: Callable[[Agent], Awaitable[Launch]]
+    web: Web
+    _tokens: "FIFOCache[tuple[str, str, str], _Exchanged]" = field(
+        default_factory=lambda: FIFOCache(MOST_TOKENS), repr=False
+    )
+
+    @property
+    def file(self) -> LoginFile:
+        return login_file(self.settings)
+
+    def rule(self, agent_id: str) -> LoginRule | None:
+        """None: the agent is called as the operator."""
+        return self.services.login_of(agent_id)
+
+    def acting(self, call: ToolCall) -> "ActingCaller | None":
+        """Who acts in this call; None: the operator."""
+        rule = self.rule(call.agent.id)
+        return ActingCaller(self, rule, call) if rule else None
+
+    def user_launch(self, rule: LoginRule, launch: Launch, name: str) -> HttpLaunch:
+        """The launch without anything of the operator's login. Raises NotCallable."""
+        if not isinstance(launch, HttpLaunch):
+            raise NotCallable(name, f"[[login]] of {rule.agent!r} is for a server at an address, and this is a process")
+        if _holds_secret(launch):
+            raise NotCallable(name, "its address holds a secret or a reference, which would be the operator's login")
+        return replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
+
+    def resolve_rule(self, rule: LoginRule, name: str) -> LoginRule:
+        """Raises NotCallable for a reference that stands for nothing."""
+        try:
+            return rule.resolve(self.surroundings)
+        except Incomplete as exc:
+            raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.services.place}: {exc}") from None
+
+    def set_key(self, caller: str, agent_id: str, address: str, key: str) -> None:
+        """Keeps the key that a caller typed. Raises InvalidSetting for what no header can carry."""
+        text = key.strip()
+        if not text or not text.isascii() or not text.isprintable() or len(text) > MOST_KEY_CHARS:
+            raise InvalidSetting(f"a key is 1 to {MOST_KEY_CHARS:,} printable ASCII characters")
+        self.file.put(caller, agent_id, address, "header", {"key": text})
+
+    # -- RFC 8693 ----------------------------------------------------------------------------------
+
+    def token_place(self, call: ToolCall) -> "_Exchanged":
+        """The place of the token for this caller, agent and token shown."""
+        key = (call.caller, call.agent.id, sha256(call.token.encode()).hexdigest())
+        found = self._tokens.get(key)
+        if found is None:
+            found = self._tokens[key] = _Exchanged()
+        return found
+
+    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_Exchanged":
+        """A token for the server in the caller's name. Raises NotCallable, UpstreamError; neither holds a token."""
+        if not call.caller.startswith("oidc:") or not call.token:
+            raise NotCallable(
+                call.name,
+                "it acts as its caller by the caller's token of the OIDC issuer, and this caller showed none (an API "
+                "key cannot be exchanged)",
+            )
+        found = self.token_place(call)
+        async with found.lock:
+            if not found.is_fresh:
+                answer = await self._ask_exchange(rule, call.token)
+                token, ends = answer.get("access_token"), answer.get("expires_in")
+                if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+                    raise UpstreamRefused("the token exchange gave no access token")
+                timed = isinstance(ends, int | float) and not isinstance(ends, bool)
+                found.token = token
+                found.ends_s = time.monotonic() + (max(0.0, float(ends) - EARLY_S) if timed else UNTIMED_S)  # type: ignore[arg-type]
+        return found
+
+    async def _ask_exchange(self, rule: LoginRule, subject: str) -> Mapping[str, Any]:
+        asked = {
+            "grant_type": _GRANT,
+            "subject_token": subject,
+            "subject_token_type": _ACCESS_TOKEN,
+            "requested_token_type": _ACCESS_TOKEN,
+            "audience": rule.audience,
+            "resource": rule.resource,
+            "scope": rule.scope,
+            "client_id": "" if rule.client_secret else rule.client_id,
+        }
+        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+        if rule.client_secret:
+            pair = f"{quote(rule.client_id, safe='')}:{quote(rule.client_secret, safe='')}"  # RFC 6749, 2.3.1
+            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        content = urlencode({name: value for name, value in asked.items() if value}).encode()
+        request = Request(
+            method="POST", url=rule.token_endpoint, headers=headers, content=content, allow_private=True
+        )  # the operator named it
+        with anyio.move_on_after(self.settings.upstream_connect_timeout_s):
+            answer = await self.web.ask(request)
+            try:
+                said = json.loads(answer.content)
+            except (ValueError, RecursionError):
+                said = None
+            told: Mapping[str, Any] = said if isinstance(said, dict) else {}
+            if answer.status == 200:
+                return told
+            code = str(told.get("error", ""))
+            reason = code if _CODE.fullmatch(code) else f"HTTP {answer.status}"
+            raise UpstreamRefused(f"the token exchange was refused ({reason})")
+        raise UpstreamRefused("the token exchange took too long")
+
+
+@dataclass(slots=True)
+class _Exchanged:
+    """A token, until when it is used by the clock that never runs back, and the lock of who asks for another."""
+
+    token: str = field(default="", repr=False)
+    ends_s: float = 0.0
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def is_fresh(self) -> bool:
+        return bool(self.token) and time.monotonic() < self.ends_s
+
+
+@dataclass(frozen=True, slots=True)
+class ActingCaller:
+    """The caller of one call, at an agent whose server is called as each caller: the pool's `Acting`."""
+
+    logins: OwnLogins
+    rule: LoginRule
+    call: ToolCall = field(repr=False)
+
+    @property
+    def caller(self) -> str:
+        return self.call.caller or LOCAL_USER
+
+    @property
+    def user(self) -> str:
+        if self.rule.by != "exchange":
+            return self.caller
+        return f"{self.caller} {sha256(self.call.token.encode()).hexdigest()}"
+
+    async def launch(self, launch: Launch) -> Launch:
+        """As `Acting.launch`; also LoginsUnusable."""
+        name = self.call.name
+        rule = self.logins.resolve_rule(self.rule, name)
+        plain = self.logins.user_launch(rule, launch, name)
+        if rule.by == "exchange":
+            exchanged = await self.logins.exchange(rule, self.call)
+            return _with_header(plain, "Authorization", f"Bearer {exchanged.token}", exchanged.token)
+        if not rule.takes_login:
+            return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=,./ ")))
+        found = self.logins.file.find(self.caller, self.call.agent.id, plain.url)
+        if found is None or found.by != rule.by:
+            raise NeedsLogin(name, self.call.agent.id)
+        held = self.logins.file.open(found)
+        if rule.by == "oauth":
+            return replace(plain, oauth=True, user=found.user)
+        key = str(held.get("key", ""))
+        return _with_header(plain, rule.name, rule.value.replace(KEY, key), key)
+
+    async def check(self) -> None:
+        """After a refusal of the server. Raises NeedsLogin if the caller's login has ended meanwhile."""
+        if self.rule.by == "exchange":
+            self.logins.token_place(self.call).ends_s = 0.0
+        elif self.rule.by == "oauth":
+            owned = await to_thread.run_sync(self.logins.file.list)
+            if not any(login.is_of(self.caller, self.call.agent.id) for login in owned):
+                raise NeedsLogin(self.call.name, self.call.agent.id)
+
+
+def _holds_secret(launch: HttpLaunch) -> bool:
+    try:
+        plain = references_only({"url": launch.url})["url"]
+    except (ValueError, RecursionError):
+        return True
+    return plain != launch.url or any(secret and secret in launch.url for secret in launch.confidential)
+
+
+def _with_header(launch: HttpLaunch, name: str, value: str, *secrets: str) -> HttpLaunch:
+    others = {other: said for other, said in launch.headers.items() if other.lower() != name.lower()}
+    return replace(launch, headers={**others, name: value}, confidential=launch.confidential | {*secrets})

@@ -1,0 +1,320 @@
+"""Callers' own logins at servers: one file of the owner alone, in which each login is encrypted for itself.
+
+Whose a login is and of which agent can be read without the key. What it holds (tokens, a key that the caller typed) is
+encrypted by AES-256-GCM, and bound to the caller, the agent and the server's address: an entry that is moved to
+another caller, or is used for another address, cannot be opened.
+"""
+
+import base64
+import binascii
+import json
+import os
+import secrets
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from waygraph.ingest.manifest.records import UserLogin
+from waygraph.registry.model.errors import (
+    LoginsUnusable,
+    RegistryLocked,
+    StorageFailed,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.settings import Settings
+
+VERSION = 1
+KEY_BYTES, NONCE_BYTES = 32, 12
+HOW_TO_MAKE = "`openssl rand -base64 32` makes one"
+NO_KEY = f"it needs a key in WAYGRAPH_LOGIN_KEY, 32 random bytes in base64: {HOW_TO_MAKE}"
+OTHER_KEY = "it was written with another key than that in WAYGRAPH_LOGIN_KEY; set the former one, or remove the file"
+MOVED = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
+BEGUN = "begun"
+"""In place of how one logs in: a login that waits for the caller to come back from the issuer."""
+_LOCK_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Of one caller at the server of one agent. `by`: how it was made (`oauth`, `header`); `at`: when, in ISO 8601.
+
+    `address` is a digest. `id` is of this very login, and stays while its tokens are renewed.
+    """
+
+    caller: str
+    agent_id: str
+    by: str
+    address: str = field(repr=False)
+    id: str = field(repr=False)
+    at: str
+    key: str = field(default="", repr=False)
+    """Which key it was encrypted with, as `key_id` has it."""
+    box: str = field(default="", repr=False)
+
+    @property
+    def user(self) -> UserLogin:
+        return UserLogin(caller=self.caller, agent_id=self.agent_id, id=self.id)
+
+    def is_of(self, caller: str, agent_id: str) -> bool:
+        """Empty: of any."""
+        return caller in ("", self.caller) and agent_id in ("", self.agent_id)
+
+    def binding(self) -> bytes:
+        return json.dumps([VERSION, self.caller, self.agent_id, self.by, self.address, self.id]).encode()
+
+
+class LoginFile:
+    """The logins in one file, which need not be there yet. Threads and processes may share it.
+
+    Every method raises LoginsUnusable for a file that is damaged, and StorageFailed where it cannot be read or written;
+    those that encrypt or decrypt raise LoginsUnusable without a key, or with another one than the file's.
+    """
+
+    def __init__(self, path: Path, key: str = "") -> None:
+        self.path, self._key_text = path, key
+        self._key: bytes | None = None
+        self._held: tuple[tuple[int, ...], tuple[Login, ...]] | None = None
+
+    def check_key(self) -> None:
+        """Raises LoginsUnusable without a key."""
+        self._read_key()
+
+    def list(self) -> tuple[Login, ...]:
+        """By caller and agent. It needs no key."""
+        return tuple(login for login in self._current() if login.by != BEGUN)
+
+    def find(self, caller: str, agent_id: str, address: str) -> Login | None:
+        """The login that stands now, for this address of the server."""
+        found = (login for login in self.list() if (login.caller, login.agent_id) == (caller, agent_id))
+        return next((login for login in found if login.address == digest_of(address)), None)
+
+    def open(self, login: Login) -> dict[str, Any]:
+        """What it holds."""
+        return self._decrypt(login.box, login.key, login.binding())
+
+    def put(
+        self, caller: str, agent_id: str, address: str, by: str, content: Mapping[str, Any], *, login_id: str = ""
+    ) -> Login:
+        """A new login in place of the one that there is; one that is begun replaces only another that is begun."""
+        login = Login(
+            caller=caller,
+            agent_id=agent_id,
+            by=by,
+            address=digest_of(address),
+            id=login_id or secrets.token_hex(8),
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        sealed = self._seal(login, content)
+
+        def replace_former(held: tuple[Login, ...]) -> Iterable[Login]:
+            kept = (o for o in held if not o.is_of(caller, agent_id) or (o.by == BEGUN) != (by == BEGUN))
+            return (*kept, sealed)
+
+        self._change(replace_former)
+        return sealed
+
+    def keep(self, user: UserLogin, parts: Mapping[str, Any]) -> None:
+        """In place of what this very login holds under these names. Raises UpstreamRefused if it was forgotten."""
+
+        def renew(held: tuple[Login, ...]) -> Iterable[Login]:
+            former = next((login for login in held if login.user == user and login.by != BEGUN), None)
+            if former is None:
+                raise UpstreamRefused("the caller's login was forgotten")
+            renewed = self._seal(former, {**self.open(former), **parts})
+            return (renewed if login is former else login for login in held)
+
+        self._change(renew)
+
+    def take(self, login_id: str) -> Login | None:
+        """One that was begun, which nobody takes a second time."""
+        taken: list[Login] = []
+
+        def remove(held: tuple[Login, ...]) -> Iterable[Login]:
+            taken.extend(login for login in held if login.by == BEGUN and login.id == login_id)
+            return (login for login in held if login not in taken)
+
+        self._change(remove)
+        return taken[0] if taken else None
+
+    def forget(self, caller: str = "", agent_id: str = "", *, login_id: str = "") -> tuple[Login, ...]:
+        """Those of the caller, at the agent, of this id; empty: of any. It needs no key. Tells what is gone."""
+        gone: list[Login] = []
+
+        def remove(held: tuple[Login, ...]) -> Iterable[Login]:
+            gone.extend(login for login in held if login.is_of(caller, agent_id) and login_id in ("", login.id))
+            return (login for login in held if login not in gone)
+
+        if any(login.is_of(caller, agent_id) for login in self._current()):
+            self._change(remove)
+        return tuple(login for login in gone if login.by != BEGUN)
+
+    # -- encryption ------------------------------------------------------------------------------
+
+    def seal_text(self, content: Mapping[str, Any], purpose: str) -> str:
+        """A text that nobody but who has the key can read or make, for this purpose."""
+        return self._encrypt(content, purpose.encode())
+
+    def open_text(self, sealed: str, purpose: str) -> dict[str, Any]:
+        """Raises LoginsUnusable for any other text."""
+        return self._decrypt(sealed, self._key_id(), purpose.encode())
+
+    def _seal(self, login: Login, content: Mapping[str, Any]) -> Login:
+        return replace(login, key=self._key_id(), box=self._encrypt(content, login.binding()))
+
+    def _encrypt(self, content: Mapping[str, Any], bound_to: bytes) -> str:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = os.urandom(NONCE_BYTES)
+        box = AESGCM(self._read_key()).encrypt(nonce, json.dumps(content).encode(), bound_to)
+        return base64.urlsafe_b64encode(nonce + box).decode()
+
+    def _decrypt(self, sealed: str, key_id: str, bound_to: bytes) -> dict[str, Any]:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if key_id != self._key_id():
+            raise self._unusable(OTHER_KEY)
+        try:
+            box = base64.urlsafe_b64decode(sealed)
+            opened = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], bound_to)
+            return dict(json.loads(opened))
+        except (InvalidTag, ValueError, TypeError):
+            raise self._unusable(MOVED) from None
+
+    def _key_id(self) -> str:
+        return sha256(b"waygraph login key" + self._read_key()).hexdigest()[:12]
+
+    def _read_key(self) -> bytes:
+        if self._key is None:
+            text = self._key_text or self._keyring_key()
+            if not text:
+                raise self._unusable(NO_KEY)
+            try:
+                key = base64.b64decode(text.strip().translate(str.maketrans("-_", "+/")), validate=True)
+            except (binascii.Error, ValueError):
+                key = b""
+            if len(key) != KEY_BYTES:
+                raise self._unusable(f"WAYGRAPH_LOGIN_KEY is no key, which has 32 bytes in base64: {HOW_TO_MAKE}")
+            self._key = key
+        return self._key
+
+    def _keyring_key(self) -> str:
+        """The user's, made the first time; empty where there is no package for it."""
+        try:
+            import keyring  # pyright: ignore[reportMissingImports] - the extra `keyring`
+        except ImportError:
+            return ""
+        try:
+            with write_lock(self.path, _LOCK_TIMEOUT_S):
+                if not keyring.get_password("waygraph", "logins"):
+                    keyring.set_password("waygraph", "logins", base64.b64encode(os.urandom(KEY_BYTES)).decode())
+                return str(keyring.get_password("waygraph", "logins") or "")
+        except keyring.errors.KeyringError as exc:
+            raise self._unusable(f"the keyring gives no key ({type(exc).__name__}); {NO_KEY}") from None
+
+    # -- the file --------------------------------------------------------------------------------
+
+    def _current(self) -> tuple[Login, ...]:
+        """As the file is now; it is read only if it changed."""
+        try:
+            found = self.path.stat()
+            signature = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+            held = self._held
+            if held is None or held[0] != signature:
+                held = self._held = signature, self._parse(self.path.read_bytes())
+        except FileNotFoundError:
+            return ()
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
+        return held[1]
+
+    def _parse(self, content: bytes) -> tuple[Login, ...]:
+        try:
+            document = json.loads(content)
+            if document["waygraph_logins"] == VERSION:
+                return tuple(Login(**{name: str(value) for name, value in each.items()}) for each in document["logins"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        raise self._unusable("it is damaged, or of another version; restore it, or remove it so that all log in anew")
+
+    def _change(self, change: Callable[[tuple[Login, ...]], Iterable[Login]]) -> None:
+        with write_lock(self.path, _LOCK_TIMEOUT_S):
+            made = sorted(change(self._current()), key=lambda login: (login.caller, login.agent_id, login.by))
+            document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in made]}
+            try:
+                write_atomically(self.path, json.dumps(document, indent=1).encode(), mode=PRIVATE)
+            except OSError as exc:
+                raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+
+    def _unusable(self, reason: str) -> LoginsUnusable:
+        return LoginsUnusable(self.path, reason)
+
+
+def login_file(settings: Settings) -> LoginFile:
+    """The file in the data folder."""
+    return _login_file(settings.data_path / "logins.json", settings.login_key)
+
+
+@lru_cache(maxsize=16)
+def _login_file(path: Path, key: str) -> LoginFile:
+    return LoginFile(path, key)
+
+
+def digest_of(address: str) -> str:
+    """A server's address may itself hold a secret."""
+    return sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class LoginEntry:
+    """One login as the place where tokens are kept, as `TokenFile` is for the operator's."""
+
+    file: LoginFile
+    user: UserLogin
+    address: str = field(repr=False)
+
+    def read(self) -> dict[str, Any]:
+        found = self.file.find(self.user.caller, self.user.agent_id, self.address)
+        return self.file.open(found) if found and found.user == self.user else {}
+
+    def keep(self, **parts: Any) -> None:
+        """Raises UpstreamRefused if it was forgotten meanwhile: it does not come back."""
+        self.file.keep(self.user, parts)
+
+    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        return take_turn(self.file.path, f"{self.user.caller} {self.user.agent_id}", timeout_s)
+
+    def forget(self) -> None:
+        self.file.forget(self.user.caller, self.user.agent_id, login_id=self.user.id)
+
+
+@asynccontextmanager
+async def take_turn(path: Path, name: str, timeout_s: float) -> AsyncGenerator[None]:
+    """Among all tasks, threads and processes that change the login of this name. The file stays free for all others.
+
+    Raises UpstreamUnreachable after `timeout_s`, StorageFailed where no lock can be made.
+    """
+    lock_name = f"login-{sha256(name.encode()).hexdigest()[:16]}"
+    deadline = anyio.current_time() + timeout_s
+    with ExitStack() as lock:
+        while True:
+            try:
+                lock.enter_context(write_lock(path.with_name(lock_name), 0.0))
+                break
+            except RegistryLocked:
+                if anyio.current_time() >= deadline:
+                    raise UpstreamUnreachable(
+                        f"another connection renews its login, or asks for it; gave up after {timeout_s:g} s"
+                    ) from None
+            await anyio.sleep(_POLL_S)
+        yield

@@ -1,0 +1,266 @@
+"""Servers that are called as each caller: whose login goes there, and what becomes of it."""
+
+import json
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from tests.calling.opened_here import Here
+from tests.own_logins import KEY, OTHER_KEY, Persons, desk
+from tests.upstream.calling import PATIENCE_S
+from waygraph.ingest.execution import pool as pool_module
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.execution.executor import Executor, open_executor
+from waygraph.ingest.upstream.logins import LoginFile, login_file
+from waygraph.registry.model.errors import (
+    InvalidSetting,
+    LoginsUnusable,
+    NeedsLogin,
+    NotCallable,
+    UpstreamRefused,
+    UpstreamUnreachable,
+)
+from waygraph.registry.model.settings import Settings
+
+ANN, BOB = "key:00000000000a", "key:00000000000b"
+BY_OAUTH = '[[login]]\nagent = "desk"\nby = "oauth"\n'
+CLERK = "a-clerk-of-the-operator"
+
+
+@pytest.fixture(params=[True, False], ids=["modern server", "server of the handshake era"])
+def issuer(request: pytest.FixtureRequest, here: Here) -> Iterator[Persons]:
+    """Its server, ingested with a login of the operator, which nobody else is to use."""
+    with desk(modern=request.param) as issuer:
+        issuer.guards = False
+        header = {"Authorization": f"Bearer {CLERK}"}
+        here.ingest(here.config({"desk": {"type": "http", "url": issuer.served.url, "headers": header}}))
+        issuer.desk.persons[CLERK] = "clerk"
+        issuer.tokens.add(CLERK)
+        issuer.granted[CLERK] = ""
+        issuer.guards = True
+        issuer.desk.headers.clear()
+        yield issuer
+
+
+def settings_of(here: Here, rules: str = BY_OAUTH, key: str = KEY) -> Settings:
+    return replace(here.settings, services_file=here.write("services.toml", rules), login_key=key)
+
+
+def run(here: Here, act: Callable[[Executor], Awaitable[object]], settings: Settings | None = None) -> None:
+    async def main() -> None:
+        async with open_executor(here.registry, settings or settings_of(here), here.surroundings) as executor:
+            with anyio.fail_after(2 * PATIENCE_S):
+                await act(executor)
+
+    anyio.run(main)
+
+
+async def whoami(here: Here, executor: Executor, caller: str, token: str = "") -> str:
+    [agent] = here.registry.agents()
+    tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "whoami")
+    call = ToolCall(agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller, token=token)
+    return str((await executor.call(call))["content"][0]["text"])
+
+
+def file_of(here: Here, key: str = KEY) -> LoginFile:
+    return login_file(replace(here.settings, login_key=key))
+
+
+def test_each_caller_acts_with_their_own_login(here: Here, issuer: Persons) -> None:
+    """Interleaved and at once; who has none is refused, and never the operator's login is used."""
+    file = file_of(here)
+    issuer.log_in(file, ANN, "ann")
+    issuer.log_in(file, BOB, "bob")
+    issuer.log_in(file, "local", "me")
+    heard: list[tuple[str, str]] = []
+
+    async def act(executor: Executor) -> None:
+        async def one(caller: str) -> None:
+            heard.append((caller, await whoami(here, executor, caller)))
+
+        for caller in (ANN, BOB, ANN, "", BOB):
+            await one(caller)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(one, ANN)
+                tasks.start_soon(one, BOB)
+        with pytest.raises(NeedsLogin, match=r"not logged in at 'desk'"):
+            await one("key:00000000000c")
+
+    run(here, act)
+    assert len(heard) == 25
+    assert set(heard) == {(ANN, "ann"), (BOB, "bob"), ("", "me")}
+    assert "clerk" not in issuer.desk.called
+    assert not any(CLERK in str(said) for said in issuer.desk.headers)
+
+
+def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, issuer: Persons) -> None:
+    """Forgotten as another process does it: by the file. Also amid a renewal, which writes afterwards."""
+    file = file_of(here)
+    login = issuer.log_in(file, ANN, "ann")
+    issuer.log_in(file, BOB, "bob")
+
+    async def act(executor: Executor) -> None:
+        assert await whoami(here, executor, ANN) == "ann"
+        LoginFile(file.path).forget(ANN)
+        with pytest.raises(NeedsLogin):
+            await whoami(here, executor, ANN)
+        assert await whoami(here, executor, BOB) == "bob"
+        issuer.log_in(file, ANN, "another account of ann")
+        assert await whoami(here, executor, ANN) == "another account of ann"
+
+    run(here, act)
+    with pytest.raises(UpstreamRefused, match="was forgotten"):
+        file.keep(login.user, {"tokens": {}})
+
+
+def test_tokens_are_renewed_and_survive_a_restart(here: Here, issuer: Persons) -> None:
+    """Also where the server takes them no more before their time. An issuer that is down ends no login."""
+    file = file_of(here)
+    login = issuer.log_in(file, ANN, "ann")
+
+    async def act(executor: Executor) -> None:
+        assert await whoami(here, executor, ANN) == "ann"
+
+    run(here, act)
+    file.keep(login.user, {"expires_at": 1.0})
+    run(here, act)
+    assert issuer.gifts() == 1
+    issuer.tokens.clear()
+    issuer.renews = 503
+
+    async def fail(executor: Executor) -> None:
+        with pytest.raises(UpstreamUnreachable, match="does not renew"):
+            await whoami(here, executor, ANN)
+
+    run(here, fail)
+    issuer.renews = 200
+    run(here, act)
+    assert [found.user for found in file.list()] == [login.user]
+
+
+def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, issuer: Persons) -> None:
+    file = file_of(here)
+    issuer.log_in(file, ANN, "ann")
+    issuer.log_in(file, BOB, "bob")
+
+    async def act(executor: Executor) -> None:
+        assert await whoami(here, executor, ANN) == "ann"
+        [of_ann] = [token for token, person in issuer.desk.persons.items() if person == "ann"]
+        issuer.tokens.discard(of_ann)
+        for renewal, person in issuer.of_renewal.items():
+            if person == "ann":
+                issuer.renewals.pop(renewal)
+        issuer.suspects = False
+        with pytest.raises(NeedsLogin):
+            await whoami(here, executor, ANN)
+        assert await whoami(here, executor, BOB) == "bob"
+
+    run(here, act)
+    assert [found.caller for found in file.list()] == [BOB]
+
+
+def test_what_is_written_tells_nobody_a_secret(here: Here, issuer: Persons) -> None:
+    file = file_of(here)
+    content = issuer.enroll("ann")
+    login = file.put(ANN, "desk", issuer.served.url, "oauth", content)
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
+    written = file.path.read_text()
+    told = [content["tokens"]["access_token"], content["tokens"]["refresh_token"], content["client"]["client_id"]]
+    assert not any(secret in written for secret in (*told, issuer.origin))
+    assert not any(secret in repr(login) + repr(file) for secret in (*told, KEY))
+    assert file.open(login) == content
+
+
+def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, issuer: Persons) -> None:
+    file = file_of(here)
+    issuer.log_in(file, ANN, "ann")
+    issuer.log_in(file, BOB, "bob")
+    whole = json.loads(file.path.read_text())
+
+    async def act(executor: Executor) -> None:
+        with pytest.raises(LoginsUnusable, match="moved from elsewhere"):
+            await whoami(here, executor, ANN)
+
+    for swapped in ("box", "caller"):
+        logins = [dict(login) for login in whole["logins"]]
+        logins[0][swapped], logins[1][swapped] = logins[1][swapped], logins[0][swapped]
+        file.path.write_text(json.dumps({**whole, "logins": logins}))
+        run(here, act)
+    assert issuer.desk.called == []
+    assert file.find(ANN, "desk", "https://elsewhere.example/mcp") is None
+
+
+def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, issuer: Persons) -> None:
+    file = file_of(here)
+    issuer.log_in(file, ANN, "ann")
+    before = file.path.read_bytes()
+
+    def refused_with(reason: str) -> Callable[[Executor], Awaitable[object]]:
+        async def fail(executor: Executor) -> None:
+            with pytest.raises(LoginsUnusable, match=reason):
+                await whoami(here, executor, ANN)
+
+        return fail
+
+    for key, reason in ((OTHER_KEY, "another key"), ("", "needs a key"), ("c2hvcnQ=", "32 bytes")):
+        run(here, refused_with(reason), settings_of(here, key=key))
+    with pytest.raises(LoginsUnusable, match="another key"):
+        file_of(here, OTHER_KEY).keep(file.list()[0].user, {})
+    assert file.path.read_bytes() == before
+    file.path.write_text("{}")
+    with pytest.raises(LoginsUnusable, match="damaged"):
+        file.list()
+
+
+def test_connections_of_many_users_are_bounded(here: Here, issuer: Persons, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "MOST_USER_LINES", 3)
+    file = file_of(here)
+    callers = [f"key:{number:012x}" for number in range(8)]
+    for caller in callers:
+        issuer.log_in(file, caller, caller)
+
+    async def act(executor: Executor) -> None:
+        pool = executor._ways["mcp_server"]._pool  # type: ignore[attr-defined]
+        for caller in (*callers, *callers):
+            assert await whoami(here, executor, caller) == caller
+            assert pool.open_of_users <= 4, "one may be on its way out"
+
+    run(here, act)
+
+
+def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> None:
+    """What is a process, or has the operator's key in its address, is not called at all."""
+    here.ingest(here.config({"desk": here.entry}))
+
+    async def act(executor: Executor) -> None:
+        [agent] = here.registry.agents()
+        call = ToolCall(
+            agent=agent, tool=here.registry.tools("desk")[0], arguments={}, deadline_s=PATIENCE_S, caller=ANN
+        )
+        with pytest.raises(NotCallable, match="this is a process"):
+            await executor.call(call)
+
+    starts = here.starts
+    run(here, act)
+    assert here.starts == starts
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ('[[login]]\nagent = "a"\nby = "magic"\n', "login.0.by"),
+        ('[[login]]\nagent = "a"\nby = "oauth"\nvalue = "{key}"\n', "value does not go with by = 'oauth'"),
+        ('[[login]]\nagent = "a"\nby = "header"\nvalue = "fixed"\n', "needs a value with {key}"),
+        ('[[login]]\nagent = "a"\nby = "exchange"\nclient_id = "w"\n', "needs token_endpoint"),
+        ('[[login]]\nagent = "a"\nby = "oauth"\nnaem = "x"\n', "Did you mean 'name'"),
+        (2 * BY_OAUTH, "two [[login]] are of one agent"),
+    ],
+)
+def test_a_wrong_rule_is_refused_at_the_start(here: Here, rules: str, told: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        run(here, lambda _: anyio.sleep(0), settings_of(here, rules))
+    assert told in str(refused.value)
