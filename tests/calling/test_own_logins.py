@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from tests.calling.opened_here import Here
-from tests.own_logins import KEY, OTHER_KEY, Persons, desk
+from tests.identity_provider import Refused, identity_provider
+from tests.own_logins import KEY, OTHER_KEY, enroll, log_in
+from tests.protected_server import ProtectedServer, protected_server
 from tests.upstream.calling import PATIENCE_S
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
@@ -27,22 +29,17 @@ from waygraph.registry.model.settings import Settings
 
 ANN, BOB = "key:00000000000a", "key:00000000000b"
 BY_OAUTH = '[[login]]\nagent = "desk"\nby = "oauth"\n'
-CLERK = "a-clerk-of-the-operator"
 
 
-@pytest.fixture(params=[True, False], ids=["modern server", "server of the handshake era"])
-def issuer(request: pytest.FixtureRequest, here: Here) -> Iterator[Persons]:
-    """Its server, ingested with a login of the operator, which nobody else is to use."""
-    with desk(modern=request.param) as issuer:
-        issuer.guards = False
-        header = {"Authorization": f"Bearer {CLERK}"}
-        here.ingest(here.config({"desk": {"type": "http", "url": issuer.served.url, "headers": header}}))
-        issuer.desk.persons[CLERK] = "clerk"
-        issuer.tokens.add(CLERK)
-        issuer.granted[CLERK] = ""
-        issuer.guards = True
-        issuer.desk.headers.clear()
-        yield issuer
+@pytest.fixture
+def server(here: Here) -> Iterator[ProtectedServer]:
+    """One that was ingested with a login of the operator, which nobody else is to use."""
+    with identity_provider("office") as [realm], protected_server(realm) as server:
+        realm.people["operator"] = {}
+        header = {"Authorization": f"Bearer {realm.issue('operator', server.url)}"}
+        here.ingest(here.config({"desk": {"type": "http", "url": server.url, "headers": header}}))
+        server.headers.clear()
+        yield server
 
 
 def settings_of(here: Here, rules: str = BY_OAUTH, key: str = KEY) -> Settings:
@@ -62,19 +59,21 @@ async def whoami(here: Here, executor: Executor, caller: str, token: str = "") -
     [agent] = here.registry.agents()
     tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "whoami")
     call = ToolCall(agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller, token=token)
-    return str((await executor.call(call))["content"][0]["text"])
+    said = str((await executor.call(call))["content"][0]["text"])
+    assert said.endswith("@office")
+    return said.removesuffix("@office")
 
 
 def file_of(here: Here, key: str = KEY) -> LoginFile:
     return login_file(replace(here.settings, login_key=key))
 
 
-def test_each_caller_acts_with_their_own_login(here: Here, issuer: Persons) -> None:
+def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServer) -> None:
     """Interleaved and at once; who has none is refused, and never the operator's login is used."""
     file = file_of(here)
-    issuer.log_in(file, ANN, "ann")
-    issuer.log_in(file, BOB, "bob")
-    issuer.log_in(file, "local", "me")
+    log_in(server, file, ANN, "ann")
+    log_in(server, file, BOB, "bob")
+    log_in(server, file, "local", "me")
     heard: list[tuple[str, str]] = []
 
     async def act(executor: Executor) -> None:
@@ -93,15 +92,18 @@ def test_each_caller_acts_with_their_own_login(here: Here, issuer: Persons) -> N
     run(here, act)
     assert len(heard) == 25
     assert set(heard) == {(ANN, "ann"), (BOB, "bob"), ("", "me")}
-    assert "clerk" not in issuer.desk.called
-    assert not any(CLERK in str(said) for said in issuer.desk.headers)
+    assert {server.realm.tokens[shown.removeprefix("Bearer ")].person for shown in server.authorizations} == {
+        "ann",
+        "bob",
+        "me",
+    }
 
 
-def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, issuer: Persons) -> None:
+def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, server: ProtectedServer) -> None:
     """Forgotten as another process does it: by the file. Also amid a renewal, which writes afterwards."""
     file = file_of(here)
-    login = issuer.log_in(file, ANN, "ann")
-    issuer.log_in(file, BOB, "bob")
+    login = log_in(server, file, ANN, "ann")
+    log_in(server, file, BOB, "bob")
 
     async def act(executor: Executor) -> None:
         assert await whoami(here, executor, ANN) == "ann"
@@ -109,18 +111,24 @@ def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, iss
         with pytest.raises(NeedsLogin):
             await whoami(here, executor, ANN)
         assert await whoami(here, executor, BOB) == "bob"
-        issuer.log_in(file, ANN, "another account of ann")
-        assert await whoami(here, executor, ANN) == "another account of ann"
+        log_in(server, file, ANN, "ann again")
+        assert await whoami(here, executor, ANN) == "ann again"
 
     run(here, act)
     with pytest.raises(UpstreamRefused, match="was forgotten"):
         file.keep(login.user, {"tokens": {}})
 
 
-def test_tokens_are_renewed_and_survive_a_restart(here: Here, issuer: Persons) -> None:
+def unavailable(*_: object) -> None:
+    raise Refused("temporarily_unavailable", 503)
+
+
+def test_tokens_are_renewed_and_survive_a_restart(
+    here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the server takes them no more before their time. An issuer that is down ends no login."""
     file = file_of(here)
-    login = issuer.log_in(file, ANN, "ann")
+    login = log_in(server, file, ANN, "ann")
 
     async def act(executor: Executor) -> None:
         assert await whoami(here, executor, ANN) == "ann"
@@ -128,33 +136,28 @@ def test_tokens_are_renewed_and_survive_a_restart(here: Here, issuer: Persons) -
     run(here, act)
     file.keep(login.user, {"expires_at": 1.0})
     run(here, act)
-    assert issuer.gifts() == 1
-    issuer.tokens.clear()
-    issuer.renews = 503
+    assert server.realm.count("refreshed") == 1
+    server.realm.tokens.clear()
+    monkeypatch.setattr(server.realm, "_token", unavailable)
 
     async def fail(executor: Executor) -> None:
         with pytest.raises(UpstreamUnreachable, match="does not renew"):
             await whoami(here, executor, ANN)
 
     run(here, fail)
-    issuer.renews = 200
+    monkeypatch.undo()
     run(here, act)
     assert [found.user for found in file.list()] == [login.user]
 
 
-def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, issuer: Persons) -> None:
+def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
-    issuer.log_in(file, ANN, "ann")
-    issuer.log_in(file, BOB, "bob")
+    log_in(server, file, ANN, "ann")
+    log_in(server, file, BOB, "bob")
 
     async def act(executor: Executor) -> None:
         assert await whoami(here, executor, ANN) == "ann"
-        [of_ann] = [token for token, person in issuer.desk.persons.items() if person == "ann"]
-        issuer.tokens.discard(of_ann)
-        for renewal, person in issuer.of_renewal.items():
-            if person == "ann":
-                issuer.renewals.pop(renewal)
-        issuer.suspects = False
+        server.realm.end_logins("ann")
         with pytest.raises(NeedsLogin):
             await whoami(here, executor, ANN)
         assert await whoami(here, executor, BOB) == "bob"
@@ -163,22 +166,22 @@ def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, issuer: Per
     assert [found.caller for found in file.list()] == [BOB]
 
 
-def test_what_is_written_tells_nobody_a_secret(here: Here, issuer: Persons) -> None:
+def test_what_is_written_tells_nobody_a_secret(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
-    content = issuer.enroll("ann")
-    login = file.put(ANN, "desk", issuer.served.url, "oauth", content)
+    content = enroll(server, "ann")
+    login = file.put(ANN, "desk", server.url, "oauth", content)
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     written = file.path.read_text()
     told = [content["tokens"]["access_token"], content["tokens"]["refresh_token"], content["client"]["client_id"]]
-    assert not any(secret in written for secret in (*told, issuer.origin))
+    assert not any(secret in written for secret in (*told, server.realm.origin))
     assert not any(secret in repr(login) + repr(file) for secret in (*told, KEY))
     assert file.open(login) == content
 
 
-def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, issuer: Persons) -> None:
+def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
-    issuer.log_in(file, ANN, "ann")
-    issuer.log_in(file, BOB, "bob")
+    log_in(server, file, ANN, "ann")
+    log_in(server, file, BOB, "bob")
     whole = json.loads(file.path.read_text())
 
     async def act(executor: Executor) -> None:
@@ -190,13 +193,13 @@ def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, iss
         logins[0][swapped], logins[1][swapped] = logins[1][swapped], logins[0][swapped]
         file.path.write_text(json.dumps({**whole, "logins": logins}))
         run(here, act)
-    assert issuer.desk.called == []
+    assert server.calls == []
     assert file.find(ANN, "desk", "https://elsewhere.example/mcp") is None
 
 
-def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, issuer: Persons) -> None:
+def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
-    issuer.log_in(file, ANN, "ann")
+    log_in(server, file, ANN, "ann")
     before = file.path.read_bytes()
 
     def refused_with(reason: str) -> Callable[[Executor], Awaitable[object]]:
@@ -216,12 +219,14 @@ def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, issu
         file.list()
 
 
-def test_connections_of_many_users_are_bounded(here: Here, issuer: Persons, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_of_many_users_are_bounded(
+    here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool_module, "MOST_USER_LINES", 3)
     file = file_of(here)
     callers = [f"key:{number:012x}" for number in range(8)]
     for caller in callers:
-        issuer.log_in(file, caller, caller)
+        log_in(server, file, caller, caller)
 
     async def act(executor: Executor) -> None:
         pool = executor._ways["mcp_server"]._pool  # type: ignore[attr-defined]
