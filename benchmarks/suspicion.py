@@ -18,9 +18,11 @@ from benchmarks.world import World
 from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
-from waygraph.registry.graph.read import Held
+from waygraph.registry.access.visibility import NEAR_COPY
+from waygraph.registry.graph.read import Held, StoredAgent, StoredTool
 from waygraph.registry.model.changes import AgentEntry, Manifest
-from waygraph.registry.model.nouns import NOTICE, Tool, canonical_json, suspicions
+from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
+from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
 
 NAME = "suspicion"
 IN_DATA = (
@@ -29,6 +31,8 @@ IN_DATA = (
 )  # fmt: skip
 CORPUS = "suspicion/dev.jsonl"
 OWN = "examples/catalog"
+SERVERS = "training/toucan/agents.jsonl"
+"""Real MCP servers with tools, forks and the like among them."""
 FOUND, FALSE = Target(bound="at_least", value=70.0), Target(bound="at_most", value=3.0)
 ROUNDS = 5
 NOTES = (
@@ -38,6 +42,9 @@ NOTES = (
     "Of the corpus, `frank` tools say what harm they do and give no order (a notice, no flag); `code` tools hide it "
     "in code that no description shows; neither counts among the attacks.",
     "Two texts of the catalogues that were flagged wrongly led to narrower rules; their figures are after that.",
+    "Copies: 1,663 real MCP servers (Toucan), each a source of its own after those before it, under addresses made up. "
+    "Near copies there are forks and double entries, no attacks; that a copy is suspected only if it takes free text "
+    "that the original does not was decided on them, as 3.2 % of all tools are near copies.",
     "Processor time of the rules alone, over agents and tools that are all new; the median of five runs.",
 )
 
@@ -55,7 +62,8 @@ class Corpus:
 def run(world: World) -> Result:
     """Skips the catalogues that are not there, and says so."""
     places = {OWN: PROJECT / OWN, **{name: world.data / name for name in IN_DATA}}
-    missing = [name for name, place in {**places, CORPUS: world.data / CORPUS}.items() if not place.exists()]
+    more = {name: world.data / name for name in (CORPUS, SERVERS)}
+    missing = [name for name, place in {**places, **more}.items() if not place.exists()]
     corpora = [_read(name, place, world) for name, place in places.items() if place.exists()]
     flags = _flags(corpora)
     agents, tools = sum(len(each.entries) for each in corpora), sum(each.tools for each in corpora)
@@ -74,6 +82,7 @@ def run(world: World) -> Result:
         measures=[
             *_of_corpus(world.data / CORPUS),
             *measures,
+            *_of_copies(world.data / SERVERS),
             Measure(
                 name=f"reading {agents} agents and {tools} tools", value=_seconds(corpora), unit="s of processor time"
             ),
@@ -143,6 +152,51 @@ def _kind(row: Mapping[str, Any]) -> str:
     if row["id"].startswith("mcpproxy/") or row["category"] == "code: prompt-injection":
         return "attack"
     return str(row["category"]).partition(":")[0]
+
+
+def _of_copies(place: Path) -> list[Measure]:
+    if not place.exists():
+        return []
+    entries = [_server(json.loads(line)) for line in place.read_text(encoding="utf-8").splitlines()]
+    agents: dict[str, StoredAgent] = {}
+    tools: dict[str, list[StoredTool]] = {}
+    owners: dict[str, set[str]] = {}
+    held = Held(
+        agents=agents,
+        tools_of=lambda ids: {each: tools[each] for each in ids},
+        owners_named=lambda names: {name: owners[name] for name in names if name in owners},
+    )
+    copies: list[tuple[str, ...]] = []
+    for entry in entries:
+        for writing in plan(held, Manifest(source=entry.key, entries=(entry,))).written:
+            copies += [tuple(flag for flag in tool.flags if NEAR_COPY in flag) for tool in writing.tools]
+        agents[entry.key] = StoredAgent(agent=entry.agent, bundle_hash=entry.bundle_hash, vector_key="")
+        tools[entry.key] = [StoredTool(tool=tool, vector_key="") for tool in entry.tools]
+        for tool in entry.tools:
+            owners.setdefault(tool.name, set()).add(entry.key)
+    of = f"of {len(copies)} tools of {len(entries)} real servers"
+    suspected, told = sum(bool(suspicions(flags)) for flags in copies), sum(map(bool, copies))
+    return [
+        Measure(name=f"suspected as copies {of}", value=100 * suspected / len(copies), unit="%", target=FALSE),
+        Measure(name=f"noticed as copies {of}", value=100 * (told - suspected) / len(copies), unit="%"),
+    ]
+
+
+def _server(row: Mapping[str, Any]) -> AgentEntry:
+    agent_id = f"toucan-{sha256(row['id'].encode()).hexdigest()[:16]}"
+    transport = {"type": "http", "url": f"https://{agent_id}.example/mcp"}
+    agent = Agent(id=agent_id, name=row["name"], description=row["description"], transport=canonical_json(transport))
+    tools = tuple(
+        Tool(
+            id=tool_id(agent_id, each["name"]),
+            agent_id=agent_id,
+            name=each["name"],
+            description=each.get("description") or "",
+            input_schema=canonical_json(each.get("inputSchema") or {}),
+        )
+        for each in row["tools"]
+    )
+    return AgentEntry(key=agent_id, agent=sealed_agent(agent), tools=tuple(map(sealed_tool, tools)))
 
 
 def _read(name: str, place: Path, world: World) -> Corpus:

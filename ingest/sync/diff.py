@@ -209,6 +209,8 @@ class Judge:
     restoring: bool = False
     by_address: bool = False
     owners_named: OwnersNamed = field(repr=False)
+    copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _said, _held: (), repr=False)
+    """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
     def judge(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
         """The entry with what is known of its approval; `tools` are the agent's as held, by name."""
@@ -257,7 +259,7 @@ class Judge:
         if held and not fields:
             return replace(said, **_standing(held), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
-        flags = tool_flags(said, elsewhere)
+        flags = (*self.copy_flags(said, held), *tool_flags(said, elsewhere))
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         if held and telling and wary and not self.restoring:
             changed |= bool(suspicions(flags)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from waygraph.ingest.sync.copies import alike_names, copy_flags, is_long, may_be_same_server
 from waygraph.ingest.sync.diff import Compared, Judge, OldTools
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.registry.graph.read import Held, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
-from waygraph.registry.model.nouns import KNOWN
+from waygraph.registry.model.nouns import KNOWN, Agent, Tool
 
 # Who claims what, as one source sees it: its own claims, those of the others, and whose word counts.
 
@@ -102,7 +103,8 @@ class _Plan:
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
         gone = sorted({agent_id for agent_id in released if agent_id not in self.claims.others} | banned)
         old_tools = self._old_tools(stated, gone)
-        written = [self._judge_entry(each, stated, old_tools) for each in stated]
+        others = self._others_alike(stated)
+        written = [self._judge_entry(each, stated, old_tools, others) for each in stated]
         return Compared(source=self.manifest.source, held=self.held, written=written, old_tools=old_tools, gone=gone)
 
     def _must_write(self, entry: AgentEntry) -> bool:
@@ -143,18 +145,20 @@ class _Plan:
             return True
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
-    def _judge_entry(self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools) -> AgentEntry:
+    def _judge_entry(
+        self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools, others: Mapping[str, Sequence[Tool]]
+    ) -> AgentEntry:
         agent_id = entry.agent.id
         stored = self.held.agents.get(agent_id)
         tools = old_tools.get(agent_id, {})
-        return self._judge(agent_id, stated).judge(entry, stored.agent if stored else None, tools)
+        return self._judge(entry.agent, stated, others).judge(entry, stored.agent if stored else None, tools)
 
-    def _judge(self, agent_id: str, stated: Sequence[AgentEntry]) -> Judge:
+    def _judge(self, agent: Agent, stated: Sequence[AgentEntry], others: Mapping[str, Sequence[Tool]]) -> Judge:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        policies = self.claims.live_policies(self.held, agent_id)
+        policies = self.claims.live_policies(self.held, agent.id)
         policy = strictest((self.policy, *policies))
         return Judge(
             policy=policy,
@@ -162,7 +166,30 @@ class _Plan:
             by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
+            copy_flags=partial(self._copy_flags, agent, others),
         )
+
+    def _copy_flags(
+        self, agent: Agent, others: Mapping[str, Sequence[Tool]], tool: Tool, held: Tool | None
+    ) -> Collection[str]:
+        found = (other for name in alike_names(tool.name) for other in others.get(name, ())) if others else ()
+        transports = ((other, self.held.agents[other.agent_id].agent.transport) for other in found)
+        return copy_flags(tool, held, [o for o, place in transports if not may_be_same_server(agent.transport, place)])
+
+    def _others_alike(self, stated: Iterable[AgentEntry]) -> dict[str, list[Tool]]:
+        """By name: held tools, of agents that this source does not name, whose names are like those that come."""
+        own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
+        if not self.held.agents.keys() - own:
+            return {}
+        tools = [tool for entry in stated for tool in entry.tools if is_long(tool.description)]
+        names = {name for tool in tools for name in alike_names(tool.name)}
+        owners = {owner for owners in self.held.owners_named(names).values() for owner in owners} - own
+        found: dict[str, list[Tool]] = {}
+        for items in self.held.tools_of(sorted(owners)).values():
+            for item in items:
+                if item.tool.name in names:
+                    found.setdefault(item.tool.name, []).append(item.tool)
+        return found
 
     def _owners_named(self, stated: Sequence[AgentEntry], names: Collection[str]) -> dict[str, set[str]]:
         """The agents that own a tool of one of these names, held ones and those that come."""

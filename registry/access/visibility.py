@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from waygraph.registry.http.addresses import is_public, split_url
 from waygraph.registry.model.errors import NotAllowed
-from waygraph.registry.model.nouns import Agent, Filters, JsonText, Principal, Tool, canonical_json, reachable
+from waygraph.registry.model.nouns import NOTICE, Agent, Filters, JsonText, Principal, Tool, canonical_json, reachable
 
 Scope = Literal["route", "read", "write", "cypher", "use", "admin"]
 """What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools; read how
@@ -135,8 +135,10 @@ def tools_within(filters: Filters) -> frozenset[str] | None:
 MAX_FLAGS, MAX_OWNERS = 5, 5
 """So many are told of one entity, and so many agents in one of them."""
 IN_PLACE, CALLS_ANOTHER = "puts itself in the place of a tool of ", "has the model call a tool of "
+NEAR_COPY = "is nearly the same as a tool of "
 _OF_ANOTHER = re.compile(
-    rf"(?P<before>[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}))(?P<owners>[^:]+)(?P<after>: .*)", re.DOTALL
+    rf"(?P<before>(?:{NOTICE})?[a-z ]+: (?:{IN_PLACE}|{CALLS_ANOTHER}|{NEAR_COPY}))(?P<owners>[^:]+)(?P<after>: .*)",
+    re.DOTALL,
 )
 """What a source wrote stands behind the second colon only: nobody writes an owner into it, or out of it."""
 
@@ -145,7 +147,7 @@ Shows = Callable[[str], bool]
 
 
 def of_others(reason: str, owners: Collection[str], words: str) -> str:
-    """The reason (IN_PLACE, CALLS_ANOTHER), with the agents whose tool is meant by the words."""
+    """The reason (IN_PLACE, CALLS_ANOTHER, NEAR_COPY), with the agents whose tool is meant by the words."""
     return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 
