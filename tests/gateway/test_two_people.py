@@ -3,6 +3,7 @@
 Behind the gateway are MCP servers that take the tokens of realms of their own alone.
 """
 
+import base64
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -31,17 +32,35 @@ INITIALIZE = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
 }
+LOGIN_KEY = base64.b64encode(b"k" * 32).decode()
+SERVICES = """
+[[login]]
+agent = "one"
+by = "oauth"
+
+[[login]]
+agent = "two"
+by = "exchange"
+token_endpoint = "{issuer}/token"
+client_id = "gateway"
+client_secret = "${{EXCHANGE_SECRET}}"
+resource = "{resource}"
+"""
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
 @dataclass
 class World:
-    """`main` is the gateway's realm; `shared` a server where the operator has logged in for all."""
+    """`main` is the gateway's realm. `shared`: a server where the operator has logged in for all; `one`: where each
+    person does, by OAuth; `two`: to which the gateway comes with an exchanged token.
+    """
 
     folder: Path
     port: int
     main: Realm
-    shared: ProtectedServer
+    servers: dict[str, ProtectedServer]
+    secret: str
+    """Of the gateway as a client that exchanges tokens."""
     document: str
     """By which a host names itself."""
     realms: list[Realm]
@@ -53,10 +72,6 @@ class World:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
 
-    @property
-    def servers(self) -> list[ProtectedServer]:
-        return [self.shared]
-
     def environ(self) -> Mapping[str, str]:
         return {
             "WAYGRAPH_DATA_DIR": str(self.folder / "data"),
@@ -64,6 +79,9 @@ class World:
             "WAYGRAPH_LOG_LEVEL": "debug",
             "WAYGRAPH_OIDC_ISSUER": self.main.issuer,
             "WAYGRAPH_OIDC_AUDIENCE": self.url,
+            "WAYGRAPH_SERVICES_FILE": str(self.folder / "services.toml"),
+            "WAYGRAPH_LOGIN_KEY": LOGIN_KEY,
+            "EXCHANGE_SECRET": self.secret,
         }
 
     @contextmanager
@@ -85,20 +103,28 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     with ExitStack() as stack:
         document, trusts = stack.enter_context(client_document(tmp_path))
-        main, office = realms = stack.enter_context(identity_provider("main", "office"))
+        main, office, ours = realms = stack.enter_context(identity_provider("main", "office", "ours"))
         main.documents = trusts
-        office.people["operator"] = {}
-        shared = stack.enter_context(protected_server(office))
+        for realm in realms:
+            realm.people["operator"] = {}
+        known_at = {"shared": office, "one": ours, "two": main}
+        servers = {name: stack.enter_context(protected_server(realm)) for name, realm in known_at.items()}
         people = {name: stack.enter_context(Person(name)) for name in ("ann", "bob", "operator")}
         with listen() as listener:
             port = listener.getsockname()[1]
-        made = World(tmp_path, port, main, shared, document, realms, people)
+        secret = main.add_client("gateway")
+        made = World(tmp_path, port, main, servers, secret=secret, document=document, realms=realms, people=people)
+        main.may_exchange.add(("gateway", made.url, servers["two"].url))
+        (tmp_path / "services.toml").write_text(SERVICES.format(issuer=main.issuer, resource=servers["two"].url))
         for name, value in made.environ().items():
             monkeypatch.setenv(name, value)
-        operator_login(made, shared)
-        servers = {"shared": {"type": "http", "url": shared.url, "oauth": True}}
-        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        for server in servers.values():
+            operator_login(made, server)
+        entries = {name: {"type": "http", "url": server.url, "oauth": True} for name, server in servers.items()}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
         assert ingest(Place(tmp_path), str(tmp_path / "mcp.json")) == 0
+        for server in servers.values():
+            server.headers.clear()
         yield made
 
 
@@ -136,7 +162,7 @@ def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
 
     with world.gateway():
         anyio.run(work)
-    assert [client["client_name"] for client in world.main.clients.values()] == ["a host"]
+    assert [client.get("client_name") for client in world.main.clients.values()].count("a host") == 1
     assert (world.main.count("issued", "ann"), world.main.count("issued", "bob")) == (1, 1)
     assert bob.storage.client is not None
     assert bob.storage.client.client_id == world.document
@@ -146,10 +172,10 @@ def test_two_hosts_log_two_people_in(world: World, era: Era) -> None:
 
 def test_only_tokens_for_the_gateway_are_taken(world: World) -> None:
     """Whoever could get one for another audience, or at another issuer, or a long time ago."""
-    main, office = world.realms
+    main, office, _ = world.realms
     scope = "waygraph:route waygraph:use"
     refused = {
-        "another audience": main.issue("ann", world.shared.url, scope),
+        "another audience": main.issue("ann", world.servers["shared"].url, scope),
         "a longer audience": main.issue("ann", f"{world.url}/more", scope),
         "no audience": main.issue("ann", world.url, scope, aud=None),
         "another issuer": office.issue("ann", world.url, scope),
@@ -164,23 +190,56 @@ def test_only_tokens_for_the_gateway_are_taken(world: World) -> None:
             assert token not in answer.text + str(answer.headers)
             if what:
                 assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token", resource_metadata=')
-    assert httpx2.post(world.shared.url, json=INITIALIZE, headers=ACCEPT).status_code == 401
+    assert httpx2.post(world.servers["shared"].url, json=INITIALIZE, headers=ACCEPT).status_code == 401
+    assert_no_secret_left(world)
+
+
+async def one_round(client: Client, name: str, number: int) -> None:
+    """What a person's host does at a server where the person is known: all of it is theirs alone."""
+    tool = "two"
+    assert await use(client, f"{tool}__whoami", wait_s=0.01 * (number % 3)) == f"{name}@main"
+    assert await use(client, f"{tool}__recall") == f"note {number - 1} of {name}"
+    assert await use(client, f"{tool}__remember", text=f"note {number} of {name}") == "kept"
+
+
+def test_each_acts_as_oneself(world: World) -> None:
+    ann, bob = world.host("ann"), world.host("bob")
+
+    async def person(host: LoginHost, era: Era) -> None:
+        name = host.person.name
+        async with host.connected(era) as client:
+            assert await use(client, "two__remember", text=f"note 0 of {name}") == "kept"
+            for number in range(1, 6):
+                await one_round(client, name, number)
+
+    async def both(era: Era) -> None:
+        async with anyio.create_task_group() as tasks:
+            for host in (ann, bob):
+                tasks.start_soon(person, host, era)
+
+    with world.gateway():
+        for era in ERAS:
+            anyio.run(both, era)
+    assert_no_token_passed_on(world, ann, bob)
     assert_no_secret_left(world)
 
 
 def assert_no_token_passed_on(world: World, *hosts: LoginHost) -> None:
-    """What servers heard are tokens of their own realm, and for them."""
-    for server in world.servers:
-        assert server.authorizations
-        for heard in server.authorizations:
-            assert server.realm.tokens[heard.removeprefix("Bearer ")].audience == server.url
-        for host in hosts:
-            assert host.token not in str(server.headers)
+    """What servers heard are tokens of their own realm, for them, and of whom they should be."""
+    for name, server in world.servers.items():
+        logins = [server.realm.tokens[heard.removeprefix("Bearer ")] for heard in server.authorizations]
+        assert {login.audience for login in logins} <= {server.url}
+        assert all((login.person == "operator") == (name == "shared") for login in logins)
+        assert not any(host.token in str(server.headers) for host in hosts)
 
 
 def assert_no_secret_left(world: World) -> None:
     """In no log and no file, as raw bytes, but in the operator's own file of tokens."""
-    secrets = [secret for realm in world.realms for secret in realm.secrets] + [password(name) for name in world.people]
+    secrets = (
+        [secret for realm in world.realms for secret in realm.secrets]
+        + [password(name) for name in world.people]
+        + [LOGIN_KEY]
+    )
     kept = {path.name: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()}
     kept["logs"] = "".join(world.logs).encode()
     found = {where for where, content in kept.items() if any(secret.encode() in content for secret in secrets)}
