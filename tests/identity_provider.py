@@ -8,6 +8,7 @@ code again ends the login (RFC 9700, 4.14.2).
 
 import base64
 import hashlib
+import re
 import secrets
 import ssl
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlencode, urljoin
@@ -100,6 +101,8 @@ class Realm:
     """Client, audience of the token that it shows, audience of the token that it gets."""
     trusted: list["Realm"] = field(default_factory=list)
     """Whose tokens may be exchanged here, beside its own."""
+    said: dict[str, str] = field(default_factory=dict)
+    """In its metadata, in place of what is true."""
     answers_late_s: float = 0.0
     """Between the gift of a token and the answer that tells of it."""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -130,7 +133,7 @@ class Realm:
 
     def add_client(self, client_id: str, *redirect_uris: str) -> str:
         """Make known a client with a secret, by hand; gives the secret."""
-        secret = self._secret("client-secret")
+        secret = self.make_secret("client-secret")
         self.clients[client_id] = {
             "client_id": client_id,
             "client_secret": secret,
@@ -142,7 +145,7 @@ class Realm:
     def issue(self, person: str, audience: str, scope: str = "", client: str = "test", **claims: object) -> str:
         """A token without a login, with claims in place of the true ones."""
         login = Login(secrets.token_hex(8), client, person, audience, scope)
-        return self._access_token(login, **claims)
+        return self.access_token(login, **claims)
 
     def claims(self, token: str) -> dict[str, Any] | None:
         """Of a token that is good now, for whatever audience."""
@@ -177,7 +180,7 @@ class Realm:
         self.asked.append(path)
         match request.method, path:
             case "GET", ".well-known/openid-configuration":
-                answer: dict[str, Any] = self._metadata()
+                answer: dict[str, Any] = self.metadata()
             case "GET", "keys":
                 answer = {"keys": [self.signer.jwk]}
             case "GET", "authorize":
@@ -203,11 +206,11 @@ class Realm:
         if not asked.get("redirect_uris"):
             raise Refused("invalid_redirect_uri")
         if client["token_endpoint_auth_method"] != "none":  # noqa: S105 - a method's name
-            client |= {"client_secret": self._secret("client-secret"), "client_secret_expires_at": 0}
+            client |= {"client_secret": self.make_secret("client-secret"), "client_secret_expires_at": 0}
         self.clients[client["client_id"]] = client
         return JSONResponse(client, 201)
 
-    def _metadata(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {
             "issuer": self.issuer,
             "authorization_endpoint": f"{self.issuer}/authorize",
@@ -223,6 +226,7 @@ class Realm:
             "subject_types_supported": ["public"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": self.documents is not None,
+            **self.said,
         }
 
     def _client(self, client_id: str) -> dict[str, Any]:
@@ -255,7 +259,7 @@ class Realm:
             return HTMLResponse(_LOGIN.format(action=f"{self.issuer}/login", page=escape(page)))
         if person not in self.people:
             return back(error="access_denied")
-        client_id, code = given["client_id"], self._secret("code")
+        client_id, code = given["client_id"], self.make_secret("code")
         login = Login(secrets.token_hex(8), client_id, person, given["resource"], given.get("scope", ""))
         self._codes[code] = Code(login, target, given["code_challenge"], given.get("nonce"))
         return back(code=code)
@@ -266,7 +270,7 @@ class Realm:
             raise Refused("access_denied", 403)
         if not given["page"].startswith(f"{self.issuer}/authorize?"):
             raise Refused("invalid_request")
-        session = self._secret("session")
+        session = self.make_secret("session")
         self._sessions[session] = given["name"]
         answer = RedirectResponse(given["page"], 303)
         answer.set_cookie("session", session, path=f"/realms/{self.name}", httponly=True, samesite="lax")
@@ -316,10 +320,10 @@ class Realm:
     def _gift(self, what: Any, login: Login, given: Given, nonce: str | None = None) -> dict[str, Any]:
         if given.get("resource", login.audience) != login.audience:
             raise Refused("invalid_target")
-        renewal = self._secret("refresh")
+        renewal = self.make_secret("refresh")
         self.renewals[renewal] = login
         answer = {
-            "access_token": self._access_token(login),
+            "access_token": self.access_token(login),
             "token_type": "Bearer",
             "expires_in": self.lifetime_s,
             "refresh_token": renewal,
@@ -346,7 +350,7 @@ class Realm:
         if subject.person not in self.people:
             raise Refused("access_denied")
         login = Login(subject.id, client["client_id"], subject.person, audience, given.get("scope", ""))
-        made = self._access_token(login, act={"sub": client["client_id"]})
+        made = self.access_token(login, act={"sub": client["client_id"]})
         self._note("exchanged", login)
         kind = {"issued_token_type": ACCESS_TOKEN, "token_type": "Bearer"}
         return {"access_token": made, "expires_in": self.lifetime_s, **kind}
@@ -363,7 +367,7 @@ class Realm:
             for text in [text for text, of in held.items() if of.id == login.id]:
                 del held[text]
 
-    def _access_token(self, login: Login, **claims: object) -> str:
+    def access_token(self, login: Login, **claims: object) -> str:
         scope = login.scope or None
         told = {"aud": login.audience, "client_id": login.client, "scope": scope} | claims
         made = self._signed(login, **told)
@@ -385,7 +389,7 @@ class Realm:
         self.secrets.add(made)
         return made
 
-    def _secret(self, kind: str) -> str:
+    def make_secret(self, kind: str) -> str:
         made = f"{kind}-{secrets.token_hex(16)}"
         self.secrets.add(made)
         return made
@@ -396,6 +400,9 @@ class Realm:
 
 _LOGIN = """<!doctype html><title>Log in</title><form id="realm-login" method="post" action="{action}">
 <input type="hidden" name="page" value="{page}"><input name="name"><input name="password" type="password"></form>"""
+
+
+_REFRESH = re.compile('<meta http-equiv="refresh" content="0;url=([^"]*)"')
 
 
 def password(person: str) -> str:
@@ -424,13 +431,13 @@ def identity_provider(*names: str) -> Iterator[list[Realm]]:
         except KeyError as missing:
             return JSONResponse({"error": "invalid_request", "error_description": f"{missing} is missing"}, 400)
 
-    async def metadata(request: Request) -> Response:
+    async def well_known(request: Request) -> Response:
         request.path_params["path"] = ".well-known/openid-configuration"
         return await endpoint(request)
 
     app = Starlette(
         routes=[
-            Route("/.well-known/oauth-authorization-server/realms/{realm}", metadata),
+            Route("/.well-known/oauth-authorization-server/realms/{realm}", well_known),
             Route("/realms/{realm}/{path:path}", endpoint, methods=["GET", "POST"]),
         ]
     )
@@ -505,6 +512,8 @@ class Person:
                 answer = self.browser.send(answer.next_request)
             elif 'id="realm-login"' in answer.text:
                 return self.submit(answer, until, name=self.name, password=password(self.name))
+            elif led := _REFRESH.search(answer.text):
+                answer = self.browser.get(unescape(led[1]))
             else:
                 return answer
         raise AssertionError(f"{answer.url} leads in circles")

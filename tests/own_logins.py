@@ -19,15 +19,15 @@ def enroll(server: ProtectedServer, person: str) -> dict[str, Any]:
     realm.clients[client_id] = client
     realm.people.setdefault(person, {})
     login = RealmLogin(secrets.token_hex(8), client_id, person, server.url, "")
-    renewal = realm._secret("refresh")
+    renewal = realm.make_secret("refresh")
     realm.renewals[renewal] = login
     tokens = {
-        "access_token": realm._access_token(login),
+        "access_token": realm.access_token(login),
         "token_type": "Bearer",
         "refresh_token": renewal,
         "expires_in": realm.lifetime_s,
     }
-    return {"tokens": tokens, "expires_at": None, "client": client, "issuer": realm._metadata()}
+    return {"tokens": tokens, "expires_at": None, "client": client, "issuer": realm.metadata()}
 
 
 def log_in(server: ProtectedServer, file: LoginFile, caller: str, person: str, agent_id: str = "desk") -> Login:

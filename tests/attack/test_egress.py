@@ -11,10 +11,12 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from tests.upstream.issuer import Issuer, issuing
 
 from tests.fake_issuer import fake_issuer, signer
+from tests.identity_provider import Person, identity_provider
+from tests.protected_server import TOOLS, ProtectedServer
 from tests.upstream.launches import SETTINGS, listing_of
+from tests.upstream.served import Asgi, running
 from tests.web_pages import write_certificate
 from waygraph.ingest import ingest
 from waygraph.ingest.execution.call import Request, Web
@@ -145,66 +147,48 @@ type LogIn = Callable[[str, str, str], list[str]]
 FIELDS = ("resource_metadata", "authorization_servers", "registration_endpoint", "token_endpoint")
 
 
-class Leading(Issuer):
-    """Names another host in one of the fields that a server tells of its login."""
+def led(inner: Asgi, origin: str, there: str) -> Asgi:
+    """The server, whose challenge names its metadata at another origin."""
 
-    leads: tuple[str, str] = ("", "")
+    async def leading(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [(n, v.replace(origin.encode(), there.encode())) for n, v in message["headers"]]
+            await send(message)
 
-    def place(self, name: str, origin: str) -> str:
-        return self.leads[1] if name == self.leads[0] else origin
+        if scope["type"] == "http":  # the server minds the names by which it is called
+            scope["headers"] = [(n, b"127.0.0.1:1" if n == b"host" else v) for n, v in scope["headers"]]
+        await inner(scope, receive, sent)
 
-    def metadata(self) -> dict[str, Any]:
-        told = super().metadata()
-        told["issuer"] = self.place("authorization_servers", self.origin)
-        for name in ("registration_endpoint", "token_endpoint"):
-            told[name] = told[name].replace(self.origin, self.place(name, self.origin))
-        return told
-
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, dict[str, str], Any]:
-        status, headers, document = super().answer(method, target, body)
-        if "authorization_servers" in document:
-            document["authorization_servers"] = [self.place("authorization_servers", self.origin)]
-        return status, headers, document
-
-    def app(self) -> Any:
-        inner = super().app()
-
-        async def led(scope: Any, receive: Any, send: Any) -> None:
-            async def sent(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    there = self.place("resource_metadata", self.origin).encode()
-                    message["headers"] = [(n, v.replace(self.origin.encode(), there)) for n, v in message["headers"]]
-                await send(message)
-
-            if scope["type"] == "http":  # the server minds the names by which it is called
-                scope["headers"] = [(n, b"127.0.0.1:1" if n == b"host" else v) for n, v in scope["headers"]]
-            await inner(scope, receive, sent)
-
-        return led
+    return leading
 
 
 @pytest.fixture
-def log_in(monkeypatch: pytest.MonkeyPatch, internet: Internet, tmp_path: Path) -> Iterator[LogIn]:
+def log_in(internet: Internet, tmp_path: Path) -> Iterator[LogIn]:
     """The tools of a server at a host, one field of which names another host."""
 
     def log_in(server: str, name: str, target: str) -> list[str]:
-        assert isinstance(issuer, Leading)
-        port = issuer.origin.rpartition(":")[2]
-        issuer.origin = f"http://{server}:{port}"
-        issuer.leads = (name, f"http://{target}:{port}")
-        return anyio.run(ask)
+        if name in ("registration_endpoint", "token_endpoint"):
+            realm.said[name] = str(realm.metadata()[name]).replace("127.0.0.1", target)
+        realm.origin = realm.origin.replace("127.0.0.1", target if name == "authorization_servers" else server)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            origin = f"http://{server}:{port}"
+            there = f"http://{target}:{port}" if name == "resource_metadata" else origin
+            app = ProtectedServer(realm, f"{origin}/mcp").app()
+            with running(led(app, origin, there), listener=listener):
+                return anyio.run(ask, f"{origin}/mcp")
 
-    async def ask() -> list[str]:
-        launch = HttpLaunch(url=f"{issuer.origin}/mcp", oauth=True)
+    async def ask(url: str) -> list[str]:
         settings = replace(SETTINGS, data_dir=str(tmp_path))
+        launch = HttpLaunch(url=url, oauth=True)
         async with connect(launch, settings, follow=False, open_page=browse) as connection:
             return [tool["name"] for tool in (await connection.listing()).tools]
 
     def browse(page: str) -> None:
-        Thread(target=issuer.browser, args=(page,), daemon=True).start()
+        Thread(target=ann.open, args=(page,), daemon=True).start()
 
-    monkeypatch.setattr("tests.upstream.issuer.Issuer", Leading)
-    with issuing() as issuer:
+    with identity_provider("main") as [realm], Person("ann") as ann:
         yield log_in
 
 
@@ -241,7 +225,7 @@ def test_a_login_may_be_as_far_as_its_server(
     name: str, server: str, target: str, log_in: LogIn, internet: Internet
 ) -> None:
     """On its own host, in its own kind of network, or on the open internet."""
-    assert log_in(server, name, target) == ["alpha"]
+    assert log_in(server, name, target) == TOOLS
     assert {*internet.resolve(target)} <= set(internet.dialled)
 
 
