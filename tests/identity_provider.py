@@ -8,7 +8,6 @@ code again ends the login (RFC 9700, 4.14.2).
 
 import base64
 import hashlib
-import re
 import secrets
 import ssl
 import threading
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape, unescape
+from html import escape
 from html.parser import HTMLParser
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlencode, urljoin
@@ -402,9 +401,6 @@ _LOGIN = """<!doctype html><title>Log in</title><form id="realm-login" method="p
 <input type="hidden" name="page" value="{page}"><input name="name"><input name="password" type="password"></form>"""
 
 
-_REFRESH = re.compile('<meta http-equiv="refresh" content="0;url=([^"]*)"')
-
-
 def password(person: str) -> str:
     return f"password-of-{person}"
 
@@ -512,8 +508,6 @@ class Person:
                 answer = self.browser.send(answer.next_request)
             elif 'id="realm-login"' in answer.text:
                 return self.submit(answer, until, name=self.name, password=password(self.name))
-            elif led := _REFRESH.search(answer.text):
-                answer = self.browser.get(unescape(led[1]))
             else:
                 return answer
         raise AssertionError(f"{answer.url} leads in circles")
