@@ -16,6 +16,7 @@ from waygraph.registry.storage.location import is_service, named_place
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.http.openai_endpoint import ChatModel
     from waygraph.registry.model.changes import (
         Approved,
         Change,
@@ -247,6 +248,13 @@ class Registry(Searchable, Protocol):
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
     ) -> "Written":
         """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
+        ...
+
+    def open_model(self, spec: str, *, option: str) -> "ChatModel":
+        """The language model of `openai:MODEL`, by the endpoint of the environment that the registry was opened with.
+
+        Whoever opens it closes it. Raises InvalidSetting, which names the `option`, also where there is no endpoint.
+        """
         ...
 
     @property

@@ -230,6 +230,8 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
     # Of several workers none follows: the registry has one writer, and their parent is it.
     followed_here = sources_to_follow(chosen.watch, settings, environ) if chosen.workers == 1 else []
     registry = _registry(chosen, settings, environ)
+    if settings.scanner:  # who sends a manifest would be told instead of who can mend it
+        registry.open_model(settings.scanner, option="WAYGRAPH_SCANNER").close()
     shared = environ.get(SHARED_FOLDER)
     metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
     audit = Audit(settings.audit_path, metrics=metrics)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import plan
+from waygraph.ingest.sync.scanner import Scan, scan_changes
 from waygraph.registry.access.visibility import seen_flags
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
@@ -68,14 +69,16 @@ def sync(
 
     Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
-    see.
+    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing.
     """
     started = time.perf_counter()
     check_policy(manifest.policy)
     check_texts(texts)
 
+    scan = Scan()
+
     def check_changes(held: Held) -> ChangeSet:
-        changes = plan(held, manifest)
+        changes = plan(held, manifest, scan)
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
             refuse_mass_removal(held, changes)
@@ -83,6 +86,9 @@ def sync(
 
     if dry_run:
         return _rehearse(registry, manifest, check_changes, texts)
+
+    if registry.settings.scanner:  # before the lock: others write meanwhile
+        scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
 
     def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
         held = session.read_held()
@@ -100,7 +106,9 @@ def sync(
         revision=written.revision,
         seconds=time.perf_counter() - started,
         texts_embedded=written.texts_embedded,
-        notice=" ".join(_notices(registry, manifest, held, changes, state)),
+        notice=" ".join(
+            filter(None, (*_notices(registry, manifest, held, changes, state), scan.notice(whole=principal is None)))
+        ),
     )
 
 
@@ -138,15 +146,7 @@ def _rehearse(
 ) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
-
-    def work(session: GraphSession) -> tuple[RegistryState | None, Held, ChangeSet]:
-        held = read_held(session)
-        return read_state(session), held, allowed(held)
-
-    try:
-        state, held, changes = registry.read(work)
-    except RegistryNotFound:
-        state, held, changes = None, Held(), allowed(Held())
+    state, held, changes = _plan_changes(registry, allowed)
     if state:
         refuse_other_texts(texts, state.texts)
     return SyncReport(
@@ -157,6 +157,19 @@ def _rehearse(
         dry_run=True,
         notice=" ".join(_notices(registry, manifest, held, changes, state)),
     )
+
+
+def _plan_changes(
+    registry: Registry, allowed: Callable[[Held], ChangeSet]
+) -> tuple[RegistryState | None, Held, ChangeSet]:
+    def work(session: GraphSession) -> tuple[RegistryState | None, Held, ChangeSet]:
+        held = read_held(session)
+        return read_state(session), held, allowed(held)
+
+    try:
+        return registry.read(work)
+    except RegistryNotFound:
+        return None, Held(), allowed(Held())
 
 
 def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:

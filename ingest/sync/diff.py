@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from waygraph.ingest.manifest.poisoning import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
+from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import (
     TELLING_OF_AGENT,
@@ -209,6 +210,7 @@ class Judge:
     restoring: bool = False
     by_address: bool = False
     owners_named: OwnersNamed = field(repr=False)
+    scan: Scan = field(default_factory=Scan, repr=False)
     copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _said, _held: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
@@ -250,7 +252,7 @@ class Judge:
         return replace(
             said,
             **self._weigh(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=agent_flags(said, elsewhere),
+            flags=(*self.scan.flags(said, held), *agent_flags(said, elsewhere)),
         )
 
     def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -259,7 +261,7 @@ class Judge:
         if held and not fields:
             return replace(said, **_standing(held), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
-        flags = (*self.copy_flags(said, held), *tool_flags(said, elsewhere))
+        flags = (*self.scan.flags(said, held), *self.copy_flags(said, held), *tool_flags(said, elsewhere))
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         if held and telling and wary and not self.restoring:
             changed |= bool(suspicions(flags)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))

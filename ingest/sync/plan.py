@@ -7,6 +7,7 @@ from functools import partial
 from waygraph.ingest.sync.copies import alike_names, copy_flags, is_long, may_be_same_server
 from waygraph.ingest.sync.diff import Compared, Judge, OldTools
 from waygraph.ingest.sync.identity import Placement, place
+from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.graph.read import Held, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
 from waygraph.registry.model.nouns import KNOWN, Agent, Tool
@@ -49,10 +50,13 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def plan(held: Held, manifest: Manifest) -> ChangeSet:
-    """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents."""
+def plan(held: Held, manifest: Manifest, scan: Scan | None = None) -> ChangeSet:
+    """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents.
+
+    `scan`: what a language model found in its texts.
+    """
     claims = Claims.of(held, manifest)
-    return _Plan(held, manifest, claims, place(held, manifest, claims.mine)).change_set()
+    return _Plan(held, manifest, claims, place(held, manifest, claims.mine), scan or Scan()).change_set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class _Plan:
     manifest: Manifest
     claims: Claims
     placement: Placement
+    scan: Scan
 
     def change_set(self) -> ChangeSet:
         entries, said = self.placement.entries, self.manifest
@@ -166,6 +171,7 @@ class _Plan:
             by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
+            scan=self.scan,
             copy_flags=partial(self._copy_flags, agent, others),
         )
 

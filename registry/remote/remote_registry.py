@@ -125,7 +125,8 @@ class RemoteRegistry:
 
     Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
     ServiceFailed. A `principal` is refused (InvalidQuery), since the service knows who asks by the key. What works on
-    the graph itself (`read`, `change`, `writing`, `reindex`, `put_statuses`, `notice`) raises NeedsRegistry.
+    the graph itself (`read`, `change`, `writing`, `reindex`, `put_statuses`, `notice`), and `open_model`, raises
+    NeedsRegistry.
     """
 
     def __init__(self, connection: "Connection", settings: Settings) -> None:
@@ -239,6 +240,9 @@ class RemoteRegistry:
         self._store.refuse()
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> Never:  # noqa: ARG002
+        self._store.refuse()
+
+    def open_model(self, spec: str, *, option: str) -> Never:  # noqa: ARG002
         self._store.refuse()
 
     def put_statuses(self, statuses: Mapping[str, str]) -> Never:  # noqa: ARG002

@@ -56,6 +56,7 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.http.openai_endpoint import ChatModel
     from waygraph.registry.model.changes import (
         Approved,
         Change,
@@ -76,7 +77,7 @@ class LocalRegistry:
     """Implements Registry over a store. Reading needs only what the last write published."""
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
-        self._store, self._settings = store, settings
+        self._store, self._settings, self._environ = store, settings, environ
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
         self._walks = Walks(settings, environ)
@@ -415,6 +416,12 @@ class LocalRegistry:
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    def open_model(self, spec: str, *, option: str) -> "ChatModel":
+        from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
+
+        model = configured_model(spec, self._environ, option=option, purpose=f"for {option}")
+        return ChatModel.open(model, self._settings, self._environ)
 
     @property
     def notice(self) -> str:

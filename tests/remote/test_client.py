@@ -246,7 +246,7 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
 def test_both_clients_have_the_same_methods() -> None:
     """With the same arguments: those of the registry, where they go over HTTP."""
     itself = {"open", "read", "change", "writing", "reindex", "settings", "store", "notice", "put_statuses"}
-    itself |= {"taxonomy", "build_taxonomy", "forget_taxonomy"}
+    itself |= {"taxonomy", "build_taxonomy", "forget_taxonomy", "open_model"}
     methods = {name for name, _ in inspect.getmembers(RemoteRegistry) if not name.startswith("_")} - itself
     awaitable = {name for name, _ in inspect.getmembers(AsyncRemoteRegistry) if not name.startswith("_")} - {"open"}
     assert awaitable == methods
