@@ -219,15 +219,16 @@ async def _run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Ho
         return await gateway.executor.call(call)
     except NeedsLogin as needed:
         error = _with_page(asker, needed)
-    if not error.page or not await _open_page(host, call, error):
+    logins = gateway.executor.logins
+    if logins is None or not error.page or not await _open_page(host, call, error):
         raise error
     with anyio.move_on_after(LOGIN_S):
-        while True:
-            try:
-                return await gateway.executor.call(call)
-            except NeedsLogin:
-                await anyio.sleep(LOOK_S)
-    raise error
+        while not logins.is_logged_in(call):
+            await anyio.sleep(LOOK_S)
+    try:
+        return await gateway.executor.call(call)
+    except NeedsLogin:
+        raise error from None
 
 
 def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:

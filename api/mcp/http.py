@@ -32,6 +32,7 @@ from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
     from waygraph.api.telemetry.audit import Audit
+    from waygraph.ingest.execution.own_logins import OwnLogins
     from waygraph.ingest.execution.services import Services
     from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.upstream.connection import Result
@@ -169,6 +170,13 @@ class HttpGateway:
             )
             async with self._sessions.run():
                 yield
+
+    @property
+    def logins(self) -> "OwnLogins":
+        """Of callers at the servers behind it."""
+        assert self._gateway is not None, "it is not running"  # noqa: S101
+        assert self._gateway.executor.logins is not None  # noqa: S101 - it was opened with them
+        return self._gateway.executor.logins
 
     async def call_tool(
         self,

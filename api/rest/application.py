@@ -21,6 +21,7 @@ from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.responses import Problem
 from waygraph.api.rest.routes import admin, catalog, discovery, health, search
+from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     app.state.routes = [each for at in (app.router, *routers) for each in at.routes if isinstance(each, Route)]
     if gateway is not None:
         app.router.routes.extend(routes(service, gateway))
+        app.router.routes.extend(login_routes(service, gateway))
     problems.register(app)
     return app
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.dependencies import Service
+    from waygraph.ingest.execution.own_logins import OwnLogins
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
 
@@ -87,6 +88,10 @@ class OfferedGateway:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
         gateway = await asyncio.shield(self._future)
         return await gateway.call_tool(caller, name, arguments, timeout_s, **sent)
+
+    async def logins(self) -> "OwnLogins":
+        """Of callers at the servers behind it. Raises why it could not be opened."""
+        return (await asyncio.shield(self._future)).logins
 
     @property
     def _future(self) -> "asyncio.Future[HttpGateway]":

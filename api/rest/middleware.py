@@ -32,6 +32,8 @@ NOT_KEPT = (b"cache-control", b"no-store")
 CLOSED = {"Connection": "close"}
 """Said where a body is left unread."""
 MANIFESTS = "/v1/manifests"
+LOGIN_PAGES, MAX_FORM_BYTES = "/login/", 16 * 1024
+"""Forms of people who have yet to show who they are."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]*)?", re.ASCII)
 """A `Host` header (RFC 9112, section 3.2), of the hosts that a service on loopback may have."""
@@ -95,7 +97,10 @@ class Limited:
         limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
         if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
             return None, b""
-        await self._admit(scope)
+        if scope["path"].startswith(LOGIN_PAGES):
+            limit = MAX_FORM_BYTES
+        else:
+            await self._admit(scope)
         if int(headers.get(b"content-length", b"0")) > limit:
             return problems.too_large(limit), b""
         try:

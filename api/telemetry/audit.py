@@ -96,7 +96,7 @@ def _may_hold(value: object) -> bool:
     return value is not None and not isinstance(value, bool)
 
 
-Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher", "call"]
+Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher", "call", "login", "logout"]
 """What was tried. A closed set: it is a label of the metrics."""
 Outcome = Literal["ok", "refused", "failed"]
 Fact = str | int | float | bool | None

@@ -4,12 +4,14 @@ An operator says which agents those are ([[login]] in the services file). Nothin
 nothing of another caller's, goes to them: who has none is told where to log in.
 """
 
+import hmac
 import json
 import re
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -23,8 +25,8 @@ from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRul
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.logins import LoginFile, login_file
-from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotCallable, UpstreamRefused
+from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file
+from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
 
@@ -83,12 +85,65 @@ class OwnLogins:
         except Incomplete as exc:
             raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.services.place}: {exc}") from None
 
-    def set_key(self, caller: str, agent_id: str, address: str, key: str) -> None:
-        """Keeps the key that a caller typed. Raises InvalidSetting for what no header can carry."""
-        text = key.strip()
+    async def set_key(self, caller: str, agent: Agent, key: str) -> None:
+        """Keeps the key that a caller typed. Raises InvalidSetting for what no header can carry; else as `begin`."""
+        text, rule = key.strip(), self.rule(agent.id)
+        if rule is None or rule.by != "header" or not rule.takes_login:
+            raise NotAllowed(f"nobody has a key of their own at {agent.id!r}")
         if not text or not text.isascii() or not text.isprintable() or len(text) > MOST_KEY_CHARS:
             raise InvalidSetting(f"a key is 1 to {MOST_KEY_CHARS:,} printable ASCII characters")
-        self.file.put(caller, agent_id, address, "header", {"key": text})
+        launch = await self.address(agent)
+        await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "header", {"key": text}))
+
+    def is_logged_in(self, call: ToolCall) -> bool:
+        """Whether the caller has a login at the agent."""
+        wanted = (call.caller or LOCAL_USER, call.agent.id)
+        return any((login.caller, login.agent_id) == wanted for login in self.file.list())
+
+    # -- by a person in a browser ----------------------------------------------------------------------
+
+    async def address(self, agent: Agent) -> HttpLaunch:
+        """How its server is reached for a caller, before any login. Raises NotCallable; a rule has to be there."""
+        rule = self.rule(agent.id)
+        assert rule is not None  # noqa: S101
+        return self.user_launch(self.resolve_rule(rule, agent.id), await self.launches(agent), agent.id)
+
+    async def begin(self, caller: str, agent: Agent, callback: str, browser: str) -> str:
+        """The issuer's page, where the caller's login goes on in this `browser`, which a secret of its own names.
+
+        Raises NotCallable, UpstreamError, LoginsUnusable.
+        """
+        from waygraph.ingest.upstream.browser_login import begin_login  # imports the SDK
+
+        self.file.check_key()
+        rule, launch = self.rule(agent.id), await self.address(agent)
+        client = _client_of(self.resolve_rule(rule, agent.id), callback) if rule and rule.client_id else None
+        begun = await begin_login(launch, self.settings, callback, client)
+        content = {**begun.content, "browser": browser}
+        put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(begun.state))
+        await to_thread.run_sync(put)
+        return begun.page
+
+    async def finish(self, caller: str, agent: Agent, callback: str, browser: str, said: Mapping[str, str]) -> None:
+        """With what the browser brought back: `code` or `error`, `state`, `iss`. A login is finished once.
+
+        Raises NotAllowed for what was not begun by this caller in this browser a short time ago; else as `begin`.
+        """
+        from waygraph.ingest.upstream.browser_login import error_code, finish_login
+
+        launch = await self.address(agent)
+        take = partial(self.file.take, caller, agent.id, digest_of(said.get("state", "")))
+        begun = await to_thread.run_sync(take)
+        content = self.file.open(begun) if begun else {}
+        is_late = begun is not None and begun.age_s() > self.settings.upstream_login_timeout_s
+        if begun is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
+            raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
+        if begun.address != digest_of(launch.url):
+            raise NotAllowed("the agent's server has another address by now: begin the login again")
+        if "code" not in said:
+            raise UpstreamRefused(f"the login was refused ({error_code(said.get('error', ''))})")
+        held = await finish_login(launch, self.settings, callback, content, code=said["code"], iss=said.get("iss"))
+        await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", held))
 
     # -- RFC 8693 ----------------------------------------------------------------------------------
 
@@ -212,6 +267,14 @@ class ActingCaller:
             owned = await to_thread.run_sync(self.logins.file.list)
             if not any(login.is_of(self.caller, self.call.agent.id) for login in owned):
                 raise NeedsLogin(self.call.name, self.call.agent.id)
+
+
+def _client_of(rule: LoginRule, callback: str) -> Mapping[str, Any]:
+    """A client that the operator registered at the server's issuer, as RFC 7591 describes one."""
+    client = {"client_id": rule.client_id, "redirect_uris": [callback], "token_endpoint_auth_method": "none"}
+    if rule.client_secret:
+        client |= {"client_secret": rule.client_secret, "token_endpoint_auth_method": "client_secret_basic"}
+    return client
 
 
 def _holds_secret(launch: HttpLaunch) -> bool:

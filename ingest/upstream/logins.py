@@ -40,6 +40,8 @@ OTHER_KEY = "it was written with another key than that in WAYGRAPH_LOGIN_KEY; se
 MOVED = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
 BEGUN = "begun"
 """In place of how one logs in: a login that waits for the caller to come back from the issuer."""
+_BEGUN_S = 3_600.0
+"""So long one that was begun and not finished is kept at most."""
 _LOCK_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -68,6 +70,9 @@ class Login:
     def is_of(self, caller: str, agent_id: str) -> bool:
         """Empty: of any."""
         return caller in ("", self.caller) and agent_id in ("", self.agent_id)
+
+    def age_s(self) -> float:
+        return (datetime.now(UTC) - datetime.fromisoformat(self.at)).total_seconds()
 
     def binding(self) -> bytes:
         return json.dumps([VERSION, self.caller, self.agent_id, self.by, self.address, self.id]).encode()
@@ -117,8 +122,8 @@ class LoginFile:
         sealed = self._seal(login, content)
 
         def replace_former(held: tuple[Login, ...]) -> Iterable[Login]:
-            kept = (o for o in held if not o.is_of(caller, agent_id) or (o.by == BEGUN) != (by == BEGUN))
-            return (*kept, sealed)
+            others = (o for o in held if not o.is_of(caller, agent_id) or (o.by == BEGUN) != (by == BEGUN))
+            return (*(o for o in others if o.by != BEGUN or o.age_s() < _BEGUN_S), sealed)
 
         self._change(replace_former)
         return sealed
@@ -135,15 +140,17 @@ class LoginFile:
 
         self._change(renew)
 
-    def take(self, login_id: str) -> Login | None:
-        """One that was begun, which nobody takes a second time."""
+    def take(self, caller: str, agent_id: str, login_id: str) -> Login | None:
+        """One that this caller began, which is taken once."""
         taken: list[Login] = []
 
         def remove(held: tuple[Login, ...]) -> Iterable[Login]:
-            taken.extend(login for login in held if login.by == BEGUN and login.id == login_id)
+            own = (login for login in held if (login.caller, login.agent_id) == (caller, agent_id))
+            taken.extend(login for login in own if login.by == BEGUN and login.id == login_id)
             return (login for login in held if login not in taken)
 
-        self._change(remove)
+        if any(login.id == login_id for login in self._current()):
+            self._change(remove)
         return taken[0] if taken else None
 
     def forget(self, caller: str = "", agent_id: str = "", *, login_id: str = "") -> tuple[Login, ...]:

@@ -61,22 +61,32 @@ class IssuerDocuments:
         guard = Guard(self._jwks or self._discovery, beyond=Reach.MACHINE)
         return self._fetch(self._jwks or self._discover(guard), guard)
 
-    def _discover(self, guard: Guard) -> httpx2.URL:
-        """Where the keys are, by OpenID Connect Discovery 1.0, section 4."""
+    def login_page(self) -> httpx2.URL:
+        """Where a person logs in (RFC 6749, 3.1). Waits and raises as `keys`."""
+        return self._discover(Guard(self._discovery, beyond=Reach.MACHINE), "authorization_endpoint")
+
+    def redeem_code(self, form: Mapping[str, str]) -> Document:
+        """The answer to a request for a token (RFC 6749, 4.1.3). Waits and raises as `keys`."""
+        guard = Guard(self._discovery, beyond=Reach.MACHINE)
+        return self._fetch(self._discover(guard, "token_endpoint"), guard, form)
+
+    def _discover(self, guard: Guard, name: str = "jwks_uri") -> httpx2.URL:
+        """Where the keys are, or another endpoint, by OpenID Connect Discovery 1.0, section 4."""
         document = self._fetch(self._discovery, guard)
         if document.get("issuer") != self._issuer:
             # Section 4.3: a document of another issuer must not be taken.
             raise self._trouble("publishes a discovery document of another issuer; set oidc_issuer just as it has it")
         try:
-            return _address("its jwks_uri", str(document.get("jwks_uri", "")))
+            return _address(f"its {name}", str(document.get(name, "")))
         except InvalidSetting as exc:
-            raise self._trouble(f"publishes no usable address of keys: {exc}") from None
+            what = "keys" if name == "jwks_uri" else name
+            raise self._trouble(f"publishes no usable address of {what}: {exc}") from None
 
-    def _fetch(self, url: httpx2.URL, guard: Guard) -> Document:
+    def _fetch(self, url: httpx2.URL, guard: Guard, form: Mapping[str, str] | None = None) -> Document:
         cut_off = CutOff(self._timeout_s)
         try:
             with cut_off:
-                parsed = json.loads(self._content(url, cut_off, guard))
+                parsed = json.loads(self._content(url, cut_off, guard, form))
         except UpstreamRefused as exc:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except (httpx2.HTTPError, OSError) as exc:
@@ -89,14 +99,16 @@ class IssuerDocuments:
             raise self._trouble("answers with JSON that is no object")
         return parsed
 
-    def _content(self, url: httpx2.URL, cut_off: CutOff, guard: Guard) -> bytes:
+    def _content(self, url: httpx2.URL, cut_off: CutOff, guard: Guard, form: Mapping[str, str] | None) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         with (
             http_client(
                 httpx2.Client, guard=guard, timeout=self._timeout_s, follow_redirects=False, headers=headers
             ) as client,
-            client.stream("GET", url, extensions={"trace": cut_off.note_event}) as response,
+            client.stream(
+                "POST" if form else "GET", url, data=form, extensions={"trace": cut_off.note_event}
+            ) as response,
         ):
             if response.status_code != 200:
                 moved = "; redirects are not followed" if response.is_redirect else ""

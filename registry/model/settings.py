@@ -120,6 +120,9 @@ class Settings:
     oidc_audience: str = ""
     oidc_jwks_url: str = ""
     """Where the issuer's keys are; empty: where its discovery document says."""
+    oidc_client_id: str = ""
+    """As which the pages of logins have a person show at the issuer who they are; empty: they show a key or token."""
+    oidc_client_secret: str = field(default="", repr=False)
     oidc_groups_claim: str = "groups"
     oidc_scope_prefix: str = "waygraph:"
     oidc_everything_group: str = ""

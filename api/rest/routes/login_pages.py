@@ -1,0 +1,358 @@
+"""`/login/{agent}`: where a caller logs in at an agent's server, with a browser.
+
+Whoever comes first shows which caller they are: a link from somebody else can bind a person's account to nobody but
+that person. All that a browser is told to remember lies in one cookie that only this service reads, and every form
+carries a mark of that cookie; a login that begins in one browser ends in no other.
+"""
+
+import hmac
+import secrets
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from html import escape
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from waygraph.api.rest.problems import problem_of
+from waygraph.registry.access.visibility import LOCAL, Caller
+from waygraph.registry.http.addresses import public_address
+from waygraph.registry.model.errors import (
+    InvalidSetting,
+    LoginsUnusable,
+    NotAllowed,
+    NotAuthenticated,
+    UnknownName,
+    WaygraphError,
+)
+from waygraph.registry.model.nouns import Agent, Principal
+
+if TYPE_CHECKING:
+    from waygraph.api.rest.dependencies import Service
+    from waygraph.api.rest.mcp_mount import OfferedGateway
+    from waygraph.ingest.execution.own_logins import OwnLogins
+    from waygraph.ingest.upstream.logins import LoginFile
+
+SESSION_S = 600.0
+"""So long a browser is known."""
+POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
+_PURPOSE = "browser session"
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Waygraph login</title>{head}
+<style>body{{font:16px/1.5 sans-serif;max-width:34em;margin:4em auto;padding:0 1em}}</style></head>
+<body><h1>{title}</h1>{body}</body></html>"""
+_FORM = '<form method="post" action="{action}"><input type="hidden" name="mark" value="{mark}">{fields}</form>'
+_BUTTON = '<button name="do" value="{do}">{label}</button>'
+_FIELD = '<p><label>{label} <input type="password" name="secret" autocomplete="off" required></label></p>'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browser:
+    """What the cookie holds. `caller` None: who it is has not been shown. `way`: to the gateway's own issuer."""
+
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    ends_at: float = field(default_factory=lambda: time.time() + SESSION_S)
+    caller: Caller | None = None
+    way: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def mark(self) -> str:
+        """Of this browser's forms: no other page knows it."""
+        return sha256(f"form {self.id}".encode()).hexdigest()
+
+    def seal(self, file: "LoginFile") -> str:
+        who = self.caller
+        shown = who and {
+            "id": who.id,
+            "name": who.name,
+            "groups": None if who.principal is None else list(who.principal.groups),
+        }
+        return file.seal_text({"id": self.id, "ends": self.ends_at, "who": shown, "way": dict(self.way)}, _PURPOSE)
+
+    @classmethod
+    def unseal(cls, file: "LoginFile", sealed: str) -> "Browser | None":
+        try:
+            held = file.open_text(sealed, _PURPOSE) if sealed else {}
+        except LoginsUnusable:
+            return None  # by another key, or made up
+        if not held or held["ends"] < time.time():
+            return None
+        who = held["who"]
+        principal = who and (None if who["groups"] is None else Principal(groups=tuple(who["groups"])))
+        caller = who and Caller(id=who["id"], name=who["name"], scopes=frozenset(), principal=principal)
+        return cls(id=held["id"], ends_at=held["ends"], caller=caller, way=held["way"])
+
+
+def login_routes(service: "Service", gateway: "OfferedGateway") -> list[Route]:
+    pages = LoginPages(service, gateway)
+    return [
+        Route("/login", pages.come_back_proven, include_in_schema=False),
+        Route("/login/{agent_id}", pages.show, include_in_schema=False),
+        Route("/login/{agent_id}", pages.take_form, methods=["POST"], include_in_schema=False),
+        Route("/login/{agent_id}/callback", pages.come_back, include_in_schema=False),
+    ]
+
+
+class LoginPages:
+    """Every answer is a page; errors too."""
+
+    def __init__(self, service: "Service", gateway: "OfferedGateway") -> None:
+        self._service, self._gateway = service, gateway
+
+    # -- what browsers ask ---------------------------------------------------------------------------
+
+    async def show(self, request: Request) -> Response:
+        return await self._answer(request, self._show)
+
+    async def take_form(self, request: Request) -> Response:
+        return await self._answer(request, self._take_form)
+
+    async def come_back(self, request: Request) -> Response:
+        """From the issuer of the agent's server."""
+        return await self._answer(request, self._come_back)
+
+    async def come_back_proven(self, request: Request) -> Response:
+        """From the gateway's own issuer."""
+        return await self._answer(request, self._come_back_proven)
+
+    async def _answer(self, request: Request, step: Callable[["_Visit"], Any]) -> Response:
+        try:
+            visit = await self._visit(request)
+            response = cast("Response", await step(visit))
+        except WaygraphError as error:
+            told = problem_of(error)
+            status = 403 if told["status"] == 401 else told["status"]  # a browser cannot answer a challenge of ours
+            return _page("This did not work", f"<p>{escape(told['detail'])}</p>", status)
+        return response
+
+    async def _visit(self, request: Request) -> "_Visit":
+        service = self._service
+        site = public_address(service.settings.public_url, str(request.base_url))
+        if not site:
+            raise InvalidSetting("people can log in here when the operator has set WAYGRAPH_PUBLIC_URL")
+        logins = await self._gateway.logins()
+        logins.file.check_key()
+        is_safe = site.startswith("https://")
+        cookie = "__Host-waygraph-login" if is_safe else "waygraph-login"
+        browser = Browser.unseal(logins.file, request.cookies.get(cookie, "")) or Browser()
+        if service.authenticator is None:
+            browser = replace(browser, caller=LOCAL)
+        elif browser.caller is not None and not self._counts_still(browser.caller):
+            browser = Browser()
+        return _Visit(request, logins, browser, site, cookie, str(request.path_params.get("agent_id", "")))
+
+    def _counts_still(self, caller: Caller) -> bool:
+        """A key may have been revoked since."""
+        keys = self._service.authenticator.keys if self._service.authenticator else None
+        if keys is None or not caller.id.startswith("key:"):
+            return True
+        return any(f"key:{key.id}" == caller.id and keys.state(key) == "active" for key in keys.list())
+
+    # -- the page ------------------------------------------------------------------------------------
+
+    async def _show(self, visit: "_Visit") -> Response:
+        if visit.browser.caller is None:
+            return visit.keep(_page("Who are you?", self._proof_form(visit)))
+        agent = await self._agent(visit)
+        return visit.keep(_page(f"Log in at {agent.name[:100]}", await self._consent_form(visit, agent)))
+
+    def _proof_form(self, visit: "_Visit") -> str:
+        """It says nothing of the agent: who asks has not shown that they may know of it."""
+        by_issuer = "<p>Log in where you log in for this gateway.</p>" + _BUTTON.format(do="issuer", label="Go there")
+        by_key = _FIELD.format(label="Your API key or token of this gateway:") + _BUTTON.format(
+            do="prove", label="Continue"
+        )
+        forms = [by_issuer] if self._service.settings.oidc_client_id else []
+        return "".join(visit.form(fields) for fields in (*forms, by_key))
+
+    async def _consent_form(self, visit: "_Visit", agent: Agent) -> str:
+        caller, rule = visit.caller, visit.logins.rule(agent.id)
+        who = f"{escape(caller.name)} ({escape(caller.id)})" if caller.name else escape(caller.id)
+        assert rule is not None  # noqa: S101 - `_agent` looked
+        if not rule.takes_login:
+            return f"<p>You are {who}. This agent's server is called as you, and there is nothing to do.</p>"
+        launch = await visit.logins.address(agent)
+        parts = urlsplit(launch.url)
+        is_in = visit.logins.file.find(caller.id, agent.id, launch.url) is not None
+        told = (
+            f"<p>You are {who}. Tools of the agent <b>{escape(agent.id)}</b> will act with your account at "
+            f"<b>{escape(parts.netloc.rpartition('@')[2])}</b>, in calls that you make through this gateway and in no "
+            "others.</p>"
+        )
+        told += "<p>You are logged in there now.</p>" if is_in else ""
+        if rule.by == "oauth":
+            fields = _BUTTON.format(do="begin", label="Log in with another account" if is_in else "Log in there")
+        else:
+            fields = _FIELD.format(label="Your key there:") + _BUTTON.format(do="key", label="Keep it")
+        end = visit.form(_BUTTON.format(do="forget", label="Log out")) if is_in else ""
+        return told + visit.form(fields) + end
+
+    async def _agent(self, visit: "_Visit") -> Agent:
+        """That the caller may see, and is called as each caller. Raises UnknownName for any other."""
+        registry, principal = self._service.registry, visit.caller.principal
+        agent = await self._service.lanes.ask(lambda: registry.agent(visit.agent_id, principal=principal))
+        if visit.logins.rule(agent.id) is None:
+            raise UnknownName("agent with logins of callers", visit.agent_id, ())
+        return agent
+
+    # -- its forms -----------------------------------------------------------------------------------
+
+    async def _take_form(self, visit: "_Visit") -> Response:
+        request, browser = visit.request, visit.browser
+        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        from_elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if from_elsewhere or not hmac.compare_digest(given.get("mark", "").encode(), browser.mark.encode()):
+            raise NotAllowed("this form is not of this browser, or too old: open the page again")
+        do, secret = given.get("do", ""), given.get("secret", "")
+        if do == "prove":
+            return await self._prove(visit, secret)
+        if do == "issuer":
+            return await self._go_to_issuer(visit)
+        caller = visit.caller
+        self._service.count(caller)
+        agent = await self._agent(visit)
+        if do == "begin":
+            page = await visit.logins.begin(caller.id, agent, visit.callback, browser.id)
+            return visit.keep(_leave(page))
+        with self._service.audit.attempt(caller, "logout" if do == "forget" else "login", agent.id):
+            if do == "forget":
+                await to_thread.run_sync(visit.logins.file.forget, caller.id, agent.id)
+                return visit.keep(_page("You are logged out", "<p>Calls act with your account no more.</p>"))
+            if do == "key":
+                await visit.logins.set_key(caller.id, agent, secret)
+                return visit.keep(_page("You are logged in", _DONE))
+        raise NotAllowed("this form asks for nothing that there is")
+
+    async def _prove(self, visit: "_Visit", secret: str) -> Response:
+        """By an API key, or a bearer token. Raises NotAuthenticated."""
+        authenticator, service = self._service.authenticator, self._service
+        assert authenticator is not None  # noqa: S101 - without one everybody is known
+        try:
+            caller = await service.lanes.wait(lambda: authenticator.caller(f"Bearer {secret.strip()}", None))
+        except NotAuthenticated:
+            service.failures.count_failure(visit.request.client.host if visit.request.client else "")
+            raise
+        return visit.go_on_as(caller, visit.agent_id)
+
+    async def _go_to_issuer(self, visit: "_Visit") -> Response:
+        """OpenID Connect Core 1.0, 3.1, with PKCE: the issuer's token for this gateway is the proof."""
+        settings = self._service.settings
+        if not settings.oidc_client_id or not settings.oidc_issuer:
+            raise NotAllowed("this gateway has no client at an issuer (WAYGRAPH_OIDC_CLIENT_ID)")
+        page = await self._service.lanes.wait(lambda: _documents(self._service).login_page())
+        way = {"state": secrets.token_urlsafe(24), "verifier": secrets.token_urlsafe(48), "agent": visit.agent_id}
+        challenge = urlsafe_b64encode(sha256(way["verifier"].encode()).digest()).rstrip(b"=").decode()
+        asked = {
+            "response_type": "code",
+            "client_id": settings.oidc_client_id,
+            "redirect_uri": f"{visit.site}/login",
+            "scope": f"openid {settings.oidc_scope_prefix}use",
+            "state": way["state"],
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": settings.oidc_audience,
+        }
+        browser = replace(visit.browser, way=way)
+        return replace(visit, browser=browser).keep(_leave(str(page.copy_merge_params(asked))))
+
+    async def _come_back_proven(self, visit: "_Visit") -> Response:
+        settings, way, said = self._service.settings, visit.browser.way, visit.request.query_params
+        if not way or not hmac.compare_digest(said.get("state", "").encode(), way["state"].encode()):
+            raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
+        if "code" not in said or said.get("iss", settings.oidc_issuer) != settings.oidc_issuer:
+            raise NotAuthenticated("the issuer says of nobody that they are here")
+        form = {
+            "grant_type": "authorization_code",
+            "code": said["code"],
+            "redirect_uri": f"{visit.site}/login",
+            "client_id": settings.oidc_client_id,
+            "code_verifier": way["verifier"],
+            "resource": settings.oidc_audience,
+            **({"client_secret": settings.oidc_client_secret} if settings.oidc_client_secret else {}),
+        }
+        answer = await self._service.lanes.wait(lambda: _documents(self._service).redeem_code(form))
+        authenticator = self._service.authenticator
+        assert authenticator is not None  # noqa: S101
+        shown = f"Bearer {answer.get('access_token', '')}"
+        caller = await self._service.lanes.wait(lambda: authenticator.caller(shown, None))
+        return visit.go_on_as(caller, way["agent"])
+
+    async def _come_back(self, visit: "_Visit") -> Response:
+        if visit.browser.caller is None:
+            raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
+        caller, agent = visit.caller, await self._agent(visit)
+        with self._service.audit.attempt(caller, "login", agent.id):
+            said = dict(visit.request.query_params)
+            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, said)
+        return visit.keep(_page("You are logged in", _DONE))
+
+
+_DONE = "<p>Tools of this agent act with your account in calls that you make. You can close this page.</p>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One request of a browser. `site`: the address of this service, as people know it."""
+
+    request: Request
+    logins: "OwnLogins"
+    browser: Browser
+    site: str
+    cookie: str
+    agent_id: str
+
+    @property
+    def caller(self) -> Caller:
+        """Raises NotAuthenticated."""
+        if self.browser.caller is None:
+            raise NotAuthenticated("it is not known who you are, or no longer: open the page again")
+        return self.browser.caller
+
+    @property
+    def callback(self) -> str:
+        """Of this agent alone: an issuer that sends a code to another agent's address gets nothing for it."""
+        return f"{self.site}/login/{quote(self.agent_id)}/callback"
+
+    def form(self, fields: str) -> str:
+        return _FORM.format(action=f"{self.site}/login/{quote(self.agent_id)}", mark=self.browser.mark, fields=fields)
+
+    def go_on_as(self, caller: Caller, agent_id: str) -> Response:
+        """Back to the agent's page, under another id than before it was known who it is."""
+        known = replace(self, browser=Browser(caller=caller))
+        return known.keep(RedirectResponse(f"{self.site}/login/{quote(agent_id)}", 303))
+
+    def keep(self, response: Response) -> Response:
+        response.set_cookie(
+            self.cookie,
+            self.browser.seal(self.logins.file),
+            max_age=int(SESSION_S),
+            path="/",
+            secure=self.site.startswith("https://"),
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+
+def _documents(service: "Service") -> Any:
+    from waygraph.registry.access.oidc import IssuerDocuments
+
+    return IssuerDocuments.of(service.settings)
+
+
+def _leave(address: str) -> Response:
+    """A page that goes on to an address elsewhere: a form may lead nowhere but to this service."""
+    shown, host = escape(address), escape(urlsplit(address).netloc)
+    head = f'<meta http-equiv="refresh" content="0;url={shown}">'
+    return _page("You are being led to the login page", f'<p>Go on to <a href="{shown}">{host}</a>.</p>', head=head)
+
+
+def _page(title: str, body: str, status: int = 200, *, head: str = "") -> Response:
+    content = _PAGE.format(head=head, title=escape(title), body=body)
+    return HTMLResponse(content, status, {"Content-Security-Policy": POLICY})

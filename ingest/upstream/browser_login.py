@@ -1,0 +1,151 @@
+"""A caller's login by OAuth in two halves: to the issuer's page, and back from it, in whichever process that may be.
+
+What the second half needs of the first (the code verifier, the client, the issuer's documents) is handed out, and is
+kept encrypted in between.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.utils import validate_authorization_response_iss
+from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata, ProtectedResourceMetadata
+from mcp.types import LATEST_PROTOCOL_VERSION
+
+from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.manifest.redaction import discretion
+from waygraph.ingest.upstream.http import OriginClient
+from waygraph.ingest.upstream.oauth import Kept, Provider
+from waygraph.ingest.upstream.wire import Wire
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.settings import Settings
+
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
+_ABOUT_US = {"protocolVersion": LATEST_PROTOCOL_VERSION, "capabilities": {}}
+_FIRST = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+"""What a server that wants a login does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Where the person goes on, and what to bring when they come back with this `state`."""
+
+    page: str
+    state: str = field(repr=False)
+    content: Mapping[str, Any] = field(repr=False)
+
+
+async def begin_login(
+    launch: HttpLaunch, settings: Settings, callback: str, client: Mapping[str, Any] | None = None
+) -> Begun:
+    """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand.
+
+    Raises UpstreamError.
+    """
+    draft = _Draft({"client": dict(client)} if client else {})
+    discreet, wire = discretion(launch), Wire()
+    provider = _Leaving(launch.url, Kept(draft, discreet), callback)
+    headers = {"accept": "application/json, text/event-stream"}
+    message = {**_FIRST, "params": {**_ABOUT_US, "clientInfo": {"name": "waygraph", "version": "1"}}}
+    with anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
+        async with OriginClient(launch, settings, wire, discreet, provider) as http:
+            is_sse = launch.form == "sse"
+            request = http.build_request(
+                "GET" if is_sse else "POST", launch.url, json=None if is_sse else message, headers=headers
+            )
+            await (await http.send(request, stream=True)).aclose()
+    if scope.cancelled_caught:
+        raise UpstreamUnreachable(f"it did not say where to log in within {settings.upstream_connect_timeout_s:g} s")
+    if provider.verifier:
+        return Begun(provider.page, provider.state, {**draft.parts, **provider.content})
+    raise wire.trouble or UpstreamRefused("the server asks for no login")
+
+
+async def finish_login(
+    launch: HttpLaunch, settings: Settings, callback: str, content: Mapping[str, Any], *, code: str, iss: str | None
+) -> Mapping[str, Any]:
+    """What is kept of the login: its tokens, and who renews them. Raises UpstreamError, which quotes nobody."""
+    draft = _Draft({"client": content["client"]})
+    discreet = discretion(launch)
+    provider = Provider(launch.url, Kept(draft, discreet), callback, None, None)
+    await provider._initialize()
+    context = provider.context
+    context.oauth_metadata = _as(OAuthMetadata, content["metadata"])
+    context.protected_resource_metadata = _as(ProtectedResourceMetadata, content["resource"])
+    context.client_metadata.scope = content["scope"]
+    try:
+        validate_authorization_response_iss(iss, context.oauth_metadata)
+        request = await provider._exchange_token_authorization_code(code, content["verifier"])
+        with anyio.move_on_after(settings.upstream_connect_timeout_s):
+            async with OriginClient(launch, settings, Wire(), discreet, None) as http:
+                response = await httpx2.AsyncClient.send(http, request)  # to the issuer, as any request of a login
+            await provider._handle_token_response(response)
+            return draft.parts
+    except OAuthFlowError:  # its text has the issuer's words
+        raise UpstreamRefused("the issuer gave no token for this login") from None
+    except UpstreamError:
+        raise
+    except (httpx2.HTTPError, ValueError) as exc:
+        raise UpstreamUnreachable(f"the issuer did not answer as it should ({type(exc).__name__})") from None
+    raise UpstreamUnreachable(f"the issuer did not answer within {settings.upstream_connect_timeout_s:g} s")
+
+
+def error_code(text: str) -> str:
+    """An issuer's reason, as RFC 6749 has them: any page in the person's browser can come back with another."""
+    return text if _CODE.fullmatch(text) else "no reason given"
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A login in memory, as yet nobody's."""
+
+    parts: dict[str, Any] = field(repr=False)
+
+    def read(self) -> dict[str, Any]:
+        return dict(self.parts)
+
+    def keep(self, **parts: Any) -> None:
+        self.parts.update(parts)
+
+    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - nobody else has it
+        return nullcontext()
+
+
+class _Leaving(Provider):
+    """Stops where a person goes to the issuer's page, with all that is needed to go on from there."""
+
+    def __init__(self, address: str, kept: Kept, callback: str) -> None:
+        super().__init__(address, kept, callback, None, None)
+        self.page = self.state = self.verifier = ""
+        self.content: dict[str, Any] = {}
+
+    async def _redirect(self, page: str) -> None:
+        if urlsplit(page).scheme not in ("http", "https"):
+            raise UpstreamRefused("its issuer's page is at no address of the web")
+        self.page, self.state = page, parse_qs(urlsplit(page).query)["state"][-1]
+
+    async def _result(self) -> AuthorizationCodeResult:
+        """None has come yet: by this the SDK goes on to where it would redeem a code."""
+        metadata = self.context.oauth_metadata
+        return AuthorizationCodeResult(code="-", state=self.state, iss=str(metadata.issuer) if metadata else None)
+
+    async def _exchange_token_authorization_code(self, auth_code: str, code_verifier: str) -> httpx2.Request:  # noqa: ARG002
+        metadata, resource = self.context.oauth_metadata, self.context.protected_resource_metadata
+        self.verifier = code_verifier
+        self.content = {
+            "verifier": code_verifier,
+            "metadata": metadata.model_dump(mode="json", exclude_none=True) if metadata else None,
+            "resource": resource.model_dump(mode="json", exclude_none=True) if resource else None,
+            "scope": self.context.client_metadata.scope,
+        }
+        raise UpstreamRefused("a person goes on at the issuer's page")
+
+
+def _as[T: (OAuthMetadata, ProtectedResourceMetadata)](kind: type[T], value: object) -> T | None:
+    return kind.model_validate(value) if value is not None else None
