@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from anyio import to_thread
@@ -66,13 +67,13 @@ class LoginHost:
         return self.storage.tokens.access_token
 
     @asynccontextmanager
-    async def connected(self, era: Era = "auto") -> AsyncIterator[Client]:
+    async def connected(self, era: Era = "auto", **callbacks: Any) -> AsyncIterator[Client]:
         login = OAuthClientProvider(
             self.url, LOGIN, self.storage, self._open_page, self._come_back, client_metadata_url=self.document
         )
         async with (
             httpx2.AsyncClient(auth=login, timeout=PATIENCE_S) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=era) as client,
+            Client(streamable_http_client(self.url, http_client=http), mode=era, **callbacks) as client,
         ):
             yield client
 

@@ -5,19 +5,24 @@ Behind the gateway are MCP servers that take the tokens of realms of their own a
 
 import base64
 import json
+import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import jwt
 import pytest
+from anyio import to_thread
 from mcp import Client
+from mcp.types import ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Place, ingest
+from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest
 from tests.gateway.login_hosts import LoginHost, client_document
 from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.protected_server import ProtectedServer, protected_server
@@ -82,6 +87,8 @@ class World:
             "WAYGRAPH_SERVICES_FILE": str(self.folder / "services.toml"),
             "WAYGRAPH_LOGIN_KEY": LOGIN_KEY,
             "EXCHANGE_SECRET": self.secret,
+            "WAYGRAPH_OIDC_CLIENT_ID": "pages",
+            "WAYGRAPH_OIDC_CLIENT_SECRET": self.main.clients["pages"]["client_secret"],
         }
 
     @contextmanager
@@ -112,6 +119,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         people = {name: stack.enter_context(Person(name)) for name in ("ann", "bob", "operator")}
         with listen() as listener:
             port = listener.getsockname()[1]
+        main.add_client("pages", f"http://127.0.0.1:{port}/login")
         secret = main.add_client("gateway")
         made = World(tmp_path, port, main, servers, secret=secret, document=document, realms=realms, people=people)
         main.may_exchange.add(("gateway", made.url, servers["two"].url))
@@ -194,42 +202,105 @@ def test_only_tokens_for_the_gateway_are_taken(world: World) -> None:
     assert_no_secret_left(world)
 
 
-async def one_round(client: Client, name: str, number: int) -> None:
-    """What a person's host does at a server where the person is known: all of it is theirs alone."""
-    tool = "two"
-    assert await use(client, f"{tool}__whoami", wait_s=0.01 * (number % 3)) == f"{name}@main"
-    assert await use(client, f"{tool}__recall") == f"note {number - 1} of {name}"
-    assert await use(client, f"{tool}__remember", text=f"note {number} of {name}") == "kept"
+KNOWN_AT = {"one": "ours", "two": "main"}
+"""Servers where each person is known, and the realms."""
 
 
-def test_each_acts_as_oneself(world: World) -> None:
-    ann, bob = world.host("ann"), world.host("bob")
+async def one_round(client: Client, server: str, name: str, number: int) -> None:
+    """All that a person hears there is theirs alone."""
+    assert await use(client, f"{server}__whoami", wait_s=0.01 * (number % 3)) == f"{name}@{KNOWN_AT[server]}"
+    assert await use(client, f"{server}__remember", text=f"note {number} of {name}") == "kept"
+    assert await use(client, f"{server}__recall") == f"note {number} of {name}"
 
-    async def person(host: LoginHost, era: Era) -> None:
-        name = host.person.name
-        async with host.connected(era) as client:
-            assert await use(client, "two__remember", text=f"note 0 of {name}") == "kept"
-            for number in range(1, 6):
-                await one_round(client, name, number)
 
-    async def both(era: Era) -> None:
-        async with anyio.create_task_group() as tasks:
-            for host in (ann, bob):
-                tasks.start_soon(person, host, era)
+async def rounds(hosts: Iterable[LoginHost], era: Era, times: int = 4) -> None:
+    """All at once: every person at every server, over one session each."""
+
+    async def person(host: LoginHost) -> None:
+        async with host.connected(era) as client, anyio.create_task_group() as tasks:
+            for server in KNOWN_AT:
+                tasks.start_soon(at_server, client, server, host.person.name)
+
+    async def at_server(client: Client, server: str, name: str) -> None:
+        for number in range(times):
+            await one_round(client, server, name, number)
+
+    async with anyio.create_task_group() as tasks:
+        for host in hosts:
+            tasks.start_soon(person, host)
+
+
+async def page_to_log_in(host: LoginHost) -> str:
+    """That the gateway names when nobody can be led there."""
+    async with host.connected() as client:
+        error = error_of(await client.call_tool("use_tool", {"name": "one__whoami", "params": {}}))
+    assert error["code"] == "needs-login"
+    return str(error["page"])
+
+
+def log_in(person: Person, page: str) -> None:
+    """The person shows at the gateway's issuer who they are, and then at the server's."""
+    shown = person.open(led_to(person.submit(person.open(page), do="issuer")))
+    assert f"oidc:{person.name}@main" in shown.text
+    done = person.open(led_to(person.submit(shown, do="begin")))
+    assert "You are logged in" in done.text
+
+
+def led_to(shown: httpx2.Response) -> str:
+    found = re.search('content="0;url=([^"]+)"', shown.text)
+    assert found, shown.text
+    return unescape(found[1])
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_each_acts_as_oneself(world: World, workers: str) -> None:
+    """By a login of one's own and by token exchange; after a restart; and when one of two logins has ended."""
+    ours = world.servers["one"].realm
+    ann, bob = hosts = world.host("ann"), world.host("bob")
+    with world.gateway("--workers", workers):
+        for host in hosts:
+            log_in(host.person, anyio.run(page_to_log_in, host))
+        for era in ERAS:
+            anyio.run(rounds, hosts, era)
+    with world.gateway("--workers", workers):
+        anyio.run(rounds, hosts, "auto")
+        assert (ours.count("issued", "ann"), ours.count("issued", "bob")) == (1, 1)
+        ours.end_logins("bob")
+        page = anyio.run(page_to_log_in, bob)
+        anyio.run(rounds, [ann], "auto")
+        log_in(bob.person, page)
+        assert "logged out" in ann.person.submit(ann.person.open(page), do="forget").text
+        anyio.run(rounds, [bob], "auto")
+        assert anyio.run(page_to_log_in, ann) == page
+    assert_no_token_passed_on(world, *hosts)
+    assert_no_secret_left(world)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
+    """And the call goes on, as whoever logged in."""
+    host = world.host("ann")
+
+    async def lead(_: Any, params: Any) -> ElicitResult:
+        await to_thread.run_sync(log_in, host.person, params.url)
+        return ElicitResult(action="accept")
+
+    async def work() -> None:
+        async with host.connected(era, elicitation_callback=lead) as client:
+            assert await use(client, "one__whoami") == "ann@ours"
 
     with world.gateway():
-        for era in ERAS:
-            anyio.run(both, era)
-    assert_no_token_passed_on(world, ann, bob)
+        anyio.run(work)
     assert_no_secret_left(world)
 
 
 def assert_no_token_passed_on(world: World, *hosts: LoginHost) -> None:
-    """What servers heard are tokens of their own realm, for them, and of whom they should be."""
+    """What servers heard were tokens of their own realm, for them, and of whom they should be."""
     for name, server in world.servers.items():
-        logins = [server.realm.tokens[heard.removeprefix("Bearer ")] for heard in server.authorizations]
-        assert {login.audience for login in logins} <= {server.url}
-        assert all((login.person == "operator") == (name == "shared") for login in logins)
+        for heard in server.authorizations:
+            told = jwt.decode(heard.removeprefix("Bearer "), options={"verify_signature": False})
+            assert (told["iss"], told["aud"]) == (server.realm.issuer, server.url)
+            assert (told["sub"] == server.realm.subject("operator")) == (name == "shared")
         assert not any(host.token in str(server.headers) for host in hosts)
 
 
