@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from waygraph.api.mcp.learning import Called
-from waygraph.api.mcp.results import attribute_result
+from waygraph.api.mcp.results import attribute_error, attribute_result
 from waygraph.api.mcp.sessions import OnBehalf
 from waygraph.api.mcp.tools import PARAMETERS, RUNNERS
 from waygraph.api.telemetry.audit import arguments_without_secrets
@@ -22,7 +22,14 @@ from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import InvalidArguments, NeedsConsent, NeedsLogin, NotCallable, WaygraphError
+from waygraph.registry.model.errors import (
+    InvalidArguments,
+    NeedsConsent,
+    NeedsLogin,
+    NotCallable,
+    UpstreamAnswered,
+    WaygraphError,
+)
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.routing.find_tools.find import judging
@@ -196,8 +203,10 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         called.sent_at = perf_counter()
         try:
             result = await _run_call(gateway, asker, call, host)
-        except (WaygraphError, TimeoutError):
+        except (WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, meant.tool, "failed")
+            if isinstance(error, UpstreamAnswered) and not wanted.whole:
+                raise attribute_error(error, meant.tool.id) from error
             raise
         called.is_error = is_error = result.get("isError") is True
         _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")

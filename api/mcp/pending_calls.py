@@ -19,6 +19,7 @@ from mcp import MCPError
 from mcp.types import INVALID_PARAMS, ClientCapabilities
 from pydantic import ValidationError
 
+from waygraph.api.mcp.results import OURS
 from waygraph.api.mcp.sessions import Asker, OfSession, as_request, takes, untakable
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question
@@ -200,7 +201,7 @@ class Parking:
         """As `begin`, with a call that waits for these answers. Raises MCPError if none does: nothing has run."""
         call = self._kept.get(ticket)
         if call is None or call.caller_id != caller_id:
-            raise MCPError(code=INVALID_PARAMS, message=NO_CALL_WAITS)
+            raise MCPError(code=INVALID_PARAMS, message=NO_CALL_WAITS, data=OURS)
         call.answer(answers)
         return await call.turn(hearing)
 

@@ -34,6 +34,8 @@ _OF_A_CONNECTION = frozenset(
 end it or agree on another protocol."""
 GATEWAY = "gateway"
 """The first field of every error of ours. Where an agent's result could be taken for one, our words stand before it."""
+OURS: Mapping[str, str] = {"by": GATEWAY}
+"""The data of an error of the protocol that is ours."""
 _LIKE_OURS = re.compile(r"[^\w{]*\{\W*error\b")
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 TOO_LATE = "no answer was ready in time"
@@ -62,11 +64,23 @@ def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, An
     is_like_ours = any(isinstance(said, str) and _LIKE_OURS.match(said) for said in texts)
     if not (result.get("isError") is True or is_like_ours or isinstance(error, Mapping)):
         return result
-    whose = text(f"The tool {tool_id} says, not the gateway:")
+    whose = text(_whose(tool_id))
     told = {**result, "content": [whose, *content] if isinstance(content, list) else content}
     if isinstance(error, Mapping) and isinstance(structured, Mapping):
         told["structuredContent"] = {**structured, "error": {**error, "by": tool_id}} if "by" in error else structured
     return told
+
+
+def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
+    """The same for an error of the protocol: its message begins with whose it is, and its `by` is ours to fill."""
+    data = error.data
+    if isinstance(data, Mapping) and "by" in data:
+        data = {**data, "by": tool_id}
+    return UpstreamAnswered(error.code, f"{_whose(tool_id)} {error.message}", data, retryable=error.retryable)
+
+
+def _whose(tool_id: str) -> str:
+    return f"The tool {tool_id} says, not the gateway:"
 
 
 def failure_result(error: WaygraphError | TimeoutError) -> Result:
@@ -79,14 +93,14 @@ def failure_result(error: WaygraphError | TimeoutError) -> Result:
 def as_error(error: WaygraphError | TimeoutError) -> MCPError:
     """The error of a request that is no call."""
     if isinstance(error, TimeoutError):
-        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE)
-    return MCPError(code=INVALID_PARAMS, message=sentence(error))
+        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE, data=OURS)
+    return MCPError(code=INVALID_PARAMS, message=sentence(error), data=OURS)
 
 
 def internal(error: Exception) -> MCPError:
     """An exception that nothing expects: the log has it, the host learns that it happened."""
     logger.exception("a request of a host failed", exc_info=error)
-    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT)
+    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT, data=OURS)
 
 
 def sentence(error: WaygraphError) -> str:
@@ -110,7 +124,7 @@ def refusal_result(
 
 def protocol_error(error: WaygraphError) -> dict[str, Any]:
     """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
-    facts = {"code": code_of(type(error)), "retryable": error.retryable}
+    facts = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
     return {"code": CONNECTION_CLOSED, "message": sentence(error), "data": facts}
 
 

@@ -30,7 +30,7 @@ from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.long_results import RESULTS
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
-from waygraph.api.mcp.results import as_error, compact, failure_result, internal, text
+from waygraph.api.mcp.results import OURS, as_error, compact, failure_result, internal, text
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
 from waygraph.api.mcp.tools import (
     IDENTITY,
@@ -245,7 +245,9 @@ class _Answers:
             return self._read_result(params.uri, asker)
         if params.uri != CAPABILITIES:
             raise MCPError(
-                code=INVALID_PARAMS, message=f"there is no resource {params.uri[:200]!r}", data={"uri": params.uri}
+                code=INVALID_PARAMS,
+                message=f"there is no resource {params.uri[:200]!r}",
+                data={**OURS, "uri": params.uri},
             )
         try:
             asker.caller.require("route")

@@ -12,13 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from math import ceil, isfinite
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors import Multiprocess, multiprocess
 
 from waygraph.api.rest.application import application
 from waygraph.api.rest.dependencies import Lanes, Readiness, Service
@@ -111,11 +112,22 @@ class Alone(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class Worker(multiprocess.Process):
+    """One of several, which stops as the only one does. uvicorn makes its own kind, whose server closes the port at
+    once: whoever is in its queue would be reset.
+    """
+
+    @cached_property
+    def server(self) -> uvicorn.Server:
+        return Alone(self.config, ())
+
+
 class Workers(Multiprocess):
     """Several processes, and the one that keeps them, which was perhaps told to stop before it heard for itself."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], heard: Sequence[int]) -> None:
         super().__init__(config, sockets)
+        multiprocess.Process = Worker  # type: ignore[misc]  # it takes no class
         self.signal_queue += heard
 
     def terminate_all(self) -> None:

@@ -222,7 +222,7 @@ class LoginFile:
         except ImportError:
             return ""
         try:
-            with write_lock(self.path, _LOCK_TIMEOUT_S):
+            with write_lock(self.path, _LOCK_TIMEOUT_S, brief=False):
                 if not keyring.get_password("waygraph", "logins"):
                     keyring.set_password("waygraph", "logins", base64.b64encode(os.urandom(KEY_BYTES)).decode())
                 return str(keyring.get_password("waygraph", "logins") or "")
@@ -316,7 +316,7 @@ async def take_turn(path: Path, name: str, timeout_s: float) -> AsyncGenerator[N
     with ExitStack() as lock:
         while True:
             try:
-                lock.enter_context(write_lock(path.with_name(lock_name), 0.0))
+                lock.enter_context(write_lock(path.with_name(lock_name), 0.0, brief=False))
                 break
             except RegistryLocked:
                 if anyio.current_time() >= deadline:

@@ -1,9 +1,12 @@
 """One writer a file: a lock beside it that names its holder and ends with the process."""
 
+import errno
+import fcntl
 import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -91,6 +94,7 @@ def move_into_place(folder: Path, target: Path) -> None:
 
 
 _POLL_S = 0.02
+_UNKNOWN = "another process"
 
 
 def lock_of(file: Path) -> Path:
@@ -98,11 +102,14 @@ def lock_of(file: Path) -> Path:
 
 
 @contextmanager
-def write_lock(file: Path, timeout_s: float, *, setting: str = "") -> Iterator[None]:
+def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool = True) -> Iterator[None]:
     """Holds the file's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`, which `setting` says.
 
-    Raises StorageFailed where no lock can be made.
+    `brief`: its folder is held as well. A cleaner may unlink a lock, after which another writer makes its own; a folder
+    stays while there are files in it. Not for what takes long, since all files of a folder would wait: a graph has the
+    lock of its engine beside this one. Raises StorageFailed where no lock can be made.
     """
+    ends_at = time.monotonic() + timeout_s
     from filelock import FileLock, Timeout
 
     path = lock_of(file)
@@ -118,9 +125,29 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "") -> Iterator[N
         # Who holds it is a courtesy to those who wait: a full disk must not keep a writer from making room.
         with suppress(OSError):
             path.write_text(json.dumps(_self()), encoding="utf-8")
-        yield
+        if not brief:
+            yield
+            return
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            while not _is_taken(folder):
+                if time.monotonic() >= ends_at:
+                    raise RegistryLocked(file, holder=_UNKNOWN, waited_s=timeout_s, setting=setting)
+                time.sleep(_POLL_S)
+            yield
+        finally:
+            os.close(folder)
     finally:
         lock.release()
+
+
+def _is_taken(folder: int) -> bool:
+    """Whether the folder is ours alone now; also where its file system has no such locks, as of some networks."""
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        return exc.errno not in (errno.EAGAIN, errno.EACCES)
+    return True
 
 
 def _self() -> dict[str, object]:
@@ -137,4 +164,4 @@ def _holder(path: Path) -> str:
         said = json.loads(path.read_bytes())
         return f"process {said['pid']} ({said['program'] or 'python'} on {said['host']}, since {said['since']})"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        return _UNKNOWN

@@ -224,7 +224,7 @@ class EmbeddedStore:
         if self.path is not None and not lock_of(self.path).exists():
             refuse_foreign(self.path)  # before a lock is left beside a file that is none of ours
         live = self._live_graph()
-        with write_lock(self._home, wait_s, setting=WRITE_TIMEOUT), live.hold() as engine:
+        with write_lock(self._home, wait_s, setting=WRITE_TIMEOUT, brief=False), live.hold() as engine:
             # What a writer before committed and did not publish may have been embedded anew, under the same keys.
             trust_index = trust_index and not generation.is_pending(self.folder)
             generation.mark_pending(self.folder)

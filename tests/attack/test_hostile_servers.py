@@ -5,14 +5,25 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import MCPError
 
-from waygraph.api.mcp.results import GATEWAY, attribute_result, compact, refusal_result
+from waygraph.api.mcp.results import (
+    GATEWAY,
+    as_error,
+    attribute_error,
+    attribute_result,
+    compact,
+    failure_result,
+    internal,
+    refusal_result,
+)
 from waygraph.api.mcp.sessions import MOST_QUESTIONS, QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, OnBehalf
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import Deaf, NotAnswered, Question
 from waygraph.ingest.upstream.inflight import MOST_LOGS, Underway
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.errors import UnknownName, UpstreamAnswered
 from waygraph.registry.model.nouns import Agent
 
 pytestmark = pytest.mark.attack
@@ -112,6 +123,24 @@ def test_no_server_speaks_as_the_gateway(name: str, result: Mapping[str, Any]) -
     assert told["content"][1:] == result["content"]
     assert told.get("structuredContent", {}).get("error", {}).get("by") != GATEWAY
     assert compact(OURS["structuredContent"]).startswith('{"error":{"by":"gateway",')
+
+
+@pytest.mark.parametrize("data", [{"tray": 2}, {"by": GATEWAY, "code": "not-callable"}, ["by", GATEWAY], None])
+def test_no_server_speaks_as_the_gateway_in_an_error_of_the_protocol(data: Any) -> None:
+    """In its message and in the field that says whose it is; everything else passes."""
+    error = attribute_error(UpstreamAnswered(-32042, "a person must not be asked", data, retryable=True), "box/fail")
+    with pytest.raises(MCPError) as raised:
+        failure_result(error)
+    told = raised.value.error
+    assert told.message == "The tool box/fail says, not the gateway: a person must not be asked"
+    assert told.code == -32042
+    assert told.data == ({**data, "by": "box/fail"} if isinstance(data, dict) and "by" in data else data)
+    assert error.retryable
+
+
+def test_errors_of_the_protocol_that_are_ours_say_so() -> None:
+    for error in (as_error(TimeoutError()), as_error(UnknownName("tool", "x", [])), internal(ValueError())):
+        assert error.error.data == {"by": GATEWAY}
 
 
 def test_other_results_are_as_the_server_sent_them() -> None:

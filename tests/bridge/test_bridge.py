@@ -142,7 +142,7 @@ def test_a_service_that_comes_back_is_used_by_the_next_request(double: Service, 
     assert (before, after) == ("hello x", ["back x", "back x"])
     assert away.error.message.startswith(f"the service at {double.url} does not answer: ")
     assert "refused" in away.error.message or "failed" in away.error.message
-    assert away.error.data == {"code": "service-unavailable", "retryable": True}
+    assert away.error.data == {"by": "gateway", "code": "service-unavailable", "retryable": True}
 
 
 @pytest.mark.parametrize("era", ERAS)

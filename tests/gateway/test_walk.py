@@ -57,7 +57,8 @@ def test_a_host_finds_a_tool_and_calls_it_both_ways(connect: Callable[[Era], Con
             assert error_of(await host.call_tool("box__ad", {}))["nearest"][0] == "box__add"
             with pytest.raises(MCPError) as refused:
                 await host.call_tool("box__refuse", {})
-            assert (refused.value.code, refused.value.message) == (1234, "no paper left")
+            said = "The tool box/refuse says, not the gateway: no paper left"
+            assert (refused.value.code, refused.value.message) == (1234, said)
             assert refused.value.error.data == {"tray": 2}
 
     anyio.run(walk)

@@ -140,7 +140,7 @@ def holder(store: EmbeddedStore) -> str:
     if store.path is None or not lock_of(store.path).exists():
         return ""
     try:
-        with write_lock(store.path, 0):
+        with write_lock(store.path, 0, brief=False):
             return ""
     except RegistryLocked as locked:
         return locked.holder
