@@ -76,6 +76,7 @@ _COMMANDS = {
     "connect": LazyCommand("connect:connect", "Print or write the entry by which a host starts this gateway."),
     "sources": LazyCommand("operate:sources", "List the sources, or forget one."),
     "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
+    "logins": LazyCommand("logins:logins", "List, make and forget callers' own logins at servers."),
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
     "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
     "generate": LazyCommand("generate:generate", "Make data for evaluation and for training a router."),

@@ -269,6 +269,8 @@ ANSWERS: dict[str, Any] = {
         "tools": ["pigeon-mail/send"],
         "ingest_again": [],
     },
+    "logins": {"logins": [{"agent_id": "trencher-tables", "by": "oauth", "at": "2026-11-25T10:00:00+00:00"}]},
+    "forget_login": {"agent_id": "trencher-tables", "forgotten": True},
     "cypher": {
         "columns": ["agent", "n"],
         "rows": [["trencher-tables", 5]],
@@ -333,6 +335,8 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "set_tool": r.Settings,
     "remove_agent": r.Settings,
     "forget_source": r.Forgotten,
+    "logins": r.OwnLogins,
+    "forget_login": r.ForgottenLogin,
     "cypher": r.Rows,
     "healthz": r.Alive,
     "readyz": r.Ready,

@@ -402,6 +402,21 @@ class Forgotten(Answer):
     )
 
 
+class OwnLogin(Answer):
+    agent_id: str
+    by: str = Field(description="`oauth`, or `header`: a key that the caller typed.")
+    at: str = Field(description="When it was made, in ISO 8601.")
+
+
+class OwnLogins(Answer):
+    logins: list[OwnLogin]
+
+
+class ForgottenLogin(Answer):
+    agent_id: str
+    forgotten: bool = Field(description="Whether there was a login.")
+
+
 class Rows(Answer):
     columns: list[str]
     rows: list[list[Any]]

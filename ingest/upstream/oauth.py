@@ -147,7 +147,7 @@ async def log_in(
     if open_page is None:
         yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
         return
-    async with _callback(kept.last_port()) as callback:
+    async with listen_for_callback(kept.last_port()) as callback:
         callback.timeout_s = settings.upstream_login_timeout_s
         yield Provider(launch.url, kept, callback.address, open_page, callback)
 
@@ -391,7 +391,7 @@ class Callback:
 
 
 @asynccontextmanager
-async def _callback(port: int) -> AsyncGenerator[Callback]:
+async def listen_for_callback(port: int = 0) -> AsyncGenerator[Callback]:
     """Listens on the port, or on another where that is taken."""
     try:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)

@@ -50,6 +50,8 @@ COMMANDS: dict[str, list[list[str]]] = {
     "keys create": [["keys", "create", "billing", "--scope", "read", "--group", "finance", "--expires-in", "90"]],
     "keys list": [["keys", "list"]],
     "keys revoke": [["keys", "revoke", KEY_ID]],
+    "logins list": [["logins", "list"]],
+    "logins forget": [["logins", "forget", "key:a"]],
     "model list": [["model", "list"]],
     "model path": [["model", "path", "onnx:/models/x"]],
     "model pull": [["model", "pull", "onnx:/models/x"]],
@@ -79,13 +81,14 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["connect", "zed", "--file", f"{OWN}.mcp.json", "--write", "--dry-run"],
     ],
 }
-GROUPS = {"keys", "model", "eval", "generate", "graph", "learn", "taxonomy"}
+GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
-SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "taxonomy place"}
-"""They need a language model and servers, torch, lightgbm, or a language model: tests/unit/test_eval_agents.py,
-tests/live/test_training.py, tests/unit/test_ranker.py and tests/unit/test_taxonomy_recipe.py compare their shapes."""
+SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "logins add", "taxonomy place"}
+"""They need a language model and servers, torch, lightgbm, a person, or a model: tests/unit/test_eval_agents.py,
+tests/live/test_training.py, tests/unit/test_ranker.py, tests/unit/test_cli_logins.py and
+tests/unit/test_taxonomy_recipe.py run them."""
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, over_http
 from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.own_logins import KEY
 from tests.protected_server import ProtectedServer, protected_server
-from tests.service import Served, assert_problem, process, served
+from tests.service import Served, assert_good, assert_problem, process, served
 from waygraph.ingest.upstream.logins import LoginFile, login_file
 from waygraph.registry.model.settings import Settings
 
@@ -280,6 +280,25 @@ def test_keys_that_callers_type_go_with_their_own_calls(tmp_path: Path, monkeypa
         assert typed not in here.file.path.read_text() + here.service.log
         assert "logged out" in ann.submit(ann.open(here.page), do="forget").text
         assert_problem(here.whoami(key), 403, "needs-login")
+
+
+def test_callers_list_and_forget_their_own_logins_alone(here: World) -> None:
+    """What a caller may no longer see is not listed either."""
+    keys = {name: here.key() for name in ("ann", "bob")}
+    clients = {name: here.service.client(key) for name, key in keys.items()}
+    for name, key in keys.items():
+        with Person(name) as person:
+            log_in_by_browser(person, here.page, key)
+    for client in clients.values():
+        [login] = assert_good(client.get("/v1/logins"))["logins"]
+        assert (login["agent_id"], login["by"], set(login)) == ("desk", "oauth", {"agent_id", "by", "at"})
+    assert assert_good(clients["ann"].delete("/v1/logins/none"))["forgotten"] is False
+    assert assert_good(clients["ann"].delete("/v1/logins/desk")) == {"agent_id": "desk", "forgotten": True}
+    assert assert_good(clients["ann"].get("/v1/logins")) == {"logins": []}
+    assert_problem(here.whoami(keys["ann"]), 403, "needs-login")
+    assert here.acts_as(keys["bob"]) == "bob@office"
+    here.service.registry.set("desk", hidden=True)
+    assert assert_good(clients["bob"].get("/v1/logins")) == {"logins": []}
 
 
 @pytest.mark.full

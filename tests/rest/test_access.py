@@ -44,6 +44,8 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "set_tool": ("write", lambda c: c.patch("/v1/tools/a/look", json={"description": "It looks."})),
     "remove_agent": ("write", lambda c: c.delete("/v1/agents/a")),
     "forget_source": ("write", lambda c: c.delete("/v1/sources/s")),
+    "logins": ("use", lambda c: c.get("/v1/logins")),
+    "forget_login": ("use", lambda c: c.delete("/v1/logins/a")),
     "cypher": ("cypher admin", lambda c: c.post("/v1/cypher", json={"statement": "RETURN 1"})),
     "healthz": ("", lambda c: c.get("/healthz")),
     "readyz": ("", lambda c: c.get("/readyz")),

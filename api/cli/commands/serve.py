@@ -218,9 +218,11 @@ def revoke(
 ) -> None:
     """End a key now, also in a service that runs."""
     from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.ingest.upstream.logins import login_file
 
     file = _file(context)
     ended = file.revoke(key_id)
+    login_file(invocation(context).settings()).forget(f"key:{ended.id}")  # nobody else gets them
     show((ended, file.state(ended)), cli_json.api_key, operation_views.api_key, as_json)
 
 

@@ -11,6 +11,7 @@ from waygraph.registry.model.shapes import Shape, report
 
 if TYPE_CHECKING:
     from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.ingest.upstream.logins import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.evaluation import compare as evaluation
@@ -111,6 +112,10 @@ def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,
     }
+
+
+def logins(held: "Iterable[Login]") -> Shape:
+    return {"logins": [{"caller": e.caller, "agent_id": e.agent_id, "by": e.by, "at": e.at} for e in held]}
 
 
 def models(held: "Iterable[InstalledModel]") -> Shape:

@@ -14,6 +14,7 @@ from waygraph.registry.model.shapes import Shape
 if TYPE_CHECKING:
     from waygraph.api.cli.render.cli_json import Exported, Outcome
     from waygraph.ingest.datasets.scalemcp.generate import Generated
+    from waygraph.ingest.upstream.logins import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.evaluation import compare as evaluation
@@ -210,6 +211,11 @@ def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
         columns=("id", "name", "state", "scopes", "sees", "created", "expires"),
         rows=[(key.id, key.name, state, key.scopes, _sees(key), key.created_at, key.expires_at) for key, state in held],
     )
+
+
+def logins(held: "Iterable[Login]") -> Iterator[Block]:
+    rows = [(login.caller, login.agent_id, login.by, login.at) for login in held]
+    yield Table(columns=("caller", "agent", "by", "since"), rows=rows)
 
 
 def _of_key(key: "ApiKey") -> tuple[tuple[str, Cell], ...]:

@@ -72,7 +72,7 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
             servers=servers,
             settings=settings,
             on_asked=tell,
-            open_page=_open_page if sys.stdin.isatty() else None,
+            open_page=open_page if sys.stdin.isatty() else None,
         )
         return asked.read()
 
@@ -83,7 +83,7 @@ def asking_servers(settings: Settings) -> Iterator[Ask]:
             board.stop()
 
 
-def _open_page(url: str) -> None:
+def open_page(url: str) -> None:
     import webbrowser
 
     print(f"Log in here, if no browser opens: {one_line(url)}", file=sys.stderr, flush=True)  # noqa: T201

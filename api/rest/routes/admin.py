@@ -25,6 +25,7 @@ from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
+from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Document
@@ -127,6 +128,19 @@ async def forget_source(
             done = service.registry.forget(name, principal=caller.principal)
             attempt.revision = done.revision
         return shapes.shape(done)
+
+    return as_json(await service.lanes.write(forget))
+
+
+@router.delete("/logins/{agent_id}", **operation("forget_login"))
+async def forget_login(agent_id: AgentId, service: Serving, caller: Calling) -> Response:
+    """Forget the caller's own login at an agent's server: the next call has none."""
+
+    def forget() -> "Shape":
+        with service.audit.attempt(caller, "logout", agent_id):
+            caller.require("use")
+            gone = login_file(service.settings).forget(caller.id, agent_id)
+        return {"agent_id": agent_id, "forgotten": bool(gone)}
 
     return as_json(await service.lanes.write(forget))
 

@@ -12,6 +12,7 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, unless_known
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name
 from waygraph.api.rest.routes.search import define_tools
+from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotCallable
@@ -225,6 +226,21 @@ async def taxonomy(
         return shapes.shape(service.registry.browse(asked.path, filters=asked.filters(), principal=caller.principal))
 
     return await unless_known(request, service, caller, browse)
+
+
+@router.get("/logins", **operation("logins"))
+async def logins(service: Serving, caller: Calling) -> Response:
+    """The caller's own logins at servers that are called as each caller, of agents that the caller may see."""
+    caller.require("use")
+
+    def list_own() -> "Shape":
+        seen = {agent.id for agent in service.registry.agents(principal=caller.principal)}
+        own = [each for each in login_file(service.settings).list() if each.caller == caller.id]
+        return {
+            "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in seen],
+        }
+
+    return as_json(await service.lanes.ask(list_own))
 
 
 @router.get("/sources", **operation("sources"))

@@ -1,0 +1,103 @@
+"""`logins`: whose logins are kept at servers that are called as each caller, and the one of this machine's own user."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waygraph.api.cli.options import AsJson, invocation
+from waygraph.api.cli.render.output import note, show
+from waygraph.registry.model.errors import WaygraphError
+
+if TYPE_CHECKING:
+    from waygraph.ingest.upstream.logins import LoginFile
+    from waygraph.registry.model.nouns import Agent
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
+
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")]
+
+logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' own logins at servers.")
+
+
+@logins.command("list")
+def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
+    """List whose logins are kept, and where; it needs no key."""
+    from waygraph.api.cli.render import cli_json, operation_views
+
+    show(_file(context).list(), cli_json.logins, operation_views.logins, as_json)
+
+
+@logins.command()
+def forget(
+    context: typer.Context,
+    caller: Annotated[str, typer.Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Forget a caller's logins, also in a service that runs: the next call has none."""
+    from waygraph.api.cli.render import cli_json, operation_views
+
+    if not caller.strip():
+        raise typer.BadParameter("name a caller", param_hint="'CALLER'")
+    show(_file(context).forget(caller, agent), cli_json.logins, operation_views.logins, as_json)
+
+
+@logins.command()
+def add(context: typer.Context, agent: AgentId) -> None:
+    """Log in at an agent's server, for calls on this machine: `waygraph mcp`, and a service without authentication.
+
+    waygraph logins add github
+    """
+    import os
+
+    import anyio
+
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)
+    with told.open(settings) as registry:
+        anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
+    note(f"calls on this machine act with your account at {agent}")
+
+
+def _file(context: typer.Context) -> "LoginFile":
+    from waygraph.ingest.upstream.logins import login_file
+
+    told = invocation(context)
+    settings = told.settings()
+    told.own_place(settings)  # they lie where the gateway runs
+    return login_file(settings)
+
+
+async def _log_in(registry: "Registry", settings: "Settings", agent: "Agent", environ: dict[str, str]) -> None:
+    """Raises BadParameter for an agent that is called as the operator."""
+    from waygraph.api.cli.render.progress import open_page
+    from waygraph.ingest.execution.executor import open_executor
+    from waygraph.ingest.execution.own_logins import LOCAL_USER
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.ingest.upstream.oauth import listen_for_callback
+
+    async with open_executor(registry, settings, Surroundings.here(environ)) as executor:
+        logins = executor.logins
+        rule = logins.rule(agent.id) if logins else None
+        if logins is None or rule is None or not rule.takes_login:
+            raise typer.BadParameter(
+                f"nobody logs in at {agent.id!r}: see [[login]] in docs/calling.md", param_hint="AGENT"
+            )
+        if rule.by == "header":
+            logins.file.check_key()
+            key = typer.prompt(f"Your key at {agent.id}", hide_input=True, err=True)
+            await logins.set_key(LOCAL_USER, agent, key)
+            return
+        refused: WaygraphError | None = None
+        async with listen_for_callback() as callback:
+            callback.timeout_s = settings.upstream_login_timeout_s
+            try:
+                open_page(await logins.begin(LOCAL_USER, agent, callback.address, ""))
+                came = await callback.result()
+                said = {"code": came.code, "state": came.state or "", **({"iss": came.iss} if came.iss else {})}
+                await logins.finish(LOCAL_USER, agent, callback.address, "", said)
+            except WaygraphError as error:  # the group around it would wrap it
+                refused = error
+        if refused is not None:
+            raise refused
