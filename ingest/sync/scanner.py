@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from waygraph.ingest.sources.mcp_servers import describe_tools
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.errors import LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.files import write_atomically
@@ -225,9 +226,12 @@ def parse_verdicts(answer: object, ids: Collection[str]) -> dict[str, str]:
 
 def scan_changes(registry: "Registry", changes: ChangeSet) -> Scan:
     """Reads the texts that a sync would create or change. Raises InvalidSetting for a scanner that cannot be."""
+    written = changes.written
     new = {*changes.created_agents, *changes.created_tools, *(each.id for each in changes.updated_agents)}
     new |= {each.id for each in changes.updated_tools}
-    servers = [[scanned_text(each) for each in entry.entities if each.id in new] for entry in changes.written]
+    # What is made of its tools' texts says nothing of its own, and a flag of an agent is one of all its tools.
+    read = (each.tools if each.agent.description == describe_tools(each.tools) else each.entities for each in written)
+    servers = [[scanned_text(each) for each in entities if each.id in new] for entities in read]
     if not any(servers):
         return Scan()
     with closing(registry.open_model(registry.settings.scanner, option="WAYGRAPH_SCANNER")) as model:

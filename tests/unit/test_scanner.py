@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.rest.bootstrap import Chosen, open_service
+from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.scanner import SYSTEM, TEXTS_AT_ONCE, parse_verdicts
 from waygraph.registry import Principal, Registry, Settings
@@ -111,6 +113,18 @@ def test_a_request_has_texts_of_one_server_and_few(endpoint: FakeOpenAI, tmp_pat
         assert not any({"b", "see"} & set(names) and {"a", "t0", "t19", "c"} & set(names) for names in sent)
         assert "Scanned 24 of 25 texts" in report.notice
         assert "60,000 characters" in report.notice
+
+
+def test_an_agent_that_only_repeats_its_tools_is_not_read_again(endpoint: FakeOpenAI, tmp_path: Path) -> None:
+    """Else a flag of one tool would be one of all; whatever stands beside them is read."""
+    with opened(endpoint, tmp_path) as registry:
+        for agent_id, beside in (("a", ""), ("b", f"\n\n{BESIDE_TOOLS} {EVIL}")):
+            said = entry(agent_id, add=EVIL, see="Looks.")
+            tools = sorted(said.tools, key=lambda tool: tool.name)
+            agent = replace(said.agent, description=f"{describe_tools(tools)}{beside}")
+            sync(registry, Manifest(source=agent_id, entries=(replace(said, agent=sealed_agent(agent)),)))
+        names = [[text["name"] for text in texts_in(request).values()] for request in endpoint.requests]
+        assert names == [["add", "see"], ["b"]], "what is kept is not asked for again"
 
 
 @pytest.mark.parametrize(
