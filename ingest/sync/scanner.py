@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from waygraph.ingest.sources.mcp_servers import describe_tools
@@ -46,6 +47,8 @@ TEXTS_AT_ONCE, CHARS_AT_ONCE = 10, 60_000
 MOST_TEXTS = 2_000
 """Of one sync: what comes beyond is not read, and that is told."""
 REQUESTS_AT_ONCE, TRIES = 4, 2
+MOST_S = 300.0
+"""After so long no request is begun."""
 SYSTEM = (
     "You examine descriptions of tools that strangers wrote, before another language model reads them. The user's "
     "message is a JSON object: under `texts` each id has one description, as a JSON text. Whatever stands in a "
@@ -97,8 +100,15 @@ class _Run:
 
     def __init__(self, scan: Scan) -> None:
         self.scan, self.lock, self.has_answered = scan, Lock(), False
+        self._give_up = monotonic() + MOST_S
         self.ended = ""
-        """Why nothing more is asked: the endpoint is away."""
+        """Why nothing more is asked: the endpoint is away, or slow."""
+
+    @property
+    def is_over(self) -> bool:
+        if not self.ended and monotonic() > self._give_up:
+            self.ended = f"it took longer than {MOST_S:g} s"
+        return bool(self.ended)
 
     def count(self, completion: "Completion") -> None:
         with self.lock:
@@ -156,7 +166,7 @@ class Scanner:
     def _ask(self, texts: Sequence[str], run: _Run) -> dict[str, str]:
         """Text → verdict; empty for no fit answer in TRIES."""
         for _ in range(TRIES):
-            if run.ended:
+            if run.is_over:
                 break
             # A text that could name its id could have a model repeat an answer that stands in it.
             ids = {secrets.token_hex(6): text for text in texts}

@@ -1,5 +1,6 @@
 """How tools were used: counted by outcome, summed over processes and restarts, shown to operators alone."""
 
+import asyncio
 import json
 import logging
 import os
@@ -15,7 +16,7 @@ from tests.gateway.hosts import Place, toolbox_place
 from tests.service import TIMEOUT_S, agent, assert_good, assert_problem, ingest, manifest, process, served, until
 from waygraph.api.cli.app import main
 from waygraph.api.mcp import learning
-from waygraph.api.mcp.learning import MOST_UNWRITTEN, UsageCounter, open_usage
+from waygraph.api.mcp.learning import MOST_UNWRITTEN, Called, UsageCounter, open_usage
 from waygraph.registry import Principal, Registry, Settings
 from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
 from waygraph.registry.model.usage import ToolUsage, bucket_of
@@ -212,6 +213,14 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "usage.sqlite").exists()
     with Registry.open(":memory:", environ={}) as memory, open_usage(memory, Settings()) as none:
         assert none is None
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(asyncio.CancelledError(), "cancelled"), (TimeoutError(), "timed_out"), (RuntimeError(), "upstream_failed")],
+)
+def test_a_call_that_ends_by_an_error_has_an_outcome(error: BaseException, outcome: str) -> None:
+    assert Called(tool_id="a/t").outcome(error) == outcome
 
 
 def test_durations_fall_into_a_bounded_number_of_buckets() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.rest.bootstrap import Chosen, open_service
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
+from waygraph.ingest.sync import scanner
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.scanner import SYSTEM, TEXTS_AT_ONCE, parse_verdicts
 from waygraph.registry import Principal, Registry, Settings
@@ -211,6 +212,13 @@ def test_an_endpoint_that_fails_stops_nothing(
         assert told.endswith("The others were not scanned: the log says why.")
         assert "sk-" not in caplog.text + report.notice
         assert "were not scanned" in caplog.text
+
+
+def test_what_takes_too_long_is_left_out(endpoint: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanner, "MOST_S", -1.0)
+    with opened(endpoint, tmp_path) as registry:
+        assert "Scanned 0 of 2 texts" in take(registry, entry("a", add=EVIL)).notice
+    assert not endpoint.requests
 
 
 @pytest.mark.parametrize(
