@@ -21,6 +21,7 @@ FULL: Final = (
     "hosts/test_takeover.py",
     "gateway/test_process.py",
     "gateway/test_two_people.py",
+    "attack/test_logins.py",
     "gateway/test_warming.py",
     "rest/test_serving.py",
     "rest/test_schemathesis.py",
