@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Written,
     )
     from waygraph.registry.model.taxonomy import Taxonomy
+    from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
@@ -150,6 +151,28 @@ class Registry(Searchable, Protocol):
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
         """Removes it. Raises UnknownName."""
+        ...
+
+    def set_toolset(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        tools: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        callers: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> "Toolset":
+        """A named choice of tools (by id), agents, and whatever has one of the tags, in place of the one of that name.
+
+        Only members of the groups `callers` may use it; none: everybody who may see anything in it. What comes later
+        and fits joins it. Raises InvalidSetting, also for the name of a namespace; NotAllowed for a principal.
+        """
+        ...
+
+    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
+        """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
         ...
 
     @property

@@ -82,6 +82,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "What stands in a category and below it": [
         ("letters", "post-room", "model"), ("messages", "pigeon-mail", "model"),
     ],
+    "Which tools a toolset includes": [("code", "harbor-git", 1), ("code", "quarry-sql", 7)],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
@@ -132,7 +133,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(10, "plain", "")],
+    "Where the registry stands": [(11, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
@@ -144,7 +145,7 @@ DIFFERENCES: dict[str, tuple[str, object, object]] = {
     "`round(x, 2)`": ("RETURN round(2.567, 2)", None, 2.57),
     "`[1, null] = [1, null]`": ("RETURN [1, null] = [1, null]", True, None),
     r"label expressions `(a:Agent\|Tool)`, `!`; `(…){1,2}` around a path": (
-        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Change|Taxonomy|Category|Term|Commit)) "
+        "MATCH (a:Source|!(Agent|Tool|Setting|Registry|Migration|Change|Taxonomy|Category|Toolset|Term|Commit)) "
         "RETURN count(a)",
         None, 2,
     ),
@@ -216,6 +217,7 @@ def fill(registry: Registry, folder: Path) -> None:
     registry.change(lambda session: session.put_similar(lambda _: NEAR))
     registry.change(lambda session: session.learn_transitions(count_transitions(TALKS, MARCH), 90.0, 1_000))
     registry.build_taxonomy(_tree)
+    registry.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
 
 
 def _tree(services: Sequence[Service], _: object, __: object) -> Taxonomy:

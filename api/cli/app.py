@@ -81,6 +81,7 @@ _COMMANDS = {
     "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
     "generate": LazyCommand("generate:generate", "Make data for evaluation and for training a router."),
     "taxonomy": LazyCommand("taxonomy:taxonomy", "Build and look at trees of categories."),
+    "toolset": LazyCommand("toolset:toolset", "Make, list and remove named choices of tools and agents."),
     "learn": LazyCommand("learn:learn", "Learn from data with known answers."),
 }
 _BEFORE_COMMAND = {"--registry": "PLACE", "--embedder": "SPEC"}

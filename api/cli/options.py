@@ -98,6 +98,7 @@ Reachable = Annotated[
 Within = Annotated[
     str, typer.Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
 ]
+InToolset = Annotated[str, typer.Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
@@ -156,6 +157,7 @@ def filters(
     *,
     reachable: bool = False,
     within: str = "",
+    toolset: str = "",
 ) -> "Filters":
     """What may be found. Raises BadParameter for an unknown kind."""
     from waygraph.registry.model.nouns import AGENT_KINDS, Filters
@@ -165,7 +167,12 @@ def filters(
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
     chosen: tuple[AgentKind, ...] = tuple(known for known in AGENT_KINDS if known in (kinds or ()))
     return Filters(
-        tags=tuple(tags or ()), kinds=chosen, agent_ids=tuple(agents or ()), reachable=reachable, within=within
+        tags=tuple(tags or ()),
+        kinds=chosen,
+        agent_ids=tuple(agents or ()),
+        reachable=reachable,
+        within=within,
+        toolset=toolset,
     )
 
 

@@ -8,7 +8,7 @@ from pydantic.config import JsonDict
 
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
-from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
+from waygraph.registry.model.validation import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, RECIPES, Recipe, recipe_named
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage import approval
@@ -26,6 +26,7 @@ CategoryPath = Annotated[
     str,
     Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights."),
 ]
+ToolsetName = Annotated[str, Field(max_length=MAX_NAME_CHARS, description="Only what is in the toolset of this name.")]
 Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -50,6 +51,7 @@ class RequestFilters(Strict):
     agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
     within: CategoryPath = ""
+    toolset: ToolsetName = ""
 
     def filters(self) -> Filters:
         return Filters(
@@ -58,6 +60,7 @@ class RequestFilters(Strict):
             agent_ids=tuple(self.agent_ids),
             reachable=self.reachable,
             within=self.within,
+            toolset=self.toolset,
         )
 
 
@@ -286,6 +289,20 @@ class SettingsRequest(Strict):
         if not self.model_fields_set:
             raise ValueError("say what to set, such as pinned or tags")
         return self
+
+
+class ToolsetRequest(Strict):
+    """What a toolset includes: it is set whole, so that what is not there is not in it. It names at least something."""
+
+    description: str = Field(default="", max_length=MAX_DESCRIPTION_CHARS)
+    tools: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Tools by id, agent/tool.")
+    agents: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Agents by id, with all their tools.")
+    tags: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Agents with any of these tags.")
+    callers: list[Name] = Field(
+        default=[],
+        max_length=MAX_NAMES,
+        description="Groups that may use it. Default: whoever may see anything in it.",
+    )
 
 
 class CypherRequest(Strict):

@@ -107,6 +107,7 @@ class Query(Answer):
     agent_ids: list[str]
     reachable: bool
     within: str
+    toolset: str
     strict: bool
 
 
@@ -215,6 +216,25 @@ class Category(Answer):
     count: int
     children: list[Branch]
     members: list[str] = Field(description="Ids of what stands in it and in no child.")
+    revision: int
+
+
+class Toolset(Answer):
+    """A toolset, as far as the caller may see what it names and includes."""
+
+    name: str
+    description: str
+    tools: list[str] = Field(description="Those that it names, by id.")
+    agents: list[str] = Field(description="Those that it names, by id.")
+    tags: list[str] = Field(description="Agents with any of them are in it.")
+    callers: list[str] = Field(description="Groups that may use it; told to who sees everything.")
+    includes: list[str] = Field(description="Ids of its tools.")
+    members: list[str] = Field(description="Ids of the agents that it reaches.")
+    missing: list[str] = Field(description="What it names and is not there; told to who sees everything.")
+
+
+class Toolsets(Answer):
+    toolsets: list[Toolset]
     revision: int
 
 
@@ -355,6 +375,7 @@ class Change(Answer):
     after: dict[str, Any]
     flags: list[str] = Field(description="Why the new text looks suspicious.")
     covered: list[str] = Field(description="The fields over which an operator's own words stand.")
+    toolset: str = Field(description="The toolset that an operator changed, in place of an agent; else empty.")
 
 
 class Changes(Part):
@@ -388,6 +409,13 @@ class Approved(Answer):
     agents: list[str]
     tools: list[str]
     revision: int
+
+
+class Written(Answer):
+    """The registry's revision after the write."""
+
+    revision: int
+    texts_embedded: int
 
 
 class Forgotten(Answer):

@@ -98,6 +98,8 @@ def sync(
         written = session.commit(changes, progress)
         if manifest.taxonomies:
             written = replace(written, revision=session.restore_taxonomies(manifest.taxonomies))
+        if manifest.toolsets:
+            written = replace(written, revision=session.restore_toolsets(manifest.toolsets))
         return held, changes, written, session.state()
 
     held, changes, written, state = registry.change(work, texts=texts)
@@ -176,7 +178,7 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator or manifest.taxonomies:
+    if changes.operator or manifest.taxonomies or manifest.toolsets:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched_agents(changes), principal)
     refuse_unseen(held, _placing_agents(held, manifest), principal)

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 from waygraph.registry.http.addresses import is_public, split_url
 from waygraph.registry.model.errors import NotAllowed
 from waygraph.registry.model.nouns import NOTICE, Agent, Filters, JsonText, Principal, Tool, canonical_json, reachable
+from waygraph.registry.model.transitions import owner_of
 
 Scope = Literal["route", "read", "write", "cypher", "use", "admin"]
 """What a caller may do: find agents and tools; list them; change the registry; type Cypher; call tools; read how
@@ -124,6 +125,21 @@ def tools_within(filters: Filters) -> frozenset[str] | None:
     """The ids of the only tools that may be found; None: all of the agents that fit."""
     tools = frozenset(member for member in filters.members or () if "/" in member)
     return tools or None
+
+
+def narrow(filters: Filters, members: frozenset[str]) -> Filters:
+    """The filters, that let through only these agents and tools too; of an agent without any tool there all of its.
+
+    Where members are told, some with tools and some without, an agent stays by one tool that both sides let through.
+    """
+    if filters.members is None:
+        return replace(filters, members=members)
+    sides = (filters.members, members)
+    agents = {each for each in filters.members & members if "/" not in each}
+    told = [tools for side in sides if (tools := {each for each in side if "/" in each})]
+    tools = {each for each in set.intersection(*told) if owner_of(each) in agents} if told else set[str]()
+    silent = agents.difference(*(map(owner_of, each) for each in told))
+    return replace(filters, members=frozenset([*tools, *silent, *map(owner_of, tools)]))
 
 
 # Flags that tell of another agent: only who may see that agent reads them.

@@ -14,6 +14,7 @@ from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Pol
 from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
@@ -289,6 +290,12 @@ class Contents:
     @cached_property
     def taxonomies(self) -> list[Taxonomy]:
         return read_taxonomies(self.session)
+
+    @cached_property
+    def toolsets(self) -> list[Toolset]:
+        from waygraph.registry.graph.toolsets import read_toolsets
+
+        return read_toolsets(self.session)
 
     @cached_property
     def directions(self) -> dict[str, Vectors]:

@@ -13,7 +13,7 @@ from waygraph.registry.model.errors import RegistryUnusable
 # The newest schema that this Waygraph knows. Apart from the migrations, since readers of an index need no more.
 
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,12 @@ class Migration:
 
 
 _AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
-LABELS = (*_AT_FIRST, "Change", "Taxonomy", "Category")
+LABELS = (*_AT_FIRST, "Change", "Taxonomy", "Category", "Toolset")
 MIGRATIONS = (
     Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in _AT_FIRST)),
     Migration(2, "changes are kept", ("schema/unique_change",)),
     Migration(3, "taxonomies", ("schema/unique_taxonomy", "schema/unique_category")),
+    Migration(4, "toolsets", ("schema/unique_toolset",)),
 )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
     from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.tool_settings import ToolSetting
+    from waygraph.registry.model.toolset import Toolset
 
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -97,6 +98,10 @@ class SearchIndex(Records, Protocol):
 
     def taxonomies(self) -> "Sequence[Taxonomy]":
         """All of them, in order of their names, whoever may see what is in them."""
+        ...
+
+    def toolsets(self) -> "Sequence[Toolset]":
+        """All of them, in order of their names, whoever may use them."""
         ...
 
     def search(

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.toolset import Toolset
 
 Policy = Literal["accept", "hold", "strict"]
 """What becomes of a source's changes. accept: they hold at once. hold: tools that it changes or adds after its first
@@ -134,6 +135,8 @@ class Manifest:
     """Whether it is an export that was: what it does not say waits was in routing, whatever the policy."""
     taxonomies: tuple[Taxonomy, ...] = ()
     """Those of an export that are put where the registry has none of the name."""
+    toolsets: tuple[Toolset, ...] = ()
+    """The same."""
     gone: tuple[str, ...] = ()
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None
@@ -193,6 +196,8 @@ class Approved:
 class Change:
     """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
 
+    Or what an operator did to a `toolset`; then `source` and `agent_id` are empty.
+
     `tool` is the tool's name, empty for the agent itself. `before` and `after` hold the fields that differ, as JSON
     objects; hashes are content hashes, empty where there is none.
     """
@@ -215,6 +220,7 @@ class Change:
     """Why the new text looks suspicious."""
     covered: tuple[str, ...] = ()
     """The fields over which an operator's own words stand: of these callers saw no change."""
+    toolset: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

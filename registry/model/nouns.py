@@ -137,8 +137,13 @@ class Filters:
     """Leaves out agents that could not be reached, or fail, when they were last asked."""
     within: str = ""
     """A category of the current taxonomy, such as `travel/flights`: what stands in it or under it."""
+    toolset: str = ""
+    """The name of a toolset: what is in it."""
     members: frozenset[str] | None = field(default=None, repr=False)
-    """Ids of what is within, agents and tools, which the registry that answers fills in; None: no limit."""
+    """Ids of what is within and in the toolset, agents and tools, which the registry that answers fills in.
+
+    None: no limit.
+    """
 
 
 TurnRole = Literal["user", "assistant", "call"]
@@ -187,6 +192,7 @@ def _flat(query: Query) -> dict[str, object]:
         "agent_ids": list(filters.agent_ids),
         "reachable": filters.reachable,
         "within": filters.within,
+        "toolset": filters.toolset,
         "strict": query.strict,
     }
 

@@ -1,22 +1,25 @@
 """What callers hand in, checked where it enters: queries, and what operators say."""
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Protocol, get_args
 
-from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotAllowed
 from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
 from waygraph.registry.model.nouns import (
     AGENT_KINDS,
     CallOutcome,
     Filters,
+    Principal,
     Query,
     TextForm,
     Turn,
     TurnRole,
     is_status,
 )
+from waygraph.registry.model.toolset import RULE, Toolset
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
 
@@ -247,7 +250,7 @@ def setting_changes(
         raise InvalidSetting("visible_to names groups and `everyone` takes them back: choose one")
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
     if tags is not None:
-        changes["tags"] = _names("tags", tags)
+        changes["tags"] = checked_names("tags", tags)
     if everyone:
         changes["visible_to"] = None
     elif visible_to is not None:
@@ -272,6 +275,8 @@ def checked_filters(filters: Filters) -> Filters:
     if not isinstance(filters.reachable, bool):
         raise InvalidQuery(f"reachable is True or False, not {filters.reachable!r}")
     checked_path(filters.within)
+    if not isinstance(filters.toolset, str) or len(filters.toolset) > MAX_NAME_CHARS or is_broken(filters.toolset):
+        raise InvalidQuery(f"a toolset is named by a text of at most {MAX_NAME_CHARS} characters")
     if filters.tags == filters.kinds == filters.agent_ids == ():
         return filters
     lists: dict[str, Any] = {name: _tuple_of(name, getattr(filters, name)) for name in _LISTS}
@@ -299,13 +304,13 @@ def _tuple_of(name: str, values: object) -> tuple[str, ...]:
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    named = _names("visible_to", groups)
+    named = checked_names("visible_to", groups)
     if not named:
         raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
     return named
 
 
-def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
+def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
     given = names if isinstance(names, str) else tuple(names)  # what gives its names but once is read once
     if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
@@ -315,6 +320,48 @@ def _names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     if any(map(holds_control, given)):
         raise InvalidSetting(f"{field} must not hold control characters: {given!r}")
     return tuple(sorted(set(given)))
+
+
+# Toolsets, as operators state them.
+
+
+_TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+MAX_DESCRIPTION_CHARS = 2_000
+"""Of a toolset."""
+
+
+def stated_toolset(name: str, **rule: Any) -> Toolset:
+    """The rule alone, its names in order. Raises InvalidSetting."""
+    if not isinstance(name, str) or not _TOOLSET_NAME.fullmatch(name):
+        raise InvalidSetting(
+            f"{repr(name)[:100]} cannot be a toolset's name; expected letters, digits, `_`, `.` and `-`, at most 64, "
+            "with a letter or digit first"
+        )
+    if astray := sorted(map(str, rule.keys() - {*RULE})):
+        raise InvalidSetting(f"a toolset has no {astray[0]!r}; it has {', '.join(RULE)}")
+    text: object = rule.pop("description", "")
+    if not isinstance(text, str) or len(text) > MAX_DESCRIPTION_CHARS:
+        raise InvalidSetting(f"the description of a toolset is a text of at most {MAX_DESCRIPTION_CHARS} characters")
+    made = Toolset(
+        name=name,
+        description=replace_surrogates(text),
+        **{each: checked_names(each, names) for each, names in rule.items()},
+    )
+    for each in rule:
+        if len(names := getattr(made, each)) > MAX_NAMES:
+            raise InvalidSetting(f"{each} of a toolset are at most {MAX_NAMES}, not {len(names)}")
+    for tool in made.tools:
+        if "/" not in tool:
+            raise InvalidSetting(f"a tool of a toolset is named by its id, such as agent/tool, not {tool!r}")
+    if not (made.tools or made.agents or made.tags):
+        raise InvalidSetting("a toolset needs at least one tool, agent or tag")
+    return made
+
+
+def refuse_limited(principal: Principal | None) -> None:
+    """Raises NotAllowed: a rule may name what a caller must not learn of, and its answer would tell."""
+    if principal is not None:
+        raise NotAllowed("toolsets are made and removed by a caller who sees everything")
 
 
 # What a service takes and gives at most: its own checks, and what its client asks for.

@@ -27,6 +27,7 @@ from waygraph.registry.model.changes import (
     SourceSummary,
     Status,
     SyncReport,
+    Written,
 )
 from waygraph.registry.model.errors import (
     CypherRefused,
@@ -39,6 +40,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.toolset import RULE, Toolset
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
     MAX_ID_CHARS,
@@ -51,6 +53,7 @@ from waygraph.registry.model.validation import (
     checked_path,
     cursor,
     setting_changes,
+    stated_toolset,
 )
 from waygraph.registry.model.validation import after as id_of
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
@@ -217,11 +220,15 @@ def browse(
     return _looking("/v1/taxonomy", lambda reply: shapes.read(Browsed, reply.json()), params)
 
 
+_PLACES = ("within", "toolset")
+"""Filters that a service of before does not know: they are sent where they are set."""
+
+
 def _filter_params(filters: Filters) -> tuple[tuple[str, str], ...]:
     chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
     params = tuple((name, value) for name, values in chosen for value in values)
     params += (("reachable", "true"),) if filters.reachable else ()
-    return params + ((("within", filters.within),) if filters.within else ())
+    return params + tuple((name, value) for name in _PLACES if (value := getattr(filters, name)))
 
 
 def tools_page(
@@ -265,6 +272,24 @@ def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Too
         except UnknownName as no_tool:
             raise (no_tool if "__" in name else no_agent) from None
     return found
+
+
+def toolsets(*, principal: Principal | None = None) -> Call[list[Toolset]]:
+    _refuse_principal(principal)
+    return _looking("/v1/toolsets", lambda reply: [shapes.read(Toolset, each) for each in reply.json()["toolsets"]])
+
+
+def toolset(name: str, *, principal: Principal | None = None) -> Call[Toolset]:
+    _refuse_principal(principal)
+    return _looking(_toolset_path(name), _read_toolset)
+
+
+def _read_toolset(reply: Reply) -> Toolset:
+    return shapes.read(Toolset, reply.json())
+
+
+def _toolset_path(name: str) -> str:
+    return f"/v1/toolsets/{_segment('toolset', name)}"
 
 
 def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
@@ -425,6 +450,27 @@ def remove(agent_id: str, *, principal: Principal | None = None) -> Call[Operato
     return _writing("DELETE", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()))
 
 
+def set_toolset(
+    name: str,
+    *,
+    description: str = "",
+    tools: Sequence[str] = (),
+    agents: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    callers: Sequence[str] = (),
+    principal: Principal | None = None,
+) -> Call[Toolset]:
+    _refuse_principal(principal)
+    new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
+    body = {each: getattr(new, each) for each in RULE}
+    return _writing("PUT", _toolset_path(new.name), _read_toolset, body)
+
+
+def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Written]:
+    _refuse_principal(principal)
+    return _writing("DELETE", _toolset_path(name), lambda reply: shapes.read(Written, reply.json()))
+
+
 def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
     _refuse_principal(principal)
     path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
@@ -469,7 +515,7 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
             "kinds": filters.kinds,
             "agent_ids": filters.agent_ids,
             "reachable": filters.reachable,
-            **({"within": filters.within} if filters.within else {}),
+            **{name: value for name in _PLACES if (value := getattr(filters, name))},
         },
         "explain": True,
         "schema": True,

@@ -192,6 +192,8 @@ class RemoteRegistry:
     browse = ask(calls.browse)
     agents_page = follow(calls.agents_page)
     tools_page = follow(calls.tools_page)
+    toolsets = ask(calls.toolsets)
+    toolset = ask(calls.toolset)
     sources = ask(calls.sources)
     changes = follow(calls.changes)
     changes_page = follow(calls.changes_page)
@@ -204,6 +206,8 @@ class RemoteRegistry:
     remove = ask(calls.remove)
     approve = ask(calls.approve)
     forget = ask(calls.forget)
+    set_toolset = ask(calls.set_toolset)
+    remove_toolset = ask(calls.remove_toolset)
 
     @property
     def notice(self) -> Never:

@@ -4,13 +4,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from waygraph.registry.access.visibility import routable, tools_within
+from waygraph.registry.access.visibility import narrow, routable, tools_within
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.queries import permitted_taxonomy, prune_taxonomy
+from waygraph.registry.routing.seen_toolsets import seen_toolset
 
 EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
@@ -29,11 +30,16 @@ def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Pri
 
 
 def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
-    """The filters with the ids of what is `within`. Raises UnknownName as `browse_index`."""
+    """The filters with the ids of what is `within` and in the `toolset`. Raises UnknownName as `browse_index`."""
+    if filters.toolset:
+        found = seen_toolset(index, filters.toolset, principal)
+        filters = narrow(filters, frozenset([*found.includes, *found.members]))
+    if not filters.within:
+        return filters
     taxonomy = _current_taxonomy(index, principal)
     seen = _findable(index, taxonomy.of, Filters(), principal)
     members = members_within(taxonomy, filters.within, seen)
-    return replace(filters, members=members.union(map(owner_of, members)))
+    return narrow(filters, members.union(map(owner_of, members)))
 
 
 def findable_taxonomy(

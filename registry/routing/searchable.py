@@ -10,6 +10,7 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
     from waygraph.registry.model.taxonomy import Browsed
+    from waygraph.registry.model.toolset import Toolset
 
 
 class Searchable(Protocol):
@@ -117,6 +118,14 @@ class Searchable(Protocol):
         Of what the principal may see and the filters let through. Raises UnknownName, of noun `taxonomy` if there is
         none, or none for this caller.
         """
+        ...
+
+    def toolsets(self, *, principal: Principal | None = None) -> "list[Toolset]":
+        """Those that the principal may use, by name, each with what it may see of it."""
+        ...
+
+    def toolset(self, name: str, *, principal: Principal | None = None) -> "Toolset":
+        """Raises UnknownName, also for one that the principal may not use, or in which it may see nothing."""
         ...
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from waygraph.registry.access.visibility import narrow
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import IndexOutdated, InvalidSetting, LanguageModelRefused, RegistryClosed
@@ -112,7 +113,7 @@ def _texts(index: SearchIndex, of: Of) -> "Read":
 def narrow_query(query: Query, walked: Walked) -> Query:
     """For what the walk selected."""
     members = frozenset([*walked.selected, *map(owner_of, walked.selected)])
-    return replace(query, filters=replace(query.filters, members=members))
+    return replace(query, filters=narrow(query.filters, members))
 
 
 def add_walk[T: (Route, ToolRoute)](found: T, asked: Query, walked: Walked, reason: str = "") -> T:

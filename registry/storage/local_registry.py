@@ -19,6 +19,7 @@ from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, Writ
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.taxonomy import DEFAULT_NAME, Browsed, Of, Taxonomy, check_taxonomy_name
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.usage import Sort
@@ -29,7 +30,9 @@ from waygraph.registry.model.validation import (
     checked_for_tools,
     checked_path,
     checked_statuses,
+    refuse_limited,
     setting_changes,
+    stated_toolset,
 )
 from waygraph.registry.routing.answering import Answering
 from waygraph.registry.routing.browse import browse_index, with_members
@@ -49,6 +52,7 @@ from waygraph.registry.routing.queries import (
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
+from waygraph.registry.routing.seen_toolsets import seen_toolset, seen_toolsets
 from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
@@ -205,6 +209,12 @@ class LocalRegistry:
 
     def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> Taxonomy | None:
         return self._store.look(lambda index: seen_taxonomy(index, name, principal))
+
+    def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:
+        return self._store.look(lambda index: seen_toolsets(index, principal))
+
+    def toolset(self, name: str, *, principal: Principal | None = None) -> Toolset:
+        return self._store.look(lambda index: seen_toolset(index, name, principal))
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._store.look(lambda index: standing_sources(index, principal))
@@ -407,6 +417,26 @@ class LocalRegistry:
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
         return self._change(lambda session: session.forget_taxonomy(name))
 
+    def set_toolset(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        tools: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        callers: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> Toolset:
+        refuse_limited(principal)
+        new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
+        self._change(lambda session: session.put_toolset(new))
+        return self.toolset(name)
+
+    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
+        refuse_limited(principal)
+        return self._change(lambda session: session.remove_toolset(name))
+
     # -- for those who look after it ---------------------------------------------------------------
 
     @property
@@ -442,12 +472,14 @@ class LocalRegistry:
         return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
 
     def _within(self, asked: Query, principal: Principal | None) -> Query:
-        """With the ids of what is within the category that its filters name. Raises UnknownName."""
+        """With the ids of what is in the category and the toolset that its filters name. Raises UnknownName."""
         filters = self._with_members(asked.filters, principal)
         return asked if filters is asked.filters else replace(asked, filters=filters)
 
     def _with_members(self, filters: Filters, principal: Principal | None) -> Filters:
-        return self._store.look(lambda index: with_members(index, filters, principal)) if filters.within else filters
+        if not (filters.within or filters.toolset):
+            return filters
+        return self._store.look(lambda index: with_members(index, filters, principal))
 
     def _choose(self, spec: str) -> ChosenEmbedder:
         """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.

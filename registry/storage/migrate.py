@@ -29,11 +29,13 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.taxonomies import put_taxonomy
+from waygraph.registry.graph.toolsets import put_toolset
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
@@ -61,6 +63,7 @@ _PARTS = (
     "changes",
     "transitions",
     "taxonomies",
+    "toolsets",
     "directions",
     "vectors",
     "counts",
@@ -83,6 +86,8 @@ def is_sound(whole: Contents) -> bool:
         "changes": len({change.id for change in whole.changes}),
         "transitions": len({each.key for each in whole.transitions}),
         "taxonomies": len(whole.taxonomies),
+        "toolsets": len(whole.toolsets),
+        "inclusions": sum(len(each.includes) for each in whole.toolsets),
         "categories": sum(len(each.categories) for each in whole.taxonomies),
         "holdings": sum(len(c.holds) for each in whole.taxonomies for c in each.categories.values()),
     }
@@ -101,6 +106,7 @@ def fingerprints(held: Contents) -> dict[str, dict[str, str]]:
         "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
         "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in held.transitions},
         "taxonomies": {each.name: _sha256(each.as_json()) for each in held.taxonomies},
+        "toolsets": {each.name: _sha256(each.as_json()) for each in held.toolsets},
         "settings": {agent_id: _sha256(asdict(said)) for agent_id, said in held.settings.items()},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
         "directions": {
@@ -171,6 +177,7 @@ def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
         *_change_parts(whole.changes),
         *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
         *(Part(len(each.categories), (), partial(_put_taxonomy, each, whole)) for each in whole.taxonomies),
+        *(Part(1, (), partial(_put_toolset, each)) for each in whole.toolsets),
     ]
 
 
@@ -273,6 +280,10 @@ def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -
 
 def _put_taxonomy(taxonomy: Taxonomy, whole: Contents, session: GraphSession) -> None:
     put_taxonomy(session, taxonomy, None, whole.directions[taxonomy.name])
+
+
+def _put_toolset(toolset: Toolset, session: GraphSession) -> None:
+    put_toolset(session, toolset)
 
 
 Progress = Callable[[int, int], None]

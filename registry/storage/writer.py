@@ -13,6 +13,7 @@ from waygraph.registry.graph.read import (
     RegistryState,
     Stamp,
     Vectors,
+    keep_changes,
     outranked_sources,
     read_agents,
     read_held,
@@ -20,9 +21,11 @@ from waygraph.registry.graph.read import (
     read_tools,
     read_transitions,
     read_vectors,
+    stamp_changes,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.graph.taxonomies import put_taxonomy, read_taxonomies, remove_taxonomy
+from waygraph.registry.graph.toolsets import put_toolset, read_toolsets
 from waygraph.registry.graph.write import (
     NewVectors,
     advance,
@@ -40,16 +43,18 @@ from waygraph.registry.graph.write import (
 from waygraph.registry.model.changes import (
     AgentEntry,
     Approved,
+    Change,
     ChangeSet,
     Forgotten,
     OperatorSettings,
     Written,
     entries_of,
 )
-from waygraph.registry.model.errors import EmbedderMismatch, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.model.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import overlay_entries
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import (
     Learned,
     Transition,
@@ -61,6 +66,7 @@ from waygraph.registry.model.transitions import (
 from waygraph.registry.model.validation import refuse_other_texts
 from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
 from waygraph.registry.storage.store import Writing
+from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets, toolset_change
 from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
@@ -291,6 +297,56 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, (), work))
 
+    def put_toolset(self, new: Toolset) -> Toolset:
+        """In place of the one of the same name; returns it as it is stored. What changes nothing keeps the revision.
+
+        Raises InvalidSetting for the name of a namespace.
+        """
+        state = self._begin()
+        namespaces = {source.namespace: name for name, source in self.read_held().sources.items() if source.namespace}
+        if new.name in namespaces:
+            raise InvalidSetting(
+                f"{new.name!r} is the namespace of the source {namespaces[new.name]!r}, which has the endpoint "
+                f"/{new.name}/mcp; give the toolset another name"
+            )
+        held = {each.name: each for each in read_toolsets(self._engine)}.get(new.name)
+        new = replace(new, includes=tuple(sorted(choose_tools(self._engine, [new])[new.name])))
+        if new != held:
+            log = [toolset_change(held, new)] if held is None or held.rule_json() != new.rule_json() else []
+
+            def work(session: GraphSession) -> None:
+                put_toolset(session, new, held.includes if held else ())
+                self._log(session, log)
+
+            self._write(state.revision, (), work)
+        return new
+
+    def remove_toolset(self, name: str) -> Written:
+        """Raises UnknownName."""
+        state = self._begin()
+        held = {each.name: each for each in read_toolsets(self._engine)}
+        if name not in held:
+            raise UnknownName("toolset", name, held)
+
+        def work(session: GraphSession) -> None:
+            session.run(load("toolset/remove_toolset"), id=name)
+            self._log(session, [toolset_change(held[name], None)])
+
+        return Written(revision=self._write(state.revision, (), work))
+
+    def restore_toolsets(self, saved: Sequence[Toolset]) -> int:
+        """Those whose names neither a toolset nor a namespace has. Returns the revision."""
+        taken = {each.name for each in read_toolsets(self._engine)}
+        taken |= {source.namespace for source in self.read_held().sources.values()}
+        for each in saved:
+            if each.name not in taken:
+                self.put_toolset(each)
+        return self._begin().revision
+
+    def _log(self, session: GraphSession, log: Sequence[Change]) -> None:
+        stamp = Stamp(now=self._clock(), revision=self._begin().revision + 1)
+        keep_changes(session, stamp_changes(log, stamp), self._max_kept)
+
     def _unknown_ids(self, ids: Collection[str]) -> set[str]:
         held = self.read_held()
         owners = {owner_of(each) for each in ids} & held.agents.keys()
@@ -360,6 +416,7 @@ class WriteSession:
             following = advance(session, revision)
             with self._keep(session, touched), keep_taxonomies(session, touched):
                 work(session)
+                keep_toolsets(session, touched or ())
             return following
 
         following = self._engine.write(advancing)

@@ -38,6 +38,7 @@ CHANGE = {
     "after": "{}",
     "flags": [],
     "covered": [],
+    "toolset": "",
 }
 SAMPLES: dict[str, object] = {
     "string": "a",
@@ -96,6 +97,9 @@ def engine() -> Iterator[GrafeoEngine]:
     engine.run(load("taxonomy/put_root"), id="a", root="a")
     engine.run(load("taxonomy/put_children"), rows=[{"parent": "a", "child": "b", "position": 0}])
     engine.run(load("taxonomy/hold_agents"), rows=[{"category": "a", "entity": "a", "by": "vectors"}])
+    rule = {"description": "", "tools": ["a"], "agents": [], "tags": [], "callers": []}
+    engine.run(load("toolset/put_toolset"), id="a", props=rule)
+    engine.run(load("toolset/include"), rows=[{"toolset": "a", "tool": "a"}])
     yield engine
     engine.close()
 

@@ -75,6 +75,12 @@ COMMANDS: dict[str, list[list[str]]] = {
     "taxonomy diff": [["taxonomy", "diff", "main", "main"]],
     "taxonomy export": [["taxonomy", "export"]],
     "taxonomy forget": [["taxonomy", "forget"]],
+    "toolset create": [["toolset", "create", "trip", "--tag", "travel"]],
+    "toolset update": [["toolset", "update", "money", "--tool", "ledgerleaf/x", "--clear", "agents"]],
+    "toolset apply": [["toolset", "apply", f"{OWN}.toolsets.toml"]],
+    "toolset list": [["toolset", "list"]],
+    "toolset show": [["toolset", "show", "money"]],
+    "toolset remove": [["toolset", "remove", "money"]],
     "doctor": [["doctor"], ["doctor", "--deep"]],
     "connect": [
         ["connect", "cursor", "--file", f"{OWN}.mcp.json"],
@@ -82,6 +88,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     ],
 }
 GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy"}
+GROUPS = {"keys", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
@@ -97,6 +104,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "held.grafeo"
     assert main(["--registry", str(path), "ingest", str(CATALOG)]) == 0
     assert main(["--registry", str(path), "taxonomy", "build", "--leaf-size", "6"]) == 0
+    assert main(["--registry", str(path), "toolset", "create", "money", "--agent", "bureau-fx"]) == 0
     return path
 
 
@@ -119,6 +127,7 @@ def own(held: Path, evaluated: dict[str, Path], tmp_path: Path, monkeypatch: pyt
         monkeypatch.setattr(f"waygraph.registry.embedding.weights.{name}", lambda spec, _: Path(spec[5:]))
     companies = "".join(f"Firm{n},F{n}X,Trade\n" for n in range(16))
     (tmp_path / "own.grafeo.csv").write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
+    (tmp_path / "own.grafeo.toolsets.toml").write_text("[toolsets.code]\ntags = ['sql']\n", encoding="utf-8")
     (tmp_path / "own.grafeo.conversations").mkdir()
     (tmp_path / "own.grafeo.conversations" / "agents.jsonl").write_text('{"id": "a", "tools": [{"name": "b"}]}\n')
     (tmp_path / "own.grafeo.conversations" / "trajectories.jsonl").write_text(CONVERSATION, encoding="utf-8")
@@ -192,7 +201,7 @@ def test_a_change_has_the_documented_shape(own: Path, tmp_path: Path, capsys: py
         file.write_text(f"waygraph: 1\nagents:\n- {{id: x, description: {said}, tools: [{{name: {said}}}]}}\n")
         printed(capsys, own, "ingest", str(file))
     found = json.loads(printed(capsys, own, "changes", "--json"))
-    assert [(each["tool"], each["what"]) for each in found["changes"]] == [
+    assert [(each["tool"], each["what"]) for each in found["changes"] if not each["toolset"]] == [
         ("one", "removed"),
         ("another", "added"),
         ("", "changed"),

@@ -48,7 +48,7 @@ DEEP = [
         "taxonomies",
         "removed agents",
     ),
-    *("vectors", "vector keys", "index of agents", "index of tools", "index of words", "index of texts"),
+    *("vectors", "vector keys", "toolsets", "index of agents", "index of tools", "index of words", "index of texts"),
 ]
 DIMENSION = 48
 """Of the vectors that the endpoint of these tests gives."""

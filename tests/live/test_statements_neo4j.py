@@ -136,11 +136,16 @@ def live(registry: Registry, folder: Path) -> None:
         registry.build_taxonomy(taxonomy_of, name=of.value, of=of)
     assert registry.taxonomy()
     registry.build_taxonomy(lambda *given: replace(taxonomy_of(*given), built_by="other"), name="agents")
+    registry.set_toolset("code", tags=["ours"], agents=["quarry-sql"])
+    registry.set_toolset("code", agents=["quarry-sql"])
+    assert registry.toolset("code").includes == tuple(tool.id for tool in registry.tools("quarry-sql"))
     assert any("harbor-git and quarry-sql" in finding.detail for finding in examine(registry))
     registry.remove("quarry-sql")
     registry.reindex(texts="plain")
     assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
     registry.forget_taxonomy("tools")
+    registry.set_toolset("other", agents=["harbor-git"])
+    registry.remove_toolset("other")
     registry.forget(registry.sources()[0].name)
 
 

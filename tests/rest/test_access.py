@@ -32,6 +32,10 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "tool": ("read", lambda c: c.get("/v1/tools/a/look")),
     "tool_called": ("read", lambda c: c.get("/v1/tools/a__look")),
     "taxonomy": ("read", lambda c: c.get("/v1/taxonomy")),
+    "toolsets": ("read", lambda c: c.get("/v1/toolsets")),
+    "toolset": ("read", lambda c: c.get("/v1/toolsets/some")),
+    "set_toolset": ("write", lambda c: c.put("/v1/toolsets/some", json={"agents": ["a"]})),
+    "remove_toolset": ("write", lambda c: c.delete("/v1/toolsets/other")),
     "sources": ("read", lambda c: c.get("/v1/sources")),
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
@@ -55,13 +59,15 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
 """Operation → the scopes that it needs; empty: anybody."""
-NEED_EVERYTHING = {"export", "metrics", "cypher", "usage"}
+NEED_EVERYTHING = {"export", "metrics", "cypher", "usage", "set_toolset", "remove_toolset"}
 
 
 @pytest.fixture
 def filled(guarded: Served) -> Served:
     ingest(guarded.admin(), "s", agent("a", "look"), agent("b"))
     guarded.registry.build_taxonomy(by_hand({"some": ("a",)}))
+    for name in ("some", "other"):
+        guarded.registry.set_toolset(name, agents=["a"])
     return guarded
 
 

@@ -31,6 +31,7 @@ def service(catalog: Path) -> Iterator[Served]:
         for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
             sync(service.registry, manifest)
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables", "larder-lists")}))
+        service.registry.set_toolset("dinner", agents=["trencher-tables"])
         yield service
 
 
@@ -85,7 +86,8 @@ def test_the_example_of_a_request_has_its_shape(operation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "operation", [name for name in METHODS if name not in ("remove_agent", "forget_source", "call_tool")]
+    "operation",
+    [name for name in METHODS if name not in ("remove_agent", "forget_source", "remove_toolset", "call_tool")],
 )
 def test_examples_are_answered_in_the_shape_that_is_documented(service: Served, operation: str) -> None:
     """Sent for real over the example catalogue; and not with fewer fields than the examples show."""
@@ -109,7 +111,7 @@ def send(client: httpx2.Client, operation: str) -> httpx2.Response:
         tool_name="reserve",
         call_name="trencher-tables__reserve",
         tool_id="trencher-tables/reserve",
-        name="examples/catalog",
+        name="dinner" if "toolset" in operation else "examples/catalog",
         server_name="1.0.0.127/trencher-tables",
         version="latest",
     )

@@ -167,6 +167,10 @@ def fill(service: Served, world: World) -> httpx2.Client:
     halves = {f"half {number}": [secret.word for secret in world.secrets[number::2]] for number in range(2)}
     groups = {secret.word: [secret.word] for secret in world.secrets} | halves
     service.registry.build_taxonomy(by_hand(groups), private=True, shown_to_all=True)
+    for number, words in enumerate(groups.values()):
+        callers = GROUPS[: number % len(GROUPS)]
+        tools = [f"{word}/{word}_0" for word in words[::2]]
+        service.registry.set_toolset(f"set-{number}", tools=tools, agents=words[1::2], callers=callers)
     return admin
 
 
@@ -197,6 +201,7 @@ def answers(client: httpx2.Client, world: World, groups: Sequence[str]) -> Itera
     batch = [{"text": SHARED, "limit": 50}, {"text": SHARED, "recipe": "none such"}]
     yield client.post("/v1/route/batch", json={"requests": batch})
     yield from categories(client, [near(word) for word in words])
+    yield from toolsets(client, [f"set-{number}" for number in range(len(words) + 2)])
     for tool_format in TOOL_FORMATS:
         yield client.get("/v1/tools", params={"format": tool_format, "schema": True})
     for path in ("/v1/agents", "/v1/tools", "/v1/changes"):
@@ -225,6 +230,16 @@ def categories(client: httpx2.Client, unknown: Sequence[str]) -> Iterator[httpx2
         yield client.get("/v1/taxonomy", params={"path": path})
         yield client.get("/v1/agents", params={"within": path})
         yield client.post("/v1/tools/search", json={"text": SHARED, "filters": {"within": path}})
+
+
+def toolsets(client: httpx2.Client, unknown: Sequence[str]) -> Iterator[httpx2.Response]:
+    """Each that is told, some that are not, and what is found in them."""
+    listed = client.get("/v1/toolsets")
+    yield listed
+    for name in (*(each["name"] for each in listed.json().get("toolsets", ())), *unknown):
+        yield client.get(f"/v1/toolsets/{name}")
+        yield client.get("/v1/agents", params={"toolset": name})
+        yield client.post("/v1/tools/search", json={"text": SHARED, "filters": {"toolset": name}})
 
 
 def approvable(word: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from waygraph.api.cli.options import (
     Full,
     Groups,
     HistoryFile,
+    InToolset,
     Kinds,
     Limit,
     Reachable,
@@ -85,6 +86,7 @@ def route(
     agent: Agents = None,
     reachable: Reachable = False,
     within: Within = "",
+    toolset: InToolset = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
     used: Used = None,
@@ -105,7 +107,7 @@ def route(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable, within=within)
+    chosen = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
     turns = history(history_file, used, failed)
     steps = tuple(step or ())
     if by_steps:
@@ -141,6 +143,7 @@ def find(
     agent: Agents = None,
     reachable: Reachable = False,
     within: Within = "",
+    toolset: InToolset = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
     used: Used = None,
@@ -159,7 +162,7 @@ def find(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable, within=within)
+    chosen = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
     turns = history(history_file, used, failed)
     query = Query(text=text, limit=limit, filters=chosen, strict=strict, history=turns)
     with invocation(context).open() as registry:
@@ -186,6 +189,7 @@ def agents(
     tag: Tags = None,
     kind: Kinds = None,
     within: Within = "",
+    toolset: InToolset = "",
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -194,7 +198,7 @@ def agents(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        listed = registry.agents_page(filters=filters(tag, kind, None, within=within)).items
+        listed = registry.agents_page(filters=filters(tag, kind, None, within=within, toolset=toolset)).items
     show(listed, shapes.agents, catalog_views.agents, as_json, brief=not full)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from waygraph.registry.evaluation.compare import Changed, Difference, Side
     from waygraph.registry.evaluation.record import Record
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
+    from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.transitions import Learned
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.integrity.findings import Finding
@@ -32,19 +33,24 @@ def changes(found: "Sequence[Change]") -> Iterator[Block]:
     yield Table(
         columns=("time", "revision", "agent", "tool", "change", "fields", "source"),
         rows=[
-            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in found
+            (each.at, each.revision, _changed_name(each), each.tool, each.what, each.fields, each.source)
+            for each in found
         ],
     )
     for each in found:
         yield Table(
             columns=("field", "before", "after"),
             rows=_texts(each),
-            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+            title=f"{_changed_name(each)}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
         )
         if each.flags:
             yield Lines("\n".join(each.flags), title="suspicious")
         if each.covered:
             yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
+
+
+def _changed_name(change: "Change") -> str:
+    return f"toolset {change.toolset}" if change.toolset else change.agent_id
 
 
 def _texts(change: "Change") -> list[tuple[Cell, ...]]:
@@ -87,6 +93,25 @@ def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
 
 def view_write(done: "Written") -> Iterator[Block]:
     yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+
+
+def view_toolset(found: "Toolset") -> Iterator[Block]:
+    yield Fields(
+        (
+            ("toolset", found.name),
+            ("description", found.description),
+            *((name, getattr(found, name)) for name in ("tools", "agents", "tags")),
+            ("callers", found.callers or "whoever may see anything in it"),
+            ("members", found.members),
+            ("not there", found.missing),
+        )
+    )
+    yield Table(columns=("tool",), rows=[(each,) for each in found.includes])
+
+
+def view_toolsets(found: "Sequence[Toolset]") -> Iterator[Block]:
+    rows = [(each.name, len(each.includes), len(each.members), each.callers, each.description) for each in found]
+    yield Table(columns=("toolset", "tools", "agents", "callers", "description"), rows=rows)
 
 
 def view_learned(done: "Learned") -> Iterator[Block]:

@@ -18,9 +18,10 @@ from waygraph.api.rest.requests import (
     CypherRequest,
     ManifestRequest,
     SettingsRequest,
+    ToolsetRequest,
     ToolSettingsRequest,
 )
-from waygraph.api.rest.routes.catalog import AgentId, ToolName
+from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
@@ -111,6 +112,35 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
             return shapes.shape(service.registry.remove(agent_id, principal=caller.principal))
+
+    return as_json(await service.lanes.write(remove))
+
+
+@router.put("/toolsets/{name}", **operation("set_toolset"))
+async def set_toolset(name: ToolsetPath, asked: ToolsetRequest, service: Serving, caller: Calling) -> Response:
+    """Make a toolset, or set it anew: an endpoint of MCP, `/{name}/mcp`, and a filter. What comes later and fits joins.
+
+    It needs a caller who sees everything.
+    """
+    said = asked.model_dump()
+
+    def set_it() -> "Shape":
+        with _writing(service, caller, "set", f"toolset {name}", asked.model_dump(exclude_unset=True)):
+            done = service.registry.set_toolset(name, **said, principal=caller.principal)
+        return shapes.shape(done)
+
+    return as_json(await service.lanes.write(set_it))
+
+
+@router.delete("/toolsets/{name}", **operation("remove_toolset"))
+async def remove_toolset(name: ToolsetPath, service: Serving, caller: Calling) -> Response:
+    """Remove a toolset; its tools stay. It needs a caller who sees everything."""
+
+    def remove() -> "Shape":
+        with _writing(service, caller, "remove", f"toolset {name}") as attempt:
+            done = service.registry.remove_toolset(name, principal=caller.principal)
+            attempt.revision = done.revision
+        return shapes.shape(done)
 
     return as_json(await service.lanes.write(remove))
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from waygraph.api.rest.dependencies import Calling, ForRead, Service, Serving
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, unless_known
-from waygraph.api.rest.requests import CallRequest, CategoryPath, Name
+from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
@@ -34,6 +34,7 @@ router = APIRouter(prefix="/v1", tags=["catalog"])
 AgentId = Annotated[str, Path(description="An agent's id.", min_length=1, max_length=MAX_ID_CHARS)]
 ToolName = Annotated[str, Path(description="The name of one of its tools.", min_length=1)]
 ToolId = Annotated[str, Path(description="A tool's id or its call name.", min_length=1)]
+ToolsetPath = Annotated[str, Path(description="A toolset's name.", min_length=1, max_length=MAX_ID_CHARS)]
 CallName = Annotated[
     str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
 ]
@@ -58,6 +59,7 @@ class Filtered(BaseModel):
     agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
     within: CategoryPath = ""
+    toolset: ToolsetName = ""
 
     def filters(self) -> Filters:
         return Filters(
@@ -66,6 +68,7 @@ class Filtered(BaseModel):
             agent_ids=tuple(self.agent),
             reachable=self.reachable,
             within=self.within,
+            toolset=self.toolset,
         )
 
 
@@ -241,6 +244,28 @@ async def logins(service: Serving, caller: Calling) -> Response:
         }
 
     return as_json(await service.lanes.ask(list_own))
+
+
+@router.get("/toolsets", **operation("toolsets"))
+async def toolsets(request: Request, service: Serving, caller: ForRead) -> Response:
+    """The toolsets that the caller may use, by name, each with what the caller may see of it."""
+
+    def list_toolsets() -> "Shape":
+        found = service.registry.toolsets(principal=caller.principal)
+        revision = service.registry.status(principal=caller.principal).state.revision
+        return {"toolsets": [shapes.shape(each) for each in found], "revision": revision}
+
+    return await unless_known(request, service, caller, list_toolsets)
+
+
+@router.get("/toolsets/{name}", **operation("toolset"))
+async def toolset(request: Request, service: Serving, caller: ForRead, name: ToolsetPath) -> Response:
+    """One toolset, if the caller may use it."""
+
+    def describe_toolset() -> "Shape":
+        return shapes.shape(service.registry.toolset(name, principal=caller.principal))
+
+    return await unless_known(request, service, caller, describe_toolset)
 
 
 @router.get("/sources", **operation("sources"))

@@ -13,7 +13,8 @@ from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy, check_taxonomy_name
-from waygraph.registry.model.validation import reason_of
+from waygraph.registry.model.toolset import Toolset
+from waygraph.registry.model.validation import reason_of, stated_toolset
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
@@ -47,7 +48,9 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
     found = _with_rest(sources, operator, intake.rejected, restore=restore)
     # On the last one: by then all agents are there.
     trees = tuple(_taxonomy(row, where) for row in rest.taxonomies) if restore else ()
-    return [*found[:-1], replace(found[-1], taxonomies=trees)] if trees and found else found
+    toolsets = tuple(_toolset(row, where) for row in rest.toolsets) if restore else ()
+    is_more = (trees or toolsets) and found
+    return [*found[:-1], replace(found[-1], taxonomies=trees, toolsets=toolsets)] if is_more else found
 
 
 class _Row(BaseModel):
@@ -87,6 +90,7 @@ class _Rest(_Row):
     operator: list[_Setting] = []
     approval: list[_Approval] = []
     taxonomies: list[dict[str, Any]] = []
+    toolsets: list[dict[str, Any]] = []
 
 
 def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
@@ -107,6 +111,14 @@ def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSetting) as error:
         raise SourceError(where, f"holds a damaged taxonomy: {error}", pointer="/taxonomies") from error
     return found
+
+
+def _toolset(row: Mapping[str, Any], where: str) -> Toolset:
+    """Raises SourceError."""
+    try:
+        return stated_toolset(**row)
+    except (InvalidSetting, TypeError) as error:
+        raise SourceError(where, f"holds a damaged toolset: {error}", pointer="/toolsets") from error
 
 
 def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:

@@ -198,7 +198,7 @@ CALLS = "calls.json"
 """Absent where nothing is known of calls."""
 SETTINGS = "settings.json"
 """What operators said, and the tools they said it of as their sources state them. Absent in those of before."""
-TAXONOMIES = "taxonomies.json"
+TAXONOMIES, TOOLSETS = "taxonomies.json", "toolsets.json"
 """Absent without any."""
 VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
     "vectors.npy",

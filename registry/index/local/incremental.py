@@ -13,6 +13,7 @@ from waygraph.registry.index.search_index import agent_document, agent_names, to
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.toolset import Toolset
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +42,7 @@ class Snapshot:
     sources: Sequence[SourceSummary]
     calls: CallGraph = field(default_factory=CallGraph)
     taxonomies: Sequence[Taxonomy] = ()
+    toolsets: Sequence[Toolset] = ()
     settings: Sequence[OperatorSettings] = ()
     stated: Sequence[Tool] = ()
     """The tools of which operators said something, as their sources state them; `tools` are as they hold now."""

@@ -39,6 +39,7 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.tracing import span
 
 if TYPE_CHECKING:
@@ -353,6 +354,18 @@ class LocalIndex:
             return ()
         with Readable(self._folder):
             return [Taxonomy.of_json(each) for each in _read_json(file)]
+
+    def toolsets(self) -> Sequence[Toolset]:
+        return self._toolsets
+
+    @cached_property
+    def _toolsets(self) -> Sequence[Toolset]:
+        """Read when they are first asked for."""
+        file = self.path / generation.TOOLSETS
+        if not file.exists():
+            return ()
+        with Readable(self._folder):
+            return [Toolset.of_json(each) for each in _read_json(file)]
 
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):

@@ -65,6 +65,8 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
         _write_json(folder / generation.CALLS, snapshot.calls.as_json())
     if snapshot.taxonomies:
         _write_json(folder / generation.TAXONOMIES, [each.as_json() for each in snapshot.taxonomies])
+    if snapshot.toolsets:
+        _write_json(folder / generation.TOOLSETS, [each.as_json() for each in snapshot.toolsets])
     _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
     np.save(folder / generation.VECTORS, snapshot.vectors)
     _write_records(folder, made.tools.values())
@@ -264,6 +266,7 @@ def read_snapshot(
         sources=contents.sources,
         calls=calls,
         taxonomies=contents.taxonomies,
+        toolsets=contents.toolsets,
     )
 
 

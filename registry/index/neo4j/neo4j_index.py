@@ -17,6 +17,7 @@ from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
 from waygraph.registry.graph.taxonomies import read_taxonomies
+from waygraph.registry.graph.toolsets import read_toolsets
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
     MOST_ALIKE,
@@ -43,6 +44,7 @@ from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Neo4jIndex:
         self._held = _Held(None, {}, CallNames(()))
         self._transitions: tuple[str | None, NextTools | None] = (None, None)
         self._taxonomies: tuple[str | None, Sequence[Taxonomy]] = (None, ())
+        self._toolsets: tuple[str | None, Sequence[Toolset]] = (None, ())
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -111,6 +114,16 @@ class Neo4jIndex:
         found, is_whole = self._read_whole(lambda commit: (commit, read_taxonomies(self._engine)))
         if is_whole:
             self._taxonomies = found
+        return found[1]
+
+    def toolsets(self) -> Sequence[Toolset]:
+        """Kept for their revision."""
+        commit, toolsets = self._toolsets
+        if commit == self.state.commit:
+            return toolsets
+        found, is_whole = self._read_whole(lambda commit: (commit, read_toolsets(self._engine)))
+        if is_whole:
+            self._toolsets = found
         return found[1]
 
     def search(

@@ -49,7 +49,7 @@ def export(registry: Readable, format: ExportFormat) -> str:  # noqa: A002 - wha
 
 def _read_contents(session: GraphSession) -> Contents:
     """Raises RegistryNotFound if the graph is not a registry."""
-    return Contents(session).read("state", "agents", "tools", "sources", "settings", "taxonomies")
+    return Contents(session).read("state", "agents", "tools", "sources", "settings", "taxonomies", "toolsets")
 
 
 def _read_with_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
@@ -150,6 +150,8 @@ def as_json(contents: Contents) -> str:
     ]
     if contents.taxonomies:
         parts.append(f'"taxonomies": {_lines(each.as_json() for each in contents.taxonomies)}')
+    if contents.toolsets:
+        parts.append(f'"toolsets": {_lines(each.rule_json() for each in contents.toolsets)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -268,6 +268,7 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
         findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
         findings.append(attempt("index calls", lambda: _same_calls(held, fresh), advice))
         findings.append(attempt("index taxonomies", lambda: _same_taxonomies(held, fresh), advice))
+        findings.append(attempt("index toolsets", lambda: _same_json(generation.TOOLSETS, held, fresh), advice))
         findings.append(attempt("index settings", lambda: _same_settings(held, fresh), advice))
         findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
         findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
@@ -349,12 +350,21 @@ def _row_ids(folder: Path) -> list[str]:
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
+_COPIED = (
+    "state",
+    "agents",
+    "tools",
+    "claims",
+    "settings",
+    "transitions",
+    "taxonomies",
+    "toolsets",
+    "vector_keys",
+)
+
+
 def _same_copy(held: Path, graph: Graph) -> str:
     with closing(GrafeoEngine.open_copy(held / generation.GRAPH)) as engine:
         copy = Contents(engine)
-        refuse(
-            what
-            for what in ("state", "agents", "tools", "claims", "settings", "transitions", "taxonomies", "vector_keys")
-            if getattr(copy, what) != getattr(graph, what)
-        )
+        refuse(what for what in _COPIED if getattr(copy, what) != getattr(graph, what))
     return "holds what the graph holds"

@@ -21,6 +21,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.toolset_upkeep import choose_tools
 from waygraph.registry.taxonomy.upkeep import read_placeable
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ _SHOWN = 5
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
 FORGET = "run `waygraph learn forget`, and learn anew"
 TAXONOMY = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
+TOOLSET = "set the toolset anew: `waygraph toolset update NAME`"
 REINDEX = "run `waygraph reindex`"
 
 
@@ -193,6 +195,7 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
     ):
         yield attempt(check, unless(partial(faults, graph), sound), advice)
+    yield attempt("toolsets", partial(_look_at_toolsets, graph), TOOLSET)
 
 
 def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]:
@@ -286,6 +289,26 @@ def _taxonomy_faults(graph: Graph) -> Iterator[str]:
                 if child.depth <= each.depth
             )
             yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in allowed)
+
+
+def _look_at_toolsets(graph: Graph) -> str:
+    """Also what rules name that is not there, which is no fault: it may come back. Raises RegistryError."""
+    refuse(_toolset_faults(graph))
+    agents = graph.overlaid_agents.values()
+    gone = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents)]
+    more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
+    told = f"; not there: {', '.join(gone[:_SHOWN])}{more}" if gone else ""
+    return f"each includes what its rule says{told}"
+
+
+def _toolset_faults(graph: Graph) -> Iterator[str]:
+    """What a rule chooses and no edge leads to, and the other way."""
+    edges, chosen = sum(len(each.includes) for each in graph.toolsets), choose_tools(graph.session, graph.toolsets)
+    if graph.counts["inclusions"] != edges:
+        yield f"{graph.counts['inclusions']} edges for {edges} tools"
+    for each in graph.toolsets:
+        differing = sorted(chosen[each.name].symmetric_difference(each.includes))
+        yield from (f"{each.name} and {tool}" for tool in differing)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:

@@ -1,0 +1,191 @@
+"""`toolset`: named choices of tools and agents, each an endpoint of MCP and a filter."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from waygraph.api.cli.options import AsJson, Groups, invocation, principal
+from waygraph.api.cli.render.output import show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from waygraph.registry.model.toolset import Toolset
+
+toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The toolset's name.")]
+Tools = Annotated[list[str] | None, typer.Option("--tool", metavar="ID", help="A tool by id, agent/tool. Repeat.")]
+Agents = Annotated[
+    list[str] | None, typer.Option("--agent", metavar="ID", help="An agent, with all its tools. Repeat.")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All agents with this tag. Repeat.")]
+Callers = Annotated[
+    list[str] | None,
+    typer.Option("--caller", metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it."),
+]
+Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
+
+
+class Part(StrEnum):
+    """What of a toolset may be taken away."""
+
+    TOOLS = "tools"
+    AGENTS = "agents"
+    TAGS = "tags"
+    CALLERS = "callers"
+    DESCRIPTION = "description"
+
+
+@toolset.command()
+def create(
+    context: typer.Context,
+    name: Name,
+    *,
+    tool: Tools = None,
+    agent: Agents = None,
+    tag: Tags = None,
+    caller: Callers = None,
+    description: Description = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
+
+    waygraph toolset create money --agent bureau-fx --tag finance
+    """
+    from waygraph.registry.model.errors import InvalidSetting
+
+    with invocation(context).open() as registry:
+        if any(each.name == name for each in registry.toolsets()):
+            raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
+        made = registry.set_toolset(name, **_rule(tool, agent, tag, caller, description))
+    _show(made, as_json)
+
+
+@toolset.command()
+def update(
+    context: typer.Context,
+    name: Name,
+    *,
+    tool: Tools = None,
+    agent: Agents = None,
+    tag: Tags = None,
+    caller: Callers = None,
+    description: Description = None,
+    clear: Annotated[list[Part] | None, typer.Option("--clear", help="Take this part of it away. Repeat.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a toolset: what is given stands in place of what was; without any option it is only set anew.
+
+    waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
+    """
+    from waygraph.registry.model.toolset import RULE
+
+    given = _rule(tool, agent, tag, caller, description)
+    given |= {each.value: "" if each is Part.DESCRIPTION else () for each in clear or ()}
+    with invocation(context).open() as registry:
+        held = registry.toolset(name)
+        changed = registry.set_toolset(name, **{each: getattr(held, each) for each in RULE} | given)
+    _show(changed, as_json)
+
+
+@toolset.command("apply")
+def apply_file(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
+    *,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove toolsets that the file does not name.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set the toolsets of a file, each whole, and show all that there are.
+
+    waygraph toolset apply toolsets.toml
+    """
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model.toolset import RULE
+
+    wanted = _read(file)
+    with invocation(context).open() as registry:
+        for each in wanted:
+            registry.set_toolset(each.name, **{part: getattr(each, part) for part in RULE})
+        for held in registry.toolsets() if prune else ():
+            if all(held.name != each.name for each in wanted):
+                registry.remove_toolset(held.name)
+        found = registry.toolsets()
+    show(found, _as_json, operation_views.view_toolsets, as_json)
+
+
+@toolset.command("list")
+def list_toolsets(context: typer.Context, *, group: Groups = None, as_json: AsJson = False) -> None:
+    """List the toolsets."""
+    from waygraph.api.cli.render import operation_views
+
+    with invocation(context).open() as registry:
+        found = registry.toolsets(principal=principal(group))
+    show(found, _as_json, operation_views.view_toolsets, as_json)
+
+
+@toolset.command("show")
+def show_toolset(context: typer.Context, name: Name, *, group: Groups = None, as_json: AsJson = False) -> None:
+    """Show a toolset: what it names, the tools it includes now, and what is not there."""
+    with invocation(context).open() as registry:
+        found = registry.toolset(name, principal=principal(group))
+    _show(found, as_json)
+
+
+@toolset.command()
+def remove(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
+    """Remove a toolset. Its tools stay."""
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    with invocation(context).open() as registry:
+        done = registry.remove_toolset(name)
+    show(done, shapes.shape, operation_views.view_write, as_json)
+
+
+def _rule(
+    tools: list[str] | None,
+    agents: list[str] | None,
+    tags: list[str] | None,
+    callers: list[str] | None,
+    description: str | None,
+) -> dict[str, Any]:
+    """What is given of it."""
+    given = {"tools": tools, "agents": agents, "tags": tags, "callers": callers, "description": description}
+    return {name: value for name, value in given.items() if value}
+
+
+def _show(found: "Toolset", as_json: bool) -> None:
+    from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
+
+    show(found, shapes.shape, operation_views.view_toolset, as_json)
+
+
+def _as_json(found: "list[Toolset]") -> "list[Mapping[str, Any]]":
+    from waygraph.registry.model import shapes
+
+    return [shapes.shape(each) for each in found]
+
+
+def _read(file: Path) -> "list[Toolset]":
+    """Raises InvalidSetting, which names the file."""
+    import tomllib
+
+    from waygraph.ingest.sources.parse import parse_yaml
+    from waygraph.registry.model.errors import InvalidSetting, SourceError
+    from waygraph.registry.model.validation import stated_toolset
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        told = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(str(file), text)  # JSON is YAML
+        toolsets = told.get("toolsets") if isinstance(told, dict) and len(told) == 1 else None
+        if not isinstance(toolsets, dict) or not all(isinstance(each, dict) for each in toolsets.values()):
+            raise InvalidSetting("expected `toolsets`, by name, each with tools, agents or tags, and nothing beside")
+        return [stated_toolset(**{**rule, "name": name}) for name, rule in toolsets.items()]
+    except (OSError, ValueError, RecursionError, SourceError, InvalidSetting) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidSetting(f"{file} holds no toolsets: {reason}") from error

@@ -1,0 +1,64 @@
+"""A toolset: a named choice of tools, agents and tags, and which of the tools that are there it includes."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from waygraph.registry.model.nouns import Agent
+
+RULE = ("description", "tools", "agents", "tags", "callers")
+"""What an operator says of a toolset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolset:
+    """The rule as stated: `tools` and `agents` by id, and `tags`, of which an agent has any. What comes later joins.
+
+    `callers`: groups that may use it; empty: everybody who may see anything in it. `includes`: ids of its tools.
+    As somebody sees it: `members` are the ids of the agents that it reaches, `missing` the names in the rule that are
+    not there, which only who sees everything is told.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def chooses(self, agent: Agent) -> bool:
+        """Whether the agent is in it as a whole."""
+        return agent.id in self.agents or not set(self.tags).isdisjoint(agent.tags)
+
+    def chosen_tools(self, agent: Agent, tool_ids: Iterable[str]) -> list[str]:
+        """Those of an agent's tools that it includes."""
+        return list(tool_ids) if self.chooses(agent) else [each for each in tool_ids if each in self.tools]
+
+    def missing_names(self, agents: Collection[Agent]) -> tuple[str, ...]:
+        """Of the rule, what is neither a tool that it includes, nor any of these agents, nor a tag of one."""
+        there = {*self.includes, *(agent.id for agent in agents)}
+        tags = {tag for agent in agents for tag in agent.tags}
+        gone = [each for each in (*self.tools, *self.agents) if each not in there]
+        return (*gone, *(each for each in self.tags if each not in tags))
+
+    def rule_json(self) -> dict[str, Any]:
+        """Name and rule, as exports and files have them."""
+        return {"name": self.name} | {each: _plain(getattr(self, each)) for each in RULE}
+
+    def as_json(self) -> dict[str, Any]:
+        return self.rule_json() | {"includes": list(self.includes)}
+
+    @classmethod
+    def of_json(cls, told: Mapping[str, Any]) -> "Toolset":
+        """Of what `as_json` or `rule_json` wrote. Raises TypeError for anything else."""
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in told.items()
+        }
+        return cls(**fields)
+
+
+def _plain(value: str | tuple[str, ...]) -> str | list[str]:
+    return value if isinstance(value, str) else list(value)

@@ -1,0 +1,286 @@
+"""Toolsets in every place: what they include through every write, who sees what of them, filters, copies."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.gateway_catalog import by_hand
+from tests.shelf import Shelf
+from waygraph.cypher import load
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Principal, Registry
+from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.errors import InvalidSetting, NotAllowed, SourceError, UnknownName
+from waygraph.registry.model.identity import sealed_agent, sealed_tool
+from waygraph.registry.model.nouns import Agent, Filters, Query, Tool
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.toolset import Toolset
+from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.migrate import migrate
+
+PUBLIC, CREW = Principal(), Principal(groups=("crew",))
+TOOLS = ("open", "close", "paint")
+
+
+def entry(
+    name: str, tools: Sequence[str] = TOOLS, *, tags: tuple[str, ...] = (), visible_to: tuple[str, ...] = ()
+) -> AgentEntry:
+    agent = Agent(id=name, name=name, description=f"A {name} for the house.", tags=tags, visible_to=visible_to)
+    owned = [
+        Tool(id=f"{name}/{tool}", agent_id=name, name=tool, description=f"{tool} the {name} of the house")
+        for tool in tools
+    ]
+    return AgentEntry(key=name, agent=sealed_agent(agent), tools=tuple(map(sealed_tool, owned)))
+
+
+HOUSE = (
+    entry("door", tags=("wood",)),
+    entry("window", tags=("glass",)),
+    entry("gate", tags=("wood",), visible_to=("crew",)),
+    entry("safe", visible_to=("bank",)),
+    entry("manual", ()),
+)
+
+
+def feed(registry: Registry, *told: AgentEntry, source: str = "house", namespace: str = "home") -> None:
+    sync(registry, Manifest(source=source, namespace=namespace, entries=told), allow_mass_removal=True)
+
+
+@pytest.fixture
+def registry(shelf: Shelf) -> Iterator[Registry]:
+    place = shelf.empty()
+    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+        feed(opened, *HOUSE)
+        yield opened
+
+
+def included(registry: Registry, name: str = "work") -> list[str]:
+    """By Cypher; the index, the rule and a doctor agree."""
+    statement = "MATCH (s:Toolset {id: $name})-[:INCLUDES]->(t:Tool) RETURN t.id AS id ORDER BY id"
+    found = [str(row[0]) for row in registry.cypher(statement, {"name": name}).rows]
+    assert list(registry.toolset(name).includes) == found
+    assert [each for each in examine(cast("LocalRegistry", registry), deep=True) if not each.ok] == []
+    return found
+
+
+def of(agent: str, *tools: str) -> list[str]:
+    return [f"{agent}/{tool}" for tool in sorted(tools or TOOLS)]
+
+
+def test_what_comes_later_joins_and_what_goes_leaves(registry: Registry) -> None:
+    """Through a source's tools, tags and agents, an operator's tags and removals, and a source that is forgotten."""
+    registry.set_toolset("work", tools=["window/open", "window/lock"], agents=["safe", "shed"], tags=["wood"])
+    assert included(registry) == [*of("door"), *of("gate"), *of("safe"), "window/open"]
+    assert registry.toolset("work").missing == ("window/lock", "shed")
+    door = entry("door", ("open", "lock"), tags=("wood",))
+    feed(registry, door, entry("window", ("lock",), tags=("glass",)), *HOUSE[2:])
+    assert included(registry) == [*of("door", "open", "lock"), *of("gate"), *of("safe"), "window/lock"]
+    assert registry.toolset("work").missing == ("window/open", "shed")
+    feed(registry, entry("shed", ("lock",)), source="garden", namespace="garden")
+    assert registry.toolset("work").missing == ("window/open",)
+    registry.set("window", tags=["wood"])
+    feed(registry, entry("door", ("open", "lock")), HOUSE[1], *HOUSE[3:])
+    assert included(registry) == [*of("safe"), "shed/lock", *of("window")]
+    assert registry.toolset("work").members == ("safe", "shed", "window")
+    registry.set("window", tags=[])
+    registry.remove("safe")
+    registry.forget("garden")
+    assert included(registry) == ["window/open"]
+    registry.set("safe", removed=False)
+    feed(registry, *HOUSE)
+    assert included(registry) == [*of("door"), *of("gate"), *of("safe"), "window/open"]
+
+
+def test_it_is_set_whole_and_logged(registry: Registry) -> None:
+    made = registry.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"])
+    assert made == Toolset(
+        name="work",
+        description="Of wood.",
+        agents=("door",),
+        callers=("crew",),
+        includes=tuple(of("door")),
+        members=("door",),
+    )
+    stamp = registry.stamp
+    assert registry.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"]) == made
+    assert registry.stamp == stamp, "what changes nothing makes no revision"
+    registry.set_toolset("work", tools=["window/open"])
+    assert registry.toolset("work").callers == ()
+    registry.remove_toolset("work")
+    assert registry.toolsets() == []
+    log = [each for each in registry.changes() if each.toolset]
+    assert [(each.what, each.toolset, each.fields) for each in log] == [
+        ("removed", "work", ()),
+        ("changed", "work", ("description", "tools", "agents", "callers")),
+        ("added", "work", ()),
+    ]
+    assert [each for each in registry.changes(principal=CREW) if each.toolset] == []
+    with pytest.raises(UnknownName):
+        registry.remove_toolset("work")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "said"),
+    [
+        ("home", {"agents": ["door"]}, "namespace of the source 'house'"),
+        ("a/b", {"agents": ["door"]}, "cannot be a toolset's name"),
+        (".well-known", {"agents": ["door"]}, "cannot be a toolset's name"),
+        ("x", {}, "at least one tool, agent or tag"),
+        ("x", {"tools": ["open"]}, "named by its id"),
+        ("x", {"tags": [" "]}, "none of them empty"),
+        ("x", {"agents": "door"}, "list of names"),
+    ],
+)
+def test_what_cannot_be_is_refused(registry: Registry, name: str, rule: dict[str, list[str]], said: str) -> None:
+    with pytest.raises(InvalidSetting, match=said):
+        registry.set_toolset(name, **rule)  # type: ignore[arg-type]
+    assert registry.toolsets() == []
+
+
+def test_only_who_sees_everything_makes_one(registry: Registry) -> None:
+    """A rule of somebody else would tell by its answer whether a hidden agent is there."""
+    with pytest.raises(NotAllowed):
+        registry.set_toolset("work", agents=["safe"], principal=CREW)
+    registry.set_toolset("work", agents=["safe"])
+    with pytest.raises(NotAllowed):
+        registry.remove_toolset("work", principal=CREW)
+
+
+def unknown(registry: Registry, name: str, principal: Principal) -> list[str]:
+    """What is said of a toolset that is none for this caller, however it is asked for."""
+    told: list[str] = []
+    filters = Filters(toolset=name)
+    for ask in (
+        lambda: registry.toolset(name, principal=principal),
+        lambda: registry.route(Query(text="open", filters=filters), principal=principal),
+        lambda: registry.find_tools(Query(text="open", filters=filters), principal=principal),
+        lambda: registry.agents_page(filters=filters, principal=principal),
+        lambda: registry.browse(filters=filters, principal=principal),
+    ):
+        with pytest.raises(UnknownName) as caught:
+            ask()
+        told.append(str(caught.value))
+    return told
+
+
+def test_one_that_may_not_be_used_is_as_unknown_as_none(registry: Registry) -> None:
+    """Of other callers, or of nothing that this one sees: the same words, and never suggested."""
+    registry.set_toolset("vaults", agents=["safe"])
+    registry.set_toolset("crewed", agents=["door"], callers=["crew"])
+    for name, other in (("vaults", "vaulty"), ("crewed", "crewen")):
+        texts = unknown(registry, name, PUBLIC)
+        assert texts == [each.replace(other, name) for each in unknown(registry, other, PUBLIC)]
+        assert len(set(texts)) == 1
+    assert registry.toolsets(principal=PUBLIC) == []
+    assert [each.name for each in registry.toolsets(principal=CREW)] == ["crewed"]
+    assert registry.toolset("crewed", principal=CREW).callers == ()
+
+
+def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
+    """Random rules and groups: each caller sees of a rule, and finds by it, what it would see without it."""
+    chance = random.Random(5)  # noqa: S311 - a seed, not a secret
+    agents, groups = [each.key for each in HOUSE], ("crew", "bank", "ops")
+    for number in range(12):
+        registry.set_toolset(
+            f"t{number}",
+            tools=[f"{chance.choice(agents)}/{chance.choice(TOOLS)}" for _ in range(2)],
+            agents=chance.sample([*agents, "nobody"], 2),
+            tags=chance.sample(["wood", "glass", "none"], 1),
+            callers=chance.sample(groups, chance.randint(0, 1)),
+        )
+    registry.set("window", hidden=True)
+    whole = {each.name: each for each in registry.toolsets()}
+    for mine in ((), ("crew",), ("bank",), ("crew", "ops"), groups):
+        principal = Principal(groups=mine)
+        seen = {agent.id for agent in registry.agents(principal=principal)}
+        tags = {tag for agent in registry.agents(principal=principal) for tag in agent.tags}
+        for toolset in registry.toolsets(principal=principal):
+            all_of_it = whole[toolset.name]
+            assert not all_of_it.callers or set(all_of_it.callers) & set(mine)
+            assert toolset.includes == tuple(each for each in all_of_it.includes if each.partition("/")[0] in seen)
+            assert toolset.members == tuple(each for each in all_of_it.members if each in seen)
+            assert {each.partition("/")[0] for each in toolset.tools} | set(toolset.agents) <= seen
+            assert set(toolset.tags) <= tags
+            assert toolset.missing == ()
+            query = Query(text="open close paint house", limit=50, filters=Filters(toolset=toolset.name))
+            tools = registry.find_tools(query, principal=principal).matches
+            assert {match.tool.id for match in tools} == set(toolset.includes)
+            route = registry.route(query, principal=principal)
+            assert {match.agent.id for match in (*route.matches, *route.pinned)} <= set(toolset.members)
+            assert {tool.id for match in route.matches for tool in match.tools} <= set(toolset.includes)
+
+
+def test_filters_meet(registry: Registry) -> None:
+    """A toolset and a category, of agents or tools, let through what is in both."""
+    registry.set_toolset("some", tools=["door/open", "window/paint"], agents=["manual"])
+    registry.build_taxonomy(by_hand({"fronts": ("door", "gate"), "reading": ("manual", "window")}))
+
+    def found(within: str, toolset: str = "some") -> set[str]:
+        filters = Filters(within=within, toolset=toolset)
+        matches = registry.find_tools(Query(text="open close paint", limit=50, filters=filters)).matches
+        return {match.tool.id for match in matches}
+
+    assert found("fronts") == {"door/open"}
+    assert found("reading") == {"window/paint"}
+    assert found("") == {"door/open", "window/paint"}
+    registry.set_toolset("none", agents=["nobody"])
+    assert found("", "none") == found("fronts", "none") == set()
+    listed = registry.agents_page(filters=Filters(within="reading", toolset="some")).items
+    assert [each.agent.id for each in listed] == ["manual", "window"]
+    tree = registry.browse(filters=Filters(toolset="some"))
+    assert {child.path: child.count for child in tree.children} == {"fronts": 1, "reading": 2}
+
+
+def test_pinned_agents_keep_to_it(registry: Registry) -> None:
+    registry.set("window", pinned=True)
+    registry.set_toolset("some", tools=["door/open"])
+    assert registry.route(Query(text="open", filters=Filters(toolset="some"))).pinned == ()
+
+
+def test_a_copy_and_an_export_hold_it(registry: Registry, tmp_path: Path) -> None:
+    registry.set_toolset("work", tools=["window/open", "gone/x"], tags=["wood"], callers=["crew"])
+    local = cast("LocalRegistry", registry)
+    with Registry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
+        migrate(local.store, copy.store)
+        assert copy.toolsets() == registry.toolsets()
+        assert included(copy) == included(registry)
+    file = tmp_path / "saved.json"
+    file.write_text(registry.export("json"), encoding="utf-8")
+    with Registry.open(":memory:", embedder="none", settings=Settings(), environ={}) as other:
+        for kind in ("", "export"):
+            assert other.exists is bool(kind)
+            for manifest in read_path(str(file), Settings(), kind=kind):
+                sync(other, manifest)
+            assert (other.toolsets() == registry.toolsets()) is bool(kind)
+        other.set_toolset("work", agents=["door"])
+        for manifest in read_path(str(file), Settings(), kind="export"):
+            with pytest.raises(NotAllowed):
+                sync(other, manifest, principal=CREW)
+            sync(other, manifest)
+        assert other.toolset("work").agents == ("door",), "what is there is kept"
+    file.write_text(registry.export("json").replace('"tags": ["wood"], "callers"', '"tags": 3, "callers"'))
+    with pytest.raises(SourceError, match="toolset"):
+        read_path(str(file), Settings(), kind="export")
+
+
+def test_a_registry_of_before_gets_them(tmp_path: Path) -> None:
+    """Of schema 3: it answers as it is, and a write brings it to the present schema."""
+    path = tmp_path / "r.grafeo"
+    with Registry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
+        feed(registry, *HOUSE)
+    with closing(GrafeoEngine.open(path)) as engine:
+        engine.run(load("state/update"), props={"schema_version": 3})
+        engine._database.execute("MATCH (m:Migration {id: '4'}) DELETE m")
+    with Registry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
+        assert registry.toolsets() == []
+        registry.set_toolset("work", agents=["door"])
+        assert included(registry) == of("door")
+        assert registry.status().state.schema_version == SCHEMA_VERSION
