@@ -273,8 +273,7 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutc
 
 def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", called: "Called") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
-    registry, principal = gateway.registry, asker.principal
-    within = gateway.agents_within(asker)
+    (registry, within), principal = gateway.view(asker), asker.principal
     tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
     agent = registry.agent(tool.agent_id, principal=principal)
     attempt.target = called.tool_id = tool.id
@@ -283,9 +282,9 @@ def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "A
 
 def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
-    within = gateway.agents_within(asker)
-    tool = tool_meant(gateway.registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
-    agent = gateway.registry.agent(tool.agent_id, principal=asker.principal)
+    registry, within = gateway.view(asker)
+    tool = tool_meant(registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
+    agent = registry.agent(tool.agent_id, principal=asker.principal)
     now = _judge_call(gateway, asker, wanted, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
         raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")

@@ -19,7 +19,7 @@ from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.find_tools.find import agents_of_namespace
+from waygraph.registry.routing.find_tools.views import View, open_view
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 
 TIMEOUT_KEY = "waygraph/timeout_s"
@@ -69,11 +69,9 @@ class Gateway(Parts):
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
 
-    def agents_within(self, asker: Asker) -> frozenset[str] | None:
-        """The agents of the door's namespace; None: all. Raises UnknownName."""
-        if not asker.namespace:
-            return None
-        return agents_of_namespace(self.registry, asker.namespace, asker.principal)
+    def view(self, asker: Asker) -> View:
+        """What the asker's door shows: a toolset, a namespace, or everything. Raises UnknownName."""
+        return open_view(self.registry, asker.namespace, asker.principal)
 
     @property
     def recipe(self) -> Recipe:

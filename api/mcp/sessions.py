@@ -90,7 +90,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who sent a request, and by which door. `namespace` empty: the whole registry.
+    """Who sent a request, and by which door. `namespace`: of a toolset or of sources; empty: the whole registry.
 
     `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
     `token`: the bearer token that the request showed. `site`: where a person reaches this gateway with a browser.

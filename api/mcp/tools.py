@@ -234,13 +234,13 @@ def summary_of(gateway: Gateway, asker: Asker) -> str:
     if asker.caller.scopes.isdisjoint(_MAY_KNOW) or gateway.surface == "rfc":
         return ""
     try:
-        within = gateway.agents_within(asker)
-        counts = overview(gateway.registry, asker.principal, within)
+        registry, within = gateway.view(asker)
+        counts = overview(registry, asker.principal, within)
     except RegistryNotFound:
         return ""
     if not counts["tools"]:
         return ""
-    agents = list_agents(gateway.registry, asker.principal, within)
+    agents = list_agents(registry, asker.principal, within)
     known = [each for each in agents if each.tools and not each.agent.pending and not is_doubtful(each.agent)]
     largest = [(each.agent.name, each.tools) for each in sorted(known, key=lambda each: (-each.tools, each.agent.id))]
     said = f"Behind it: tools ({counts['tools']}), agents ({sum(counts['agents'].values())})."
@@ -284,8 +284,8 @@ def browses(gateway: Gateway, asker: Asker) -> bool:
     if gateway.surface != "default" or asker.caller.scopes.isdisjoint(_MAY_KNOW):
         return False
     try:
-        among = gateway.agents_within(asker)
-        return bool(gateway.registry.browse(filters=_among(among), principal=asker.principal).children)
+        registry, among = gateway.view(asker)
+        return bool(registry.browse(filters=_among(among), principal=asker.principal).children)
     except WaygraphError:
         return False
 
@@ -327,12 +327,13 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     history = _history(asker, arguments, FIND_TOOLS)
 
     def answer_find() -> dict[str, Any]:
+        registry, within = gateway.view(asker)
         asked = FindAsked(
             query=_text(arguments, "query", FIND_TOOLS),
             limit=arguments.get("limit", DEFAULT_LIMIT),
             detail=detail,
             known=known,
-            agent_ids=gateway.agents_within(asker),
+            agent_ids=within,
             within=_text(arguments, "within", FIND_TOOLS),
             browses=gateway.surface == "default",
             recipe=gateway.recipe,
@@ -340,7 +341,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             history=history,
         )
         why_not = gateway.reach.now().why_not
-        return find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        return find(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
     answer = await gateway.ask(answer_find)
     tools = answer.get("tools", [])
@@ -361,14 +362,14 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     query, history = _text(arguments, "query", ROUTE), _history(asker, arguments, ROUTE)
 
     def answer_route() -> dict[str, Any]:
-        within, why_not = gateway.agents_within(asker), gateway.reach.now().why_not
+        (registry, within), why_not = gateway.view(asker), gateway.reach.now().why_not
         asked = FindAsked(
             query=query, detail="schema", agent_ids=within, recipe=gateway.recipe, run_by=EXECUTE, history=history
         )
-        answer = find(gateway.registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        answer = find(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
         tools = answer.pop("tools", [])
         if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
-            agent_id = gateway.registry.tool(best["name"], principal=asker.principal).agent_id
+            agent_id = registry.tool(best["name"], principal=asker.principal).agent_id
             answer = {"tool": {"name": best["name"], "agent": agent_id} | best} | answer
         return answer
 
@@ -388,12 +389,12 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     history, steps = _history(asker, arguments, ROUTE_AGENTS), _steps(arguments)
 
     def route() -> dict[str, Any]:
-        within = gateway.agents_within(asker)
+        registry, within = gateway.view(asker)
         filters = replace(_among(within), within=_text(arguments, "within", ROUTE_AGENTS))
         strict = gateway.policy is not None and gateway.policy.strict
         text = _text(arguments, "query", ROUTE_AGENTS)
         query = Query(text=text, steps=steps, limit=limit, filters=filters, strict=strict, history=history)
-        route = gateway.registry.route(query, recipe=gateway.recipe, principal=asker.principal)
+        route = registry.route(query, recipe=gateway.recipe, principal=asker.principal)
         why_not = gateway.reach.now().why_not
         told: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         if route.steps:
@@ -508,8 +509,7 @@ def pinned_tools(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
     if asker.caller.scopes.isdisjoint(_MAY_KNOW):
         return ()
-    registry, principal = gateway.registry, asker.principal
-    within = gateway.agents_within(asker)
+    (registry, within), principal = gateway.view(asker), asker.principal
     agents = [
         agent
         for agent in registry.agents(principal=principal)
@@ -557,7 +557,7 @@ def _without_header(schema: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """What is listed at a revision, for somebody who sees everything: call names, content hashes, `within` if it is
-    offered, and the summary.
+    offered, what each toolset has, and the summary.
     """
 
     stamp: str
@@ -573,6 +573,7 @@ class Listed:
         everything = Asker(caller=LOCAL, session=Session())
         tools = tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything))
         offered = (*tools, ("within", "")) if browses(gateway, everything) else tools
+        offered = (*offered, *((f"/{each.name}/mcp", str(each)) for each in gateway.registry.toolsets()))
         return cls(stamp, offered, summary_of(gateway, everything))
 
 

@@ -212,7 +212,7 @@ def agents_page(
 ) -> Page[Listed]:
     """The agents whose id comes after `after`, at most `limit` of them."""
     fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
-    part, following = _part(list(fitting), after, limit)
+    part, following = part_of(list(fitting), after, limit)
     tools = index.tool_ids_of(part)
     items = tuple(Listed(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
     return Page(items=items, revision=index.state.revision, following=following)
@@ -224,11 +224,11 @@ def tools_page(
     """The tools of an agent, or of all (None). Raises UnknownName."""
     owners = visible_agents(index, principal) if agent_id is None else [agent_named(index, agent_id, principal)]
     ids = sorted(chain.from_iterable(index.tool_ids_of([owner.id for owner in owners]).values()))
-    part, following = _part(ids, after, limit)
+    part, following = part_of(ids, after, limit)
     return Page(items=tuple(seen_tools(index, part, principal)), revision=index.state.revision, following=following)
 
 
-def _part(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:
+def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence[str], str]:
     """Of ids in order: those after one, and the last of them if more follow. Raises InvalidQuery."""
     if limit is not None:
         check_limit(limit)

@@ -56,7 +56,13 @@ def connect(
     file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
     called: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
     namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Only agents of sources with this namespace.")
+        str,
+        typer.Option(
+            "--namespace",
+            "--toolset",
+            metavar="NAME",
+            help="Only what is in this toolset, or else agents of sources with this namespace.",
+        ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:

@@ -31,7 +31,13 @@ def mcp(
         ),
     ] = "default",
     namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Only agents of sources with this namespace.")
+        str,
+        typer.Option(
+            "--namespace",
+            "--toolset",
+            metavar="NAME",
+            help="Only what is in this toolset, or else agents of sources with this namespace.",
+        ),
     ] = "",
 ) -> None:
     """Serve the registry and its tools over MCP on standard input and output.
@@ -61,12 +67,12 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
 
 
 def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
-    """Raises UnknownName for a namespace that the registry does not have; one that is not there yet may get it."""
-    from waygraph.registry.routing.find_tools.find import agents_of_namespace
+    """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
+    from waygraph.registry.routing.find_tools.views import open_view
 
     with told.open(settings) as registry, _loading(registry):
         if namespace and registry.exists:
-            agents_of_namespace(registry, namespace)  # a mistyped name is told now, not by each of its requests
+            open_view(registry, namespace)  # a mistyped name is told now, not by each of its requests
         with without_collection():
             from waygraph.api.mcp.stdio import Served, run_stdio
             from waygraph.ingest.manifest.environment import Surroundings

@@ -1,0 +1,150 @@
+"""What one endpoint of a registry shows: everything, the agents of a namespace, or a toolset."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
+from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.toolset import Toolset
+from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.routing.find_tools.find import agents_of_namespace
+from waygraph.registry.routing.queries import part_of
+from waygraph.registry.routing.searchable import Searchable
+
+
+class View(NamedTuple):
+    """A registry as one endpoint shows it. `agent_ids`: the only agents; None: all."""
+
+    registry: Searchable
+    agent_ids: frozenset[str] | None = None
+
+
+def open_view(registry: Searchable, name: str, principal: Principal | None = None) -> View:
+    """The toolset of this name if the principal may use it, else the namespace; empty: all. Raises UnknownName."""
+    if not name:
+        return View(registry)
+    try:
+        toolset = registry.toolset(name, principal=principal)
+    except UnknownName:
+        return View(registry, agents_of_namespace(registry, name, principal))
+    return View(NarrowedRegistry(registry, toolset))
+
+
+class NarrowedRegistry:
+    """Implements Searchable: of a registry only what is in a toolset, as somebody sees it."""
+
+    def __init__(self, registry: Searchable, toolset: Toolset) -> None:
+        self._registry, self._toolset = registry, toolset
+        self._tools, self._agents = frozenset(toolset.includes), frozenset(toolset.members)
+
+    @property
+    def settings(self) -> Settings:
+        return self._registry.settings
+
+    @property
+    def notice(self) -> str:
+        return self._registry.notice
+
+    def route(self, query: str | Query, **options: Any) -> Route:
+        return self._registry.route(self._within(query), **options)
+
+    def find_tools(self, query: str | Query, **options: Any) -> ToolRoute:
+        return self._registry.find_tools(self._within(query), **options)
+
+    def agents(self, *, principal: Principal | None = None) -> list[Agent]:
+        return [agent for agent in self._registry.agents(principal=principal) if agent.id in self._agents]
+
+    def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
+        self._require_agent(agent_id)
+        return self._registry.agent(agent_id, principal=principal)
+
+    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
+        return list(self.tools_page(agent_id, principal=principal).items)
+
+    def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
+        try:
+            found = self._registry.tool(name, principal=principal)
+        except UnknownName:
+            found = None
+        if found is None or found.id not in self._tools:
+            raise UnknownName("tool", name, (each.call_name for each in self.tools(principal=principal)), some=True)
+        return found
+
+    def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
+        if name in self._agents or not ("/" in name or "__" in name):
+            return self.agent(name, principal=principal)
+        return self.tool(name, principal=principal)
+
+    def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
+        self._require_agent(agent_id)
+        found = self._registry.about(agent_id, principal=principal)
+        return replace(found, tools=tuple(tool for tool in found.tools if tool.id in self._tools))
+
+    def agents_page(
+        self,
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Listed]:
+        filters = replace(filters, toolset=self._toolset.name)
+        page = self._registry.agents_page(filters=filters, after=after, limit=limit, principal=principal)
+        tools = Counter(map(owner_of, self._tools))
+        return replace(page, items=tuple(replace(each, tools=tools[each.agent.id]) for each in page.items))
+
+    def tools_page(
+        self,
+        agent_id: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> Page[Tool]:
+        if agent_id is not None:
+            self._require_agent(agent_id)
+        page = self._registry.tools_page(agent_id, principal=principal)
+        tools = {tool.id: tool for tool in page.items if tool.id in self._tools}
+        part, following = part_of(list(tools), after, limit)
+        return replace(page, items=tuple(tools[each] for each in part), following=following)
+
+    def browse(
+        self,
+        path: str = "",
+        *,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        principal: Principal | None = None,
+    ) -> Browsed:
+        return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
+
+    def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:  # noqa: ARG002 - as it was seen
+        return [self._toolset]
+
+    def toolset(self, name: str, *, principal: Principal | None = None) -> Toolset:  # noqa: ARG002
+        if name != self._toolset.name:
+            raise UnknownName("toolset", name, [self._toolset.name])
+        return self._toolset
+
+    def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
+        told = [
+            replace(source, claims=tuple(claim for claim in source.claims if claim[1] in self._agents))
+            for source in self._registry.sources(principal=principal)
+        ]
+        return [source for source in told if source.claims]
+
+    def status(self, *, principal: Principal | None = None) -> Status:
+        found = self._registry.status(principal=principal)
+        state = replace(found.state, agents=len(self._agents), tools=len(self._tools))
+        return replace(found, state=state, sources=len(self.sources(principal=principal)))
+
+    def _within(self, query: str | Query) -> Query:
+        asked = Query(text=query) if isinstance(query, str) else query
+        return replace(asked, filters=replace(asked.filters, toolset=self._toolset.name))
+
+    def _require_agent(self, agent_id: str) -> None:
+        if agent_id not in self._agents:
+            raise UnknownName("agent", agent_id, self._agents)
