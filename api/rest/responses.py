@@ -365,7 +365,7 @@ class Change(Answer):
     at: str = Field(description="ISO 8601 in UTC.")
     revision: int
     source: str = Field(description="Empty: one of which the caller sees no agent any more.")
-    agent_id: str
+    agent_id: str = Field(description="Or `toolset:NAME`, which an operator changed.")
     tool: str = Field(description="The tool's name; empty: the agent itself.")
     what: Literal["added", "changed", "removed"]
     fields: list[str]
@@ -375,7 +375,6 @@ class Change(Answer):
     after: dict[str, Any]
     flags: list[str] = Field(description="Why the new text looks suspicious.")
     covered: list[str] = Field(description="The fields over which an operator's own words stand.")
-    toolset: str = Field(description="The toolset that an operator changed, in place of an agent; else empty.")
 
 
 class Changes(Part):

@@ -196,7 +196,7 @@ class Approved:
 class Change:
     """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
 
-    Or what an operator did to a `toolset`; then `source` and `agent_id` are empty.
+    Or what an operator did to a toolset: then `agent_id` is `toolset:NAME`, and there is no source.
 
     `tool` is the tool's name, empty for the agent itself. `before` and `after` hold the fields that differ, as JSON
     objects; hashes are content hashes, empty where there is none.
@@ -220,7 +220,6 @@ class Change:
     """Why the new text looks suspicious."""
     covered: tuple[str, ...] = ()
     """The fields over which an operator's own words stand: of these callers saw no change."""
-    toolset: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,8 +47,7 @@ def toolset_change(was: Toolset | None, now: Toolset | None) -> Change:
     differing = tuple(each for each in RULE if before.get(each) != after.get(each))
     return Change(
         source="",
-        agent_id="",
-        toolset=(now or was or Toolset(name="")).name,
+        agent_id=f"toolset:{(now or was or Toolset(name='')).name}",
         what="changed" if was and now else "added" if now else "removed",
         fields=differing if was and now else (),
         before=canonical_json({each: before[each] for each in differing if before}),

@@ -38,7 +38,6 @@ CHANGE = {
     "after": "{}",
     "flags": [],
     "covered": [],
-    "toolset": "",
 }
 SAMPLES: dict[str, object] = {
     "string": "a",

@@ -116,13 +116,14 @@ def test_it_is_set_whole_and_logged(registry: Registry) -> None:
     assert registry.toolset("work").callers == ()
     registry.remove_toolset("work")
     assert registry.toolsets() == []
-    log = [each for each in registry.changes() if each.toolset]
-    assert [(each.what, each.toolset, each.fields) for each in log] == [
-        ("removed", "work", ()),
-        ("changed", "work", ("description", "tools", "agents", "callers")),
-        ("added", "work", ()),
+    log = registry.changes(agent_id="toolset:work")
+    assert [(each.what, each.fields) for each in log] == [
+        ("removed", ()),
+        ("changed", ("description", "tools", "agents", "callers")),
+        ("added", ()),
     ]
-    assert [each for each in registry.changes(principal=CREW) if each.toolset] == []
+    assert log == registry.changes()
+    assert registry.changes(principal=CREW) == registry.changes(agent_id="toolset:work", principal=CREW) == []
     with pytest.raises(UnknownName):
         registry.remove_toolset("work")
 

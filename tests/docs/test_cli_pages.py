@@ -201,7 +201,7 @@ def test_a_change_has_the_documented_shape(own: Path, tmp_path: Path, capsys: py
         file.write_text(f"waygraph: 1\nagents:\n- {{id: x, description: {said}, tools: [{{name: {said}}}]}}\n")
         printed(capsys, own, "ingest", str(file))
     found = json.loads(printed(capsys, own, "changes", "--json"))
-    assert [(each["tool"], each["what"]) for each in found["changes"] if not each["toolset"]] == [
+    assert [(each["tool"], each["what"]) for each in found["changes"] if each["source"]] == [
         ("one", "removed"),
         ("another", "added"),
         ("", "changed"),

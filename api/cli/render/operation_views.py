@@ -33,24 +33,19 @@ def changes(found: "Sequence[Change]") -> Iterator[Block]:
     yield Table(
         columns=("time", "revision", "agent", "tool", "change", "fields", "source"),
         rows=[
-            (each.at, each.revision, _changed_name(each), each.tool, each.what, each.fields, each.source)
-            for each in found
+            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in found
         ],
     )
     for each in found:
         yield Table(
             columns=("field", "before", "after"),
             rows=_texts(each),
-            title=f"{_changed_name(each)}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
         )
         if each.flags:
             yield Lines("\n".join(each.flags), title="suspicious")
         if each.covered:
             yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
-
-
-def _changed_name(change: "Change") -> str:
-    return f"toolset {change.toolset}" if change.toolset else change.agent_id
 
 
 def _texts(change: "Change") -> list[tuple[Cell, ...]]:
