@@ -87,8 +87,7 @@ COMMANDS: dict[str, list[list[str]]] = {
         ["connect", "zed", "--file", f"{OWN}.mcp.json", "--write", "--dry-run"],
     ],
 }
-GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy"}
-GROUPS = {"keys", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
+GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxonomy", "toolset"}
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
