@@ -65,7 +65,8 @@ def sync(
     principal: Principal | None = None,
     progress: Progress | None = None,
 ) -> SyncReport:
-    """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing.
+    """Brings the registry to what the manifest says, in one transaction. `dry_run` changes nothing, and says what would
+    change as if there were nothing but what the principal sees: the sync itself may be refused.
 
     Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
@@ -85,7 +86,7 @@ def sync(
         return _as_seen(held, changes, principal)
 
     if dry_run:
-        return _rehearse(registry, manifest, check_changes, texts)
+        return _rehearse(registry, manifest, lambda held: check_changes(held.seen_by(principal)), texts)
 
     if registry.settings.scanner:  # before the lock: others write meanwhile
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])

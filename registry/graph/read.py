@@ -359,6 +359,27 @@ class Held:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""
         return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
 
+    def seen_by(self, principal: Principal | None) -> "Held":
+        """What would be held if there were nothing else than what the principal sees; None: it sees everything."""
+        if principal is None:
+            return self
+        agents = {agent_id: each for agent_id, each in self.agents.items() if self.shows(agent_id, principal)}
+        claims = tuple(claim for claim in self.claims if claim.agent_id in agents)
+        seen = {claim.source for claim in claims}
+
+        def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
+            owners = {name: found & agents.keys() for name, found in self.owners_named(names).items()}
+            return {name: found for name, found in owners.items() if found}
+
+        return replace(
+            self,
+            agents=agents,
+            claims=claims,
+            settings={agent_id: said for agent_id, said in self.settings.items() if agent_id in agents},
+            sources={name: source for name, source in self.sources.items() if name in seen},
+            owners_named=owners_named,
+        )
+
 
 def read_held(session: GraphSession) -> Held:
     def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:

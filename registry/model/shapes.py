@@ -15,6 +15,7 @@ from waygraph.registry.model.changes import (
     ChangeSet,
     IndexState,
     Listed,
+    OperatorSettings,
     Page,
     SourceSummary,
     Status,
@@ -144,9 +145,18 @@ def read_tools(told: Mapping[str, Any]) -> Page[Tool]:
 
 def about(known: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     shown = replace(known, agent=_shown_agent(known.agent, transport))
-    if transport is not None and known.settings:  # values that operators fixed are not for callers
-        shown = replace(shown, settings=replace(known.settings, tools=""))
+    if known.settings:
+        shown = replace(shown, settings=_shown_settings(known.settings, transport))
     return shape(shown, exclude=None if schemas else _BRIEF_TOOLS)
+
+
+def settings(said: OperatorSettings, transport: TransportFilter = None) -> Shape:
+    return shape(_shown_settings(said, transport))
+
+
+def _shown_settings(said: OperatorSettings, transport: TransportFilter) -> OperatorSettings:
+    """Values that operators fixed are launch data: without it none of what was said of tools is told."""
+    return said if transport is None else replace(said, tools="")
 
 
 def status(found: Status) -> Shape:

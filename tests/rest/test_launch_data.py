@@ -1,6 +1,7 @@
 """How a server is started is for callers with the scope `admin`; others read the kind and a public address."""
 
 import json
+from collections.abc import Callable
 
 import anyio
 import httpx2
@@ -61,6 +62,26 @@ def test_no_answer_without_admin_tells_how_a_server_is_started(guarded: Served) 
     assert {name: text for name, text in answers.items() if PRIVATE in text or "xxxx" in text} == {}
     assert '"transport"' in answers["changes"], "that it changed is told"
     assert PRIVATE not in mcp_answers(guarded, *WITHOUT_ADMIN)
+
+
+def test_values_that_an_operator_fixed_are_for_admin(guarded: Served) -> None:
+    """Also in the answer to a change of something else, by whoever may write."""
+    schema = {"type": "object", "properties": {"key": {"type": "string"}, "note": {"type": "string"}}}
+    tool = {"name": "look", "description": "looks", "inputSchema": schema}
+    ingest(guarded.admin(), "s", agent("a") | {"tools": [tool]})
+    fixed = {"parameters": {"key": {"pin": PRIVATE}}}
+    writer, admin = guarded.caller(*WITHOUT_ADMIN, everything=True), guarded.caller(*SCOPES, everything=True)
+    asked: list[Callable[[httpx2.Client], httpx2.Response]] = [
+        lambda client: client.patch("/v1/tools/a/look", json={"description": "It looks."}),
+        lambda client: client.patch("/v1/agents/a", json={"pinned": True}),
+        lambda client: client.get("/v1/agents/a"),
+        lambda client: client.get("/v1/changes"),
+        lambda client: client.delete("/v1/agents/a"),
+    ]
+    assert PRIVATE in admin.patch("/v1/tools/a/look", json=fixed).text
+    for ask in asked:
+        assert PRIVATE not in ask(writer).text
+    assert PRIVATE in admin.patch("/v1/agents/a", json={"removed": False}).text
 
 
 def test_everybody_reads_the_kind_and_the_public_address(guarded: Served) -> None:

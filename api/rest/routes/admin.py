@@ -85,7 +85,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 removed=asked.removed,
                 principal=caller.principal,
             )
-        return shapes.shape(said)
+        return shapes.settings(said, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -100,7 +100,7 @@ async def set_tool(
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(said)}):
             done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.principal)
-        return shapes.shape(done)
+        return shapes.settings(done, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -111,7 +111,8 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            return shapes.shape(service.registry.remove(agent_id, principal=caller.principal))
+            said = service.registry.remove(agent_id, principal=caller.principal)
+        return shapes.settings(said, caller.transport_filter)
 
     return as_json(await service.lanes.write(remove))
 
