@@ -79,7 +79,7 @@ def sync(
     scan = Scan()
 
     def check_changes(held: Held) -> ChangeSet:
-        changes = plan(held, manifest, scan)
+        changes = plan(held, manifest, scan, principal)
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
             refuse_mass_removal(held, changes)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from waygraph.ingest.manifest.poisoning import OwnedElsewhere, agent_flags, tool_flags
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.ingest.sync.scanner import Scan
+from waygraph.registry.access.visibility import Shows, seen_flags
 from waygraph.registry.graph.read import Held
 from waygraph.registry.model.changes import (
     TELLING_OF_AGENT,
@@ -211,6 +212,8 @@ class Judge:
     by_address: bool = False
     owners_named: OwnersNamed = field(repr=False)
     scan: Scan = field(default_factory=Scan, repr=False)
+    shows: Shows | None = field(default=None, repr=False)
+    """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
     copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _said, _held: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
@@ -264,7 +267,8 @@ class Judge:
         flags = (*self.scan.flags(said, held), *self.copy_flags(said, held), *tool_flags(said, elsewhere))
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         if held and telling and wary and not self.restoring:
-            changed |= bool(suspicions(flags)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))
+            read = flags if self.shows is None else seen_flags(flags, self.shows)
+            changed |= bool(suspicions(read)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))
         return replace(said, **self._weigh(said, held, changed=changed, telling=telling), flags=flags, status=status)
 
     def _weigh(self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool) -> dict[str, Any]:

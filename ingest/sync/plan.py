@@ -8,9 +8,10 @@ from waygraph.ingest.sync.copies import alike_names, copy_flags, is_long, may_be
 from waygraph.ingest.sync.diff import Compared, Judge, OldTools
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
+from waygraph.registry.access.visibility import Shows
 from waygraph.registry.graph.read import Held, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
-from waygraph.registry.model.nouns import KNOWN, Agent, Tool
+from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
 
 # Who claims what, as one source sees it: its own claims, those of the others, and whose word counts.
 
@@ -50,13 +51,13 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def plan(held: Held, manifest: Manifest, scan: Scan | None = None) -> ChangeSet:
+def plan(held: Held, manifest: Manifest, scan: Scan | None = None, principal: Principal | None = None) -> ChangeSet:
     """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents.
 
-    `scan`: what a language model found in its texts.
+    `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits.
     """
     claims = Claims.of(held, manifest)
-    return _Plan(held, manifest, claims, place(held, manifest, claims.mine), scan or Scan()).change_set()
+    return _Plan(held, manifest, claims, place(held, manifest, claims.mine), scan or Scan(), principal).change_set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class _Plan:
     claims: Claims
     placement: Placement
     scan: Scan
+    principal: Principal | None
 
     def change_set(self) -> ChangeSet:
         entries, said = self.placement.entries, self.manifest
@@ -172,8 +174,13 @@ class _Plan:
             first=self.manifest.source not in self.held.sources and policy not in policies,
             owners_named=partial(self._owners_named, stated),
             scan=self.scan,
+            shows=self._shows(stated),
             copy_flags=partial(self._copy_flags, agent, others),
         )
+
+    def _shows(self, stated: Iterable[AgentEntry]) -> Shows | None:
+        view, own = self.held.view_for(self.principal), {entry.agent.id for entry in stated}
+        return None if view is None else lambda agent_id: agent_id in own or view(agent_id)
 
     def _copy_flags(
         self, agent: Agent, others: Mapping[str, Sequence[Tool]], tool: Tool, held: Tool | None
