@@ -271,11 +271,11 @@ async def open_executor(
         web = await stack.enter_async_context(aclosing(Web(settings)))
         vouched = vouched_file(settings.data_path)
         launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
-        pool = await stack.enter_async_context(calling_pool(launches.fresh, settings))
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
             services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
         )
+        pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool, logins),
             "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),

@@ -37,6 +37,7 @@ MOST_TOKENS = 4_096
 """Exchanged tokens that are remembered."""
 EARLY_S = 30.0
 """So long before its end a token is exchanged anew."""
+LONGEST_S = 3_600.0
 UNTIMED_S = 60.0
 """How long one counts whose issuer does not say when it ends."""
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -64,6 +65,12 @@ class OwnLogins:
     def rule(self, agent_id: str) -> LoginRule | None:
         """None: the agent is called as the operator."""
         return self.services.login_of(agent_id)
+
+    async def operator_launch(self, agent: Agent) -> Launch:
+        """The launch with the operator's login. Raises NotCallable where callers have their own."""
+        if rule := self.rule(agent.id):
+            raise NotCallable(agent.id, f"it is called as each caller (by = {rule.by!r}), and here nobody is one")
+        return await self.launches(agent)
 
     def acting(self, call: ToolCall) -> "ActingCaller | None":
         """Who acts in this call; None: the operator."""
@@ -168,11 +175,13 @@ class OwnLogins:
             if not found.is_fresh:
                 answer = await self._ask_exchange(rule, call.token)
                 token, ends = answer.get("access_token"), answer.get("expires_in")
-                if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-                    raise UpstreamRefused("the token exchange gave no access token")
-                timed = isinstance(ends, int | float) and not isinstance(ends, bool)
-                found.token = token
-                found.ends_s = time.monotonic() + (max(0.0, float(ends) - EARLY_S) if timed else UNTIMED_S)  # type: ignore[arg-type]
+                is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
+                if not is_bearer or not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+                    raise UpstreamRefused("the token exchange gave no bearer token")
+                ends_in_s = UNTIMED_S
+                if isinstance(ends, int | float) and not isinstance(ends, bool):
+                    ends_in_s = min(max(0.0, ends - EARLY_S), LONGEST_S)
+                found.token, found.ends_s = token, time.monotonic() + ends_in_s
         return found
 
     async def _ask_exchange(self, rule: LoginRule, subject: str) -> Mapping[str, Any]:
@@ -240,10 +249,10 @@ class ActingCaller:
             return self.caller
         return f"{self.caller} {sha256(self.call.token.encode()).hexdigest()}"
 
-    async def launch(self, launch: Launch) -> Launch:
+    async def launch(self) -> Launch:
         """As `Acting.launch`; also LoginsUnusable."""
         name = self.call.name
-        rule = self.logins.resolve_rule(self.rule, name)
+        rule, launch = self.logins.resolve_rule(self.rule, name), await self.logins.launches(self.call.agent)
         plain = self.logins.user_launch(rule, launch, name)
         if rule.by == "exchange":
             exchanged = await self.logins.exchange(rule, self.call)

@@ -34,7 +34,7 @@ class Acting(Protocol):
     @property
     def user(self) -> str: ...
 
-    async def launch(self, launch: Launch) -> Launch:
+    async def launch(self) -> Launch:
         """With the user's login in place of the operator's. Raises NeedsLogin, NotCallable, UpstreamError."""
         ...
 
@@ -162,14 +162,12 @@ class Pool:
         """One that stands or is being started. Raises UpstreamError."""
         self._refuse_if_closed()
         key = _key(agent, acting)
-        launch = await self._launch_of(agent)
-        if acting is not None:
-            try:
-                launch = await acting.launch(launch)
-            except NotRun:
-                if line := self._lines.get(key):
-                    line.retire()  # who has no login any more has no connection by it either
-                raise
+        try:
+            launch = await (acting.launch() if acting else self._launch_of(agent))
+        except NotRun:
+            if acting and (line := self._lines.get(key)):
+                line.retire()  # who has no login any more has no connection by it either
+            raise
         if self._muted.get(key) == launch:
             launch = replace(launch, handshake=True)
         self._refuse_if_closed()  # it may have been while the launch was looked for

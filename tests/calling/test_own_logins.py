@@ -2,14 +2,16 @@
 
 import json
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import ModuleType, SimpleNamespace
 
 import anyio
 import pytest
 
 from tests.calling.opened_here import Here
-from tests.identity_provider import Refused, identity_provider
+from tests.identity_provider import Realm, Refused, identity_provider
 from tests.own_logins import KEY, OTHER_KEY, enroll, log_in
 from tests.protected_server import ProtectedServer, protected_server
 from tests.upstream.calling import PATIENCE_S
@@ -55,11 +57,16 @@ def run(here: Here, act: Callable[[Executor], Awaitable[object]], settings: Sett
     anyio.run(main)
 
 
-async def whoami(here: Here, executor: Executor, caller: str, token: str = "") -> str:
+async def subject(here: Here, executor: Executor, caller: str, token: str = "") -> str:
+    """Who is called: a subject of the server's realm."""
     [agent] = here.registry.agents()
     tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "whoami")
     call = ToolCall(agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller, token=token)
-    said = str((await executor.call(call))["content"][0]["text"])
+    return str((await executor.call(call))["content"][0]["text"])
+
+
+async def whoami(here: Here, executor: Executor, caller: str) -> str:
+    said = await subject(here, executor, caller)
     assert said.endswith("@office")
     return said.removesuffix("@office")
 
@@ -269,3 +276,121 @@ def test_a_wrong_rule_is_refused_at_the_start(here: Here, rules: str, told: str)
     with pytest.raises(InvalidSetting) as refused:
         run(here, lambda _: anyio.sleep(0), settings_of(here, rules))
     assert told in str(refused.value)
+
+
+@dataclass
+class Exchange:
+    """The gateway's realm, where it exchanges the tokens of its callers for tokens of `server`."""
+
+    realm: Realm
+    server: ProtectedServer
+    rules: str
+
+    def token(self, person: str, audience: str = "gateway") -> str:
+        return self.realm.issue(person, audience)
+
+
+@pytest.fixture
+def exchange(here: Here) -> Iterator[Exchange]:
+    with identity_provider("main") as [realm], protected_server(realm) as server:
+        realm.people["operator"] = {}
+        header = {"Authorization": f"Bearer {realm.issue('operator', server.url)}"}
+        here.ingest(here.config({"desk": {"type": "http", "url": server.url, "headers": header}}))
+        server.headers.clear()
+        here.environ["EXCHANGE_SECRET"] = realm.add_client("gateway client")
+        realm.may_exchange.add(("gateway client", "gateway", server.url))
+        rules = (
+            f'[[login]]\nagent = "desk"\nby = "exchange"\ntoken_endpoint = "{realm.issuer}/token"\n'
+            f'client_id = "gateway client"\nclient_secret = "${{EXCHANGE_SECRET}}"\naudience = "{server.url}"\n'
+        )
+        yield Exchange(realm, server, rules)
+
+
+def test_a_callers_token_is_exchanged_and_never_passed_on(here: Here, exchange: Exchange) -> None:
+    """Once for each token that is shown, until the token that came of it ends or the server takes it no more."""
+    ann, again, bob = exchange.token("ann"), exchange.token("ann"), exchange.token("bob")
+
+    async def act(executor: Executor) -> None:
+        for _ in range(3):
+            assert await subject(here, executor, "oidc:ann", ann) == "ann@main"
+            assert await subject(here, executor, "oidc:bob", bob) == "bob@main"
+        assert exchange.realm.count("exchanged") == 2
+        assert await subject(here, executor, "oidc:ann", again) == "ann@main"
+        assert exchange.realm.count("exchanged") == 3
+        for text, login in list(exchange.realm.tokens.items()):
+            if login.audience == exchange.server.url:
+                del exchange.realm.tokens[text]
+        with pytest.raises(UpstreamRefused, match="HTTP 401"):
+            await subject(here, executor, "oidc:bob", bob)
+        assert await subject(here, executor, "oidc:bob", bob) == "bob@main"
+        assert exchange.realm.count("exchanged") == 4
+
+    run(here, act, settings_of(here, exchange.rules, key=""))
+    heard = str(exchange.server.headers)
+    assert not any(token in heard for token in (ann, again, bob))
+    assert {subject for _, subject in exchange.server.calls} == {"ann@main", "bob@main"}
+
+
+def test_what_cannot_be_exchanged_is_not_called(here: Here, exchange: Exchange) -> None:
+    """An API key goes to no issuer. What the issuer says of a refusal is its code alone."""
+    elsewhere, key = exchange.token("ann", "another audience"), "wg_0123456789ab_" + 43 * "k"
+
+    async def act(executor: Executor) -> None:
+        for caller, token in ((ANN, key), ("", ""), ("oidc:ann", "")):
+            with pytest.raises(NotCallable, match="this caller showed none"):
+                await subject(here, executor, caller, token)
+        assert "token" not in exchange.realm.asked
+        with pytest.raises(UpstreamRefused) as refused:
+            await subject(here, executor, "oidc:ann", elsewhere)
+        assert str(refused.value) == "desk: the token exchange was refused (invalid_target)"
+        del here.environ["EXCHANGE_SECRET"]
+        with pytest.raises(NotCallable, match="EXCHANGE_SECRET"):
+            await subject(here, executor, "oidc:ann", exchange.token("ann"))
+
+    run(here, act, settings_of(here, exchange.rules, key=""))
+    assert exchange.server.calls == []
+
+
+def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
+    """Beside what the operator says for all; whatever an issuer calls a person, it is one line of ASCII."""
+    token = server.realm.issue("operator", server.url)
+    here.environ["ALL"] = token
+    rules = (
+        '[[login]]\nagent = "desk"\nby = "header"\nname = "X-User"\nvalue = "{caller}"\n'
+        'headers = { "Authorization" = "Bearer ${ALL}" }\n'
+    )
+
+    async def act(executor: Executor) -> None:
+        for caller in (ANN, "oidc:Zoë\u2028x", ""):
+            await whoami(here, executor, caller)
+        assert executor.logins is not None
+        with pytest.raises(NotCallable, match="as each caller"):
+            await executor.logins.operator_launch(here.registry.agents()[0])
+        await executor.warm(here.registry.agents()[0])
+
+    run(here, act, settings_of(here, rules, key=""))
+    named = [heard["x-user"] for heard in server.headers]
+    assert list(dict.fromkeys(named)) == [ANN, "oidc:Zo%C3%AB%E2%80%A8x", "local"]
+
+
+def test_the_key_comes_from_the_keyring_where_there_is_one(
+    here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made the first time; a keyring that is locked is told, and nothing is written."""
+    held: dict[tuple[str, str], str] = {}
+    fake = ModuleType("keyring")
+    errors = SimpleNamespace(KeyringError=KeyError)
+    fake.__dict__.update(
+        get_password=lambda *of: held.get(of), set_password=lambda a, b, key: held.update({(a, b): key}), errors=errors
+    )
+    monkeypatch.setitem(sys.modules, "keyring", fake)
+    path = here.settings.data_path / "logins.json"
+    first, second = LoginFile(path), LoginFile(path)
+    login = log_in(server, first, ANN, "ann")
+    assert second.open(login)["tokens"]
+    assert len(held) == 1
+    before = path.read_bytes()
+    fake.__dict__["get_password"] = lambda *of: {}[of]
+    with pytest.raises(LoginsUnusable, match="the keyring gives no key"):
+        LoginFile(path).open(login)
+    assert path.read_bytes() == before

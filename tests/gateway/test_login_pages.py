@@ -301,6 +301,16 @@ def test_callers_list_and_forget_their_own_logins_alone(here: World) -> None:
     assert assert_good(clients["bob"].get("/v1/logins")) == {"logins": []}
 
 
+def test_logins_that_one_caller_begins_are_limited(here: World) -> None:
+    """Each may register a client at the server's issuer. Nobody else waits for it."""
+    with Person("ann") as ann, Person("bob") as bob:
+        shown = prove(ann, here.page, here.key())
+        answers = [ann.submit(shown, do="begin").status_code for _ in range(12)]
+        assert answers[:10] == 10 * [200]
+        assert answers[-1] == 429
+        assert log_in_by_browser(bob, here.page, here.key()).status_code == 200
+
+
 @pytest.mark.full
 def test_any_worker_takes_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two, whichever is asked. After a restart the login is still there, and in one worker forgotten it is gone."""

@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from waygraph.api.rest.problems import problem_of
+from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import (
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from waygraph.ingest.execution.own_logins import OwnLogins
     from waygraph.ingest.upstream.logins import LoginFile
 
+BEGINS_PER_MINUTE, BEGINS_AT_ONCE = 6.0, 10
+"""Logins that one caller begins: at each a client may be registered at the server's issuer."""
 SESSION_S = 600.0
 """So long a browser is known."""
 POLICY = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
@@ -104,6 +107,7 @@ class LoginPages:
 
     def __init__(self, service: "Service", gateway: "OfferedGateway") -> None:
         self._service, self._gateway = service, gateway
+        self._begins = RateLimit(BEGINS_PER_MINUTE, BEGINS_AT_ONCE)
 
     # -- what browsers ask ---------------------------------------------------------------------------
 
@@ -218,6 +222,7 @@ class LoginPages:
         self._service.count(caller)
         agent = await self._agent(visit)
         if do == "begin":
+            self._begins.take(caller.id)
             page = await visit.logins.begin(caller.id, agent, visit.callback, browser.id)
             return visit.keep(_leave(page))
         with self._service.audit.attempt(caller, "logout" if do == "forget" else "login", agent.id):
