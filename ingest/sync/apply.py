@@ -86,7 +86,7 @@ def sync(
         return _as_seen(held, changes, principal)
 
     if dry_run:
-        return _rehearse(registry, manifest, lambda held: check_changes(held.seen_by(principal)), texts)
+        return _rehearse(registry, manifest, lambda held: check_changes(held.part_for(principal)), texts)
 
     if registry.settings.scanner:  # before the lock: others write meanwhile
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])

@@ -359,7 +359,7 @@ class Held:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""
         return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
 
-    def seen_by(self, principal: Principal | None) -> "Held":
+    def part_for(self, principal: Principal | None) -> "Held":
         """What would be held if there were nothing else than what the principal sees; None: it sees everything."""
         if principal is None:
             return self
