@@ -104,8 +104,7 @@ class OwnLogins:
 
     def is_logged_in(self, call: ToolCall) -> bool:
         """Whether the caller has a login at the agent."""
-        wanted = (call.caller or LOCAL_USER, call.agent.id)
-        return any((login.caller, login.agent_id) == wanted for login in self.file.list())
+        return self.file.has(call.caller or LOCAL_USER, call.agent.id)
 
     # -- by a person in a browser ----------------------------------------------------------------------
 
@@ -272,10 +271,8 @@ class ActingCaller:
         """After a refusal of the server. Raises NeedsLogin if the caller's login has ended meanwhile."""
         if self.rule.by == "exchange":
             self.logins.token_place(self.call).ends_s = 0.0
-        elif self.rule.by == "oauth":
-            owned = await to_thread.run_sync(self.logins.file.list)
-            if not any(login.is_of(self.caller, self.call.agent.id) for login in owned):
-                raise NeedsLogin(self.call.name, self.call.agent.id)
+        elif self.rule.by == "oauth" and not self.logins.is_logged_in(self.call):
+            raise NeedsLogin(self.call.name, self.call.agent.id)
 
 
 def _client_of(rule: LoginRule, callback: str) -> Mapping[str, Any]:

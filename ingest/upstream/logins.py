@@ -89,6 +89,7 @@ class LoginFile:
         self.path, self._key_text = path, key
         self._key: bytes | None = None
         self._held: tuple[tuple[int, ...], tuple[Login, ...]] | None = None
+        self._indexed: tuple[object, dict[tuple[str, str], Login]] = None, {}
 
     def check_key(self) -> None:
         """Raises LoginsUnusable without a key."""
@@ -100,8 +101,12 @@ class LoginFile:
 
     def find(self, caller: str, agent_id: str, address: str) -> Login | None:
         """The login that stands now, for this address of the server."""
-        found = (login for login in self.list() if (login.caller, login.agent_id) == (caller, agent_id))
-        return next((login for login in found if login.address == digest_of(address)), None)
+        found = self._index().get((caller, agent_id))
+        return found if found and found.address == digest_of(address) else None
+
+    def has(self, caller: str, agent_id: str) -> bool:
+        """Whether there is one, for whatever address."""
+        return (caller, agent_id) in self._index()
 
     def open(self, login: Login) -> dict[str, Any]:
         """What it holds."""
@@ -138,6 +143,7 @@ class LoginFile:
             renewed = self._seal(former, {**self.open(former), **parts})
             return (renewed if login is former else login for login in held)
 
+        self._read_key()  # it may take the lock of the file itself
         self._change(renew)
 
     def take(self, caller: str, agent_id: str, login_id: str) -> Login | None:
@@ -244,6 +250,14 @@ class LoginFile:
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         return held[1]
+
+    def _index(self) -> dict[tuple[str, str], Login]:
+        """By caller and agent."""
+        logins, indexed = self._current(), self._indexed
+        if indexed[0] is not logins:
+            found = {(login.caller, login.agent_id): login for login in logins if login.by != BEGUN}
+            self._indexed = indexed = logins, found
+        return indexed[1]
 
     def _parse(self, content: bytes) -> tuple[Login, ...]:
         try:

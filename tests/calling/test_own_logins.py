@@ -4,6 +4,7 @@ import json
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 
@@ -142,7 +143,13 @@ def test_tokens_are_renewed_and_survive_a_restart(
 
     run(here, act)
     file.keep(login.user, {"expires_at": 1.0})
-    run(here, act)
+
+    async def many(executor: Executor) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(act, executor)
+
+    run(here, many)
     assert server.realm.count("refreshed") == 1
     server.realm.tokens.clear()
     monkeypatch.setattr(server.realm, "_token", unavailable)
@@ -202,6 +209,23 @@ def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, ser
         run(here, act)
     assert server.calls == []
     assert file.find(ANN, "desk", "https://elsewhere.example/mcp") is None
+
+
+def test_many_writers_lose_no_login(here: Here) -> None:
+    """Of one process and of several: each has an object of its own."""
+    path = here.settings.data_path / "logins.json"
+
+    def write(writer: int) -> None:
+        file = LoginFile(path, KEY)
+        for number in range(6):
+            login = file.put(f"key:{writer}", f"agent{number}", "https://a.example/mcp", "header", {"key": "first"})
+            file.keep(login.user, {"key": f"{writer} {number}"})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    file = LoginFile(path, KEY)
+    held = {(login.caller, login.agent_id): file.open(login)["key"] for login in file.list()}
+    assert held == {(f"key:{w}", f"agent{n}"): f"{w} {n}" for w in range(4) for n in range(6)}
 
 
 def test_without_the_right_key_nothing_is_used_and_nothing_lost(here: Here, server: ProtectedServer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import DOCS, block, blocks
+from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
@@ -60,3 +61,14 @@ def test_the_policy_of_the_page_is_taken() -> None:
     policy = parse_policy(text)
     assert len(policy.rules) == text.count("[[rules]]")
     assert (policy.default, policy.destructive, policy.unannotated) == ("allow", "ask", "by_name")
+
+
+def test_the_logins_of_the_page_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "services.toml"
+    file.write_text(block(POLICY_PAGE, "toml", "[[login]]"), encoding="utf-8")
+    rules = load_services(str(file)).logins
+    assert [(rule.agent, rule.by, rule.takes_login) for rule in rules] == [
+        ("github", "oauth", True),
+        ("wiki", "header", True),
+        ("orders", "exchange", False),
+    ]
