@@ -82,6 +82,8 @@ class Discretion:
     """Strikes out of foreign text what the launch holds in confidence."""
 
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    logins: tuple[str, ...] = field(default=(), repr=False)
+    """Those of them that are surely a login: what references stood for, and headers that hold a secret."""
     learned: set[str] = field(default_factory=set, repr=False, compare=False)
     """What came to be held while it ran, such as a token of OAuth."""
 
@@ -101,6 +103,11 @@ class Discretion:
     def _secrets_in_order(self) -> Sequence[str]:
         """Longest first, so that one that holds another is struck as a whole."""
         return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
+
+    def redact_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without logins that the server was sent: whoever calls a tool has not been told them. Else as it came."""
+        held = sorted((each for each in (*self.learned, *self.logins) if len(each) >= _SHORTEST_PART), key=len)
+        return struck_json(result, held[::-1]) if held else result
 
     def redact_data(self, data: object, most_chars: int) -> object:
         """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
@@ -122,9 +129,19 @@ class Discretion:
 def discretion(launch: Launch) -> Discretion:
     """Of a launch. Secrets come longest first."""
     found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
-    found |= _values({value: value for value in launch.confidential})
-    spelled = {spelling for secret in found for spelling in _spellings(secret)}
-    return Discretion(tuple(sorted(spelled, key=lambda secret: (-len(secret), secret))))
+    logins = _values({value: value for value in launch.confidential})
+    if not isinstance(launch, StdioLaunch):
+        logins |= _values({name: said for name, said in launch.headers.items() if _is_login(name, said)})
+    return Discretion(_sort_spellings(found | logins), _sort_spellings(logins))
+
+
+def _is_login(name: str, value: str) -> bool:
+    return references_only({name: value}).get(name) != value
+
+
+def _sort_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    spelled = {spelling for secret in secrets for spelling in _spellings(secret)}
+    return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
 
 
 def _spellings(secret: str) -> set[str]:

@@ -75,7 +75,7 @@ class ToolCalls:
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
                 await call.await_notices()
-                return sendable(result)
+                return call.discretion.redact_result(sendable(result))
             call.has_begun = True
             answers = await _answers(call.host, result.get("inputRequests") or {})
             if not answers:

@@ -246,3 +246,30 @@ def test_two_workers_renew_one_login_in_turn(tmp_path: Path, monkeypatch: pytest
         assert said == {("ann", "ann@office"), ("bob", "bob@office")}
         assert here.office.count("reused") == 0
         assert here.office.count("refreshed", "ann") > 1
+
+
+@pytest.mark.parametrize("held", ["tokens", "renewals"])
+def test_a_server_that_tells_what_it_was_sent_is_struck(here: World, held: str) -> None:
+    """In a tool's result as in an error: neither host nor model sees a token of its person."""
+    key = here.key()
+    with Person("ann") as ann:
+        log_in_by_browser(ann, here.page, key)
+    assert here.acts_as(key) == "ann@office"
+    secret = next(text for text, login in getattr(here.office, held).items() if login.person == "ann")
+    here.server.notes["ann@office"] = f"you sent {secret}"
+    answer = here.service.client(key).post("/v1/tools/desk/recall/call", json={})
+    assert answer.status_code == 200
+    assert "you sent ***" in answer.text
+    assert secret not in answer.text + here.service.log
+
+
+def test_an_operator_s_login_is_not_told_to_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by a header of the configuration; what stands in no login stays as the server says it."""
+    with world(tmp_path, monkeypatch, "") as here:
+        key = here.key()
+        assert here.acts_as(key) == "operator@office"
+        secret = here.server.authorizations[-1].removeprefix("Bearer ")
+        here.server.notes["operator@office"] = f"you sent Bearer {secret}, application/json"
+        answer = here.service.client(key).post("/v1/tools/desk/recall/call", json={})
+        assert answer.json()["content"][0]["text"] == "you sent ***, application/json"
+        assert secret not in answer.text
