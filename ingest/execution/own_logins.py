@@ -123,7 +123,9 @@ class OwnLogins:
 
         self.file.check_key()
         rule, launch = self.rule(agent.id), await self.address(agent)
-        client = _client_of(self.resolve_rule(rule, agent.id), callback) if rule and rule.client_id else None
+        client = None
+        if rule and rule.client_id:
+            client = {**_client_of(self.resolve_rule(rule, agent.id)), "redirect_uris": [callback]}
         begun = await begin_login(launch, self.settings, callback, client)
         content = {**begun.content, "browser": browser}
         put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(begun.state))
@@ -263,6 +265,10 @@ class ActingCaller:
             raise NeedsLogin(name, self.call.agent.id)
         held = self.logins.file.open(found)
         if rule.by == "oauth":
+            former = held.get("client") or {}
+            client = {**former, **_client_of(rule)} if rule.client_id else former
+            if client != former:  # the operator has changed its secret since
+                await to_thread.run_sync(partial(self.logins.file.keep, found.user, {"client": client}))
             return replace(plain, oauth=True, user=found.user)
         key = str(held.get("key", ""))
         return _with_header(plain, rule.name, rule.value.replace(KEY, key), key)
@@ -275,12 +281,12 @@ class ActingCaller:
             raise NeedsLogin(self.call.name, self.call.agent.id)
 
 
-def _client_of(rule: LoginRule, callback: str) -> Mapping[str, Any]:
+def _client_of(rule: LoginRule) -> Mapping[str, Any]:
     """A client that the operator registered at the server's issuer, as RFC 7591 describes one."""
-    client = {"client_id": rule.client_id, "redirect_uris": [callback], "token_endpoint_auth_method": "none"}
-    if rule.client_secret:
-        client |= {"client_secret": rule.client_secret, "token_endpoint_auth_method": "client_secret_basic"}
-    return client
+    if not rule.client_secret:
+        return {"client_id": rule.client_id, "token_endpoint_auth_method": "none"}
+    how = {"token_endpoint_auth_method": "client_secret_basic"}
+    return {"client_id": rule.client_id, "client_secret": rule.client_secret, **how}
 
 
 def _holds_secret(launch: HttpLaunch) -> bool:

@@ -337,9 +337,12 @@ class UserProvider(Provider):
         self._entry = entry
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
-        """Only what the issuer itself refuses has ended."""
+        """Only what the issuer itself refuses has ended; not so where it is the operator's client that it refuses."""
         if response.status_code >= 500 or response.status_code in (408, 429):
             raise UpstreamUnreachable(f"the issuer does not renew the caller's login now (HTTP {response.status_code})")
+        client = self.context.client_info
+        if b'"invalid_client"' in await response.aread() and client and client.issuer is None:
+            raise UpstreamRefused("the issuer refuses the client of [[login]]: look at its client_id and client_secret")
         return await super()._handle_refresh_response(response)
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead

@@ -180,6 +180,33 @@ def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: Pro
     assert [found.caller for found in file.list()] == [BOB]
 
 
+def test_a_client_that_the_operator_registered_may_get_another_secret(here: Here, server: ProtectedServer) -> None:
+    """While the issuer refuses the client no login ends by that."""
+    rules = BY_OAUTH + 'client_id = "by hand"\nclient_secret = "${CLIENT_SECRET}"\n'
+    former = here.environ["CLIENT_SECRET"] = server.realm.add_client("by hand", "http://127.0.0.1:1/")
+    content = enroll(server, "ann")
+    renewal = content["tokens"]["refresh_token"]
+    server.realm.renewals[renewal] = replace(server.realm.renewals[renewal], client="by hand")
+    by_hand = {"client_id": "by hand", "client_secret": former, "token_endpoint_auth_method": "client_secret_basic"}
+    file = file_of(here)
+    login = file.put(ANN, "desk", server.url, "oauth", {**content, "client": by_hand, "expires_at": 1.0})
+    another = server.realm.add_client("by hand", "http://127.0.0.1:1/")
+
+    async def refused(executor: Executor) -> None:
+        with pytest.raises(UpstreamRefused, match="refuses the client") as told:
+            await whoami(here, executor, ANN)
+        assert former not in str(told.value)
+
+    async def act(executor: Executor) -> None:
+        assert await whoami(here, executor, ANN) == "ann"
+
+    run(here, refused, settings_of(here, rules))
+    here.environ["CLIENT_SECRET"] = another
+    run(here, act, settings_of(here, rules))
+    assert [found.user for found in file.list()] == [login.user]
+    assert server.realm.count("refreshed", "ann") == 1
+
+
 def test_what_is_written_tells_nobody_a_secret(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     content = enroll(server, "ann")
