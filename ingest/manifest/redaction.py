@@ -83,7 +83,7 @@ class Discretion:
 
     secrets: tuple[str, ...] = field(default=(), repr=False)
     logins: tuple[str, ...] = field(default=(), repr=False)
-    """Those of them that are surely a login: what references stood for, and headers that hold a secret."""
+    """Those of them that are surely a login, by their name."""
     learned: set[str] = field(default_factory=set, repr=False, compare=False)
     """What came to be held while it ran, such as a token of OAuth."""
 
@@ -129,14 +129,15 @@ class Discretion:
 def discretion(launch: Launch) -> Discretion:
     """Of a launch. Secrets come longest first."""
     found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
-    logins = _values({value: value for value in launch.confidential})
-    if not isinstance(launch, StdioLaunch):
-        logins |= _values({name: said for name, said in launch.headers.items() if _is_login(name, said)})
-    return Discretion(_sort_spellings(found | logins), _sort_spellings(logins))
+    found |= _values({value: value for value in launch.confidential})
+    return Discretion(_sort_spellings(found), _sort_spellings(_logins_of(launch)))
 
 
-def _is_login(name: str, value: str) -> bool:
-    return references_only({name: value}).get(name) != value
+def _logins_of(launch: Launch) -> set[str]:
+    """Variables and headers whose name says that they hold one, whole, and without the scheme of `Bearer …`."""
+    named = launch.env if isinstance(launch, StdioLaunch) else launch.headers
+    held = {value.strip() for name, value in named.items() if references_only({name: value}).get(name) != value}
+    return held | {value.partition(" ")[2].strip() for value in held}
 
 
 def _sort_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
