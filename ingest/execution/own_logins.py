@@ -260,7 +260,8 @@ class ActingCaller:
             return _with_header(plain, "Authorization", f"Bearer {exchanged.token}", exchanged.token)
         if not rule.takes_login:
             return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=,./ ")))
-        found = self.logins.file.find(self.caller, self.call.agent.id, plain.url)
+        find = partial(self.logins.file.find, self.caller, self.call.agent.id, plain.url)
+        found = await to_thread.run_sync(find)  # of many callers the file is large
         if found is None or found.by != rule.by:
             raise NeedsLogin(name, self.call.agent.id)
         held = self.logins.file.open(found)

@@ -273,7 +273,7 @@ class LoginFile:
             made = sorted(change(self._current()), key=lambda login: (login.caller, login.agent_id, login.by))
             document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in made]}
             try:
-                write_atomically(self.path, json.dumps(document, indent=1).encode(), mode=PRIVATE)
+                write_atomically(self.path, json.dumps(document).encode(), mode=PRIVATE)
             except OSError as exc:
                 raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
 
