@@ -202,7 +202,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         )
         called.sent_at = perf_counter()
         try:
-            result = await _run_call(gateway, asker, call, host)
+            result = await run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError) as error:
             _note_call(gateway, asker, meant.tool, "failed")
             if isinstance(error, UpstreamAnswered) and not wanted.whole:
@@ -222,7 +222,7 @@ LOGIN_S, LOOK_S = 120.0, 0.5
 """So long a call waits for a person who went to log in, and looks so often whether they have."""
 
 
-async def _run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
+async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
         return await gateway.executor.call(call)

@@ -23,7 +23,7 @@ from mcp.types import (
 )
 
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
-from waygraph.registry.model.errors import UpstreamAnswered, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, WaygraphError
 
 logger = logging.getLogger("waygraph.mcp")
 
@@ -88,6 +88,17 @@ def failure_result(error: WaygraphError | TimeoutError) -> Result:
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         raise MCPError(code=error.code, message=error.message, data=error.data) from error
     return error_result(error)
+
+
+def offer_error(error: WaygraphError | TimeoutError) -> MCPError:
+    """The error of a request for a prompt or resource: ours says so in its data, a server's says whose it is."""
+    if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
+        return MCPError(code=error.code, message=error.message, data=error.data)
+    if isinstance(error, TimeoutError):
+        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE, data={**OURS, "code": "too-late"})
+    facts = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
+    kind = INTERNAL_ERROR if isinstance(error, UpstreamError | CallTimedOut) else INVALID_PARAMS
+    return MCPError(code=kind, message=sentence(error), data=facts)
 
 
 def as_error(error: WaygraphError | TimeoutError) -> MCPError:

@@ -1,7 +1,7 @@
 """The MCP server: the SDK's, of both protocol eras, over one gateway."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -11,26 +11,28 @@ from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.types import (
-    INVALID_PARAMS,
     SERVER_INFO_META_KEY,
     CallToolRequestParams,
+    CompleteRequestParams,
     EmptyResult,
-    ListResourcesResult,
+    GetPromptRequestParams,
+    InputResponseRequestParams,
     NotificationParams,
     PaginatedRequestParams,
+    PromptReference,
     ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
     SetLevelRequestParams,
-    TextResourceContents,
 )
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
 from waygraph.api.mcp.long_results import RESULTS
+from waygraph.api.mcp.offer_calls import OfferCall, call_offer, read_as_tool
+from waygraph.api.mcp.offers import AGENTS, Kind, offers_page
+from waygraph.api.mcp.pending_calls import Run
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
-from waygraph.api.mcp.results import OURS, as_error, compact, failure_result, internal, text
+from waygraph.api.mcp.results import as_error, compact, failure_result, internal, offer_error, text
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
 from waygraph.api.mcp.tools import (
     IDENTITY,
@@ -50,7 +52,7 @@ from waygraph.registry.routing.find_tools.find import capabilities
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
-    from waygraph.ingest.upstream.connection import Host, Result
+    from waygraph.ingest.upstream.connection import Result
 
 
 # Answers reach the host as they are.
@@ -60,8 +62,17 @@ if TYPE_CHECKING:
 # handlers hand it past the SDK; what belongs to the protocol (its envelope) the SDK still makes.
 
 
-_METHODS = frozenset({"tools/call", "tools/list"})
-_EMPTY: Mapping[str, dict[str, Any]] = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+_STALE = {"ttlMs": 0, "cacheScope": "private"}
+_EMPTY: Mapping[str, dict[str, Any]] = {
+    "tools/call": {"content": []},
+    "tools/list": {"tools": []},
+    "prompts/list": {"prompts": [], **_STALE},
+    "prompts/get": {"messages": []},
+    "resources/list": {"resources": [], **_STALE},
+    "resources/templates/list": {"resourceTemplates": [], **_STALE},
+    "resources/read": {"contents": [], **_STALE},
+    "completion/complete": {"completion": {"values": []}},
+}
 _ENVELOPE = ("resultType", "ttlMs", "cacheScope")
 """What the protocol says of an answer: ours, also where an upstream server said the same of its own."""
 
@@ -77,7 +88,7 @@ def as_it_is(ctx: ServerRequestContext[Any, Any], answer: Mapping[str, Any]) -> 
 
 async def pass_unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """A middleware of the SDK's server."""
-    if ctx.method not in _METHODS:
+    if ctx.method not in _EMPTY:
         return await call_next(ctx)
     whole: list[Mapping[str, Any]] = []
     token = _WHOLE.set(whole)
@@ -129,7 +140,8 @@ class GatewayServer(Server[dict[str, Any]]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> "InitializationOptions":
-        notifies = notification_options or NotificationOptions(tools_changed=True)
+        every = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        notifies = notification_options or every
         return super().create_initialization_options(notifies, experimental_capabilities, extensions)
 
 
@@ -153,13 +165,17 @@ def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
         title=IDENTITY["title"],
         instructions=instructions(gateway.surface),
         get_tool_input_schema=lambda _: None,  # no header is agreed for any tool, see `listing`
-        on_list_resources=answers.list_resources,
-        on_read_resource=answers.read_resource,
         on_subscriptions_listen=listeners.streams,
     )
     server.gateway = gateway
     server.add_request_handler("tools/list", PaginatedRequestParams, answers.list_tools)
     server.add_request_handler("tools/call", CallToolRequestParams, answers.call_tool)
+    server.add_request_handler("prompts/list", PaginatedRequestParams, answers.list_prompts)
+    server.add_request_handler("prompts/get", GetPromptRequestParams, answers.get_prompt)
+    server.add_request_handler("resources/list", PaginatedRequestParams, answers.list_resources)
+    server.add_request_handler("resources/templates/list", PaginatedRequestParams, answers.list_templates)
+    server.add_request_handler("resources/read", ReadResourceRequestParams, answers.read_resource)
+    server.add_request_handler("completion/complete", CompleteRequestParams, answers.complete)
     server.add_request_handler("logging/setLevel", SetLevelRequestParams, answers.set_level)
     server.add_notification_handler("notifications/initialized", NotificationParams, answers.note_initialized)
     server.middleware.extend((pass_unsieved, answers.introduce))
@@ -181,6 +197,8 @@ class _Answers:
         with suppress(WaygraphError, TimeoutError), anyio.move_on_after(SUMMARY_S):
             said = await self._gateway.ask(lambda: summary_of(self._gateway, asker))
         kept = cache_hints(asker) if "cacheScope" in made else {}
+        if resources := made.get("capabilities", {}).get("resources"):
+            resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
         return {**made, **kept, "instructions": f"{made['instructions']} {said}".rstrip()}
 
     async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
@@ -200,71 +218,102 @@ class _Answers:
             raise
         except Exception as error:
             raise internal(error) from error  # the SDK would tell the host its words
-        if isinstance(answer, Awaited):
-            requests = {key: dict(request) for key, request in answer.requests.items()}
-            return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
-        return as_it_is(ctx, answer)
+        return _reply(ctx, answer)
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
         if ask := questions(gateway.surface).get(params.name):
             return await ask(gateway, asker, arguments)
-        hearing = Heard(ctx, asker.session)
-        if params.request_state is not None and gateway.parking is not None:
-            asker.caller.require("use")
-            answers = (ctx.params or {}).get("inputResponses") or {}
-            return await gateway.parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == (runner := RUNNERS[gateway.surface]):
             wanted = wanted_by_runner(params.name, arguments, deadline_s)
             if wanted.name.startswith(RESULTS):
                 return {"content": [text(page) for page in gateway.long_results.read(wanted.name, asker, runner)]}
+            if wanted.name.startswith(AGENTS):
+                offer = OfferCall(kind="resource", address=wanted.name, params={}, deadline_s=deadline_s)
+                return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
         else:
             wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
-        return await self._run(ctx, asker, wanted, hearing)
+        return await self._run(ctx, asker, lambda host: call_tool(gateway, asker, wanted, host), params)
 
-    async def _run(self, ctx: Context, asker: Asker, wanted: Wanted, hearing: Heard) -> "Result | Awaited":
-        async def run(host: "Host") -> Mapping[str, Any]:
-            return await call_tool(self._gateway, asker, wanted, host)
-
+    async def _run(
+        self, ctx: Context, asker: Asker, run: Run, params: InputResponseRequestParams
+    ) -> "Result | Awaited":
+        """A request that a server runs; one that waits for answers goes on with those of `params`."""
+        hearing, parking = Heard(ctx, asker.session), self._gateway.parking
+        if params.request_state is not None and parking is not None:
+            asker.caller.require("use")
+            answers = (ctx.params or {}).get("inputResponses") or {}
+            return await parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         host_can = ctx.session.client_capabilities
-        parking = self._gateway.parking
         if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
             return await parking.begin(asker, host_can, hearing, run)
         return await run(SessionHost(ctx, asker))
 
-    async def list_resources(self, ctx: Context, params: PaginatedRequestParams | None) -> ListResourcesResult:  # noqa: ARG002
-        described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
-        resource = Resource(uri=CAPABILITIES, name="capabilities", description=described, mime_type="application/json")
-        return ListResourcesResult(resources=[resource], ttl_ms=0, cache_scope="private")
+    # -- prompts and resources ---------------------------------------------------------------------
 
-    async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> ReadResourceResult:
-        asker = self._gateway.asker_of(ctx)
-        if params.uri.startswith(RESULTS):
-            return self._read_result(params.uri, asker)
-        if params.uri != CAPABILITIES:
-            raise MCPError(
-                code=INVALID_PARAMS,
-                message=f"there is no resource {params.uri[:200]!r}",
-                data={**OURS, "uri": params.uri},
-            )
+    async def list_prompts(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+        return as_it_is(ctx, await self._page(ctx, "prompt", params))
+
+    async def list_templates(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+        return as_it_is(ctx, await self._page(ctx, "template", params))
+
+    async def list_resources(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+        page = await self._page(ctx, "resource", params)
+        described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
+        own = {"uri": CAPABILITIES, "name": "capabilities", "description": described, "mimeType": "application/json"}
+        return as_it_is(ctx, page if params.cursor else page | {"resources": [own, *page["resources"]]})
+
+    async def _page(self, ctx: Context, kind: Kind, params: PaginatedRequestParams) -> dict[str, Any]:
         try:
-            asker.caller.require("route")
-            told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
+            return await offers_page(self._gateway, self._gateway.asker_of(ctx), kind, params.cursor or "")
+        except (WaygraphError, TimeoutError) as error:
+            raise offer_error(error) from error
+
+    async def get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> dict[str, Any]:
+        given = {} if params.arguments is None else {"arguments": params.arguments}
+        return await self._ask_server(ctx, self._offer_call(ctx, "prompt", params.name, given), params)
+
+    async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> dict[str, Any]:
+        asker = self._gateway.asker_of(ctx)
+        try:
+            if params.uri.startswith(RESULTS):
+                pages = self._gateway.long_results.read(params.uri, asker, RUNNERS[self._gateway.surface])
+                return as_it_is(ctx, _contents(params.uri, "text/plain", pages))
+            if params.uri == CAPABILITIES:
+                asker.caller.require("route")
+                told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
+                told |= {"surface": self._gateway.surface}
+                return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(told)]))
         except (WaygraphError, TimeoutError) as error:
             raise as_error(error) from error
-        told |= {"surface": self._gateway.surface}
-        contents = TextResourceContents(uri=CAPABILITIES, mime_type="application/json", text=json.dumps(told))
-        return ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
+        return await self._ask_server(ctx, self._offer_call(ctx, "resource", params.uri, {}), params)
 
-    def _read_result(self, uri: str, asker: Asker) -> ReadResourceResult:
+    async def complete(self, ctx: Context, params: CompleteRequestParams) -> dict[str, Any]:
+        is_prompt = isinstance(params.ref, PromptReference)
+        address = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
+        given = params.model_dump(by_alias=True, mode="json", exclude_none=True, include={"argument", "context"})
+        wanted = self._offer_call(ctx, "prompt" if is_prompt else "template", address, given, completes=True)
+        return await self._ask_server(ctx, wanted, InputResponseRequestParams())
+
+    def _offer_call(
+        self, ctx: Context, kind: Kind, address: str, given: Mapping[str, Any], *, completes: bool = False
+    ) -> OfferCall:
+        deadline_s = self._gateway.deadline_s(ctx.meta)
+        return OfferCall(kind=kind, address=address, params=given, deadline_s=deadline_s, completes=completes)
+
+    async def _ask_server(self, ctx: Context, wanted: OfferCall, params: InputResponseRequestParams) -> dict[str, Any]:
+        gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         try:
-            pages = self._gateway.long_results.read(uri, asker, RUNNERS[self._gateway.surface])
-        except WaygraphError as error:
-            raise as_error(error) from error
-        contents = [TextResourceContents(uri=uri, mime_type="text/plain", text=page) for page in pages]
-        return ReadResourceResult(contents=list(contents), ttl_ms=0, cache_scope="private")
+            answer = await self._run(ctx, asker, lambda host: call_offer(gateway, asker, wanted, host), params)
+        except (WaygraphError, TimeoutError) as error:
+            raise offer_error(error) from error
+        except MCPError:
+            raise
+        except Exception as error:
+            raise internal(error) from error
+        return _reply(ctx, answer)
 
     async def set_level(self, ctx: Context, params: SetLevelRequestParams) -> EmptyResult:
         self._gateway.asker_of(ctx).session.log_level = params.level
@@ -272,6 +321,18 @@ class _Answers:
 
     async def note_initialized(self, ctx: Context, params: NotificationParams) -> None:  # noqa: ARG002
         self._listeners.add(connection_of(ctx))
+
+
+def _reply(ctx: Context, answer: "Result | Awaited") -> dict[str, Any]:
+    """The answer, or the questions that come before it."""
+    if isinstance(answer, Awaited):
+        requests = {key: dict(request) for key, request in answer.requests.items()}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
+    return as_it_is(ctx, answer)
+
+
+def _contents(uri: str, kind: str, texts: Sequence[str]) -> dict[str, Any]:
+    return {"contents": [{"uri": uri, "mimeType": kind, "text": said} for said in texts]}
 
 
 def _takes_any(host_can: Any) -> bool:

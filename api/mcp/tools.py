@@ -15,13 +15,21 @@ from weakref import WeakSet
 
 import anyio
 from mcp.server.connection import Connection
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ServerEvent,
+    ToolsListChanged,
+)
 
 from waygraph.api.mcp import Surface
 from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.offers import LISTED, MAY_KNOW, find_offers, offering_agents
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker, Session
-from waygraph.registry.access.visibility import LOCAL, Scope
+from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn, is_doubtful
@@ -41,6 +49,7 @@ from waygraph.registry.routing.find_tools.resolve import reading_tool
 from waygraph.registry.routing.tool_formats import DETAILS, definition, summary
 
 if TYPE_CHECKING:
+    from waygraph.api.mcp.offers import Kind
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.routing.tool_formats import Detail
 
@@ -131,6 +140,12 @@ _META_TOOLS: tuple[Definition, ...] = (
                     "{}: send all of it again",
                 },
                 "history": _HISTORY,
+                "kind": {
+                    "type": "string",
+                    "enum": ["tool", *LISTED],
+                    "default": "tool",
+                    "description": "What to find: servers have prompts, resources and templates of resources, too",
+                },
             },
             "required": ["query"],
         },
@@ -231,7 +246,7 @@ def summary_of(gateway: Gateway, asker: Asker) -> str:
     Counts, the most frequent tags, and the agents with most tools. Names and tags are what others wrote: only plain
     words are told, of agents whose text is not in doubt.
     """
-    if asker.caller.scopes.isdisjoint(_MAY_KNOW) or gateway.surface == "rfc":
+    if asker.caller.scopes.isdisjoint(MAY_KNOW) or gateway.surface == "rfc":
         return ""
     try:
         registry, within = gateway.view(asker)
@@ -281,7 +296,7 @@ def _with_within(tool: Definition) -> Definition:
 
 def browses(gateway: Gateway, asker: Asker) -> bool:
     """Whether there is a taxonomy that the asker sees anything of, and a surface that shows it."""
-    if gateway.surface != "default" or asker.caller.scopes.isdisjoint(_MAY_KNOW):
+    if gateway.surface != "default" or asker.caller.scopes.isdisjoint(MAY_KNOW):
         return False
     try:
         registry, among = gateway.view(asker)
@@ -319,6 +334,8 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     """Raises what finding raises."""
     asker.caller.require("route")
     _refuse_astray(FIND_TOOLS, arguments)
+    if (kind := arguments.get("kind", "tool")) != "tool":
+        return told_as_text(await _find_beside(gateway, asker, kind, arguments))
     detail = cast(
         "Detail", "schema" if gateway.surface == "rfc" else _text(arguments, "detail", FIND_TOOLS) or "summary"
     )
@@ -351,6 +368,19 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     if remembers and any(tool.get("unchanged") for tool in tools):
         answer |= {"notice": " ".join(filter(None, (answer.get("notice"), SENT_BEFORE)))}
     return told_as_text(answer)
+
+
+async def _find_beside(gateway: Gateway, asker: Asker, kind: object, arguments: Arguments) -> dict[str, Any]:
+    """Prompts, resources or templates. Raises InvalidArguments, and what routing raises."""
+    limit = arguments.get("limit", DEFAULT_LIMIT)
+    faults = []
+    if not isinstance(kind, str) or kind not in LISTED or gateway.surface == "rfc":
+        faults.append(("/kind", f"one of: {', '.join(['tool', *LISTED])}"))
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
+        faults.append(("/limit", f"a whole number from 1 to {MAX_LIMIT}"))
+    if faults:
+        raise InvalidArguments(FIND_TOOLS, faults)
+    return await find_offers(gateway, asker, cast("Kind", kind), _text(arguments, "query", FIND_TOOLS), limit)
 
 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
@@ -477,8 +507,6 @@ PAGE = 100
 TTL_MS = 30_000
 """A list that is the same for all who ask may be kept so long; of a change hosts are told."""
 _OF_THE_NEXT_HOP = "x-mcp-header"
-_MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
-"""Who has none of these scopes learns of no tool."""
 
 
 def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
@@ -507,7 +535,7 @@ def _pinned_if_any(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
 
 def pinned_tools(gateway: Gateway, asker: Asker) -> "Sequence[Tool]":
     """What may be called of the agents that an operator pinned and the asker sees, by call name."""
-    if asker.caller.scopes.isdisjoint(_MAY_KNOW):
+    if asker.caller.scopes.isdisjoint(MAY_KNOW):
         return ()
     (registry, within), principal = gateway.view(asker), asker.principal
     agents = [
@@ -557,12 +585,13 @@ def _without_header(schema: Any) -> Any:
 @dataclass(frozen=True, slots=True)
 class Listed:
     """What is listed at a revision, for somebody who sees everything: call names, content hashes, `within` if it is
-    offered, what each toolset has, and the summary.
+    offered, what each toolset has, and the summary; and the servers that may have more than tools.
     """
 
     stamp: str
     tools: Sequence[tuple[str, str]]
     summary: str = ""
+    servers: Sequence[tuple[str, str]] = ()
 
     @classmethod
     def now(cls, gateway: Gateway, before: "Listed | None") -> "Listed":
@@ -574,7 +603,8 @@ class Listed:
         tools = tuple((tool.call_name, tool.content_hash) for tool in pinned_tools(gateway, everything))
         offered = (*tools, ("within", "")) if browses(gateway, everything) else tools
         offered = (*offered, *((f"/{each.name}/mcp", str(each)) for each in gateway.registry.toolsets()))
-        return cls(stamp, offered, summary_of(gateway, everything))
+        servers = tuple((agent.id, agent.content_hash) for agent in offering_agents(gateway, everything, "prompt"))
+        return cls(stamp, offered, summary_of(gateway, everything), servers)
 
 
 # Hosts that want to know when the list is another one: told in both eras, a moment after it changed.
@@ -600,27 +630,39 @@ class Listeners:
         """One of the handshake era, until it is gone."""
         self._connections.add(connection)
 
-    async def tell(self) -> None:
-        """All at once; who does not take it within TELL_S is told the next time."""
-        await self._bus.publish(ToolsListChanged())
+    async def tell(self, *, tools: bool = True, offers: bool = False) -> None:
+        """All at once; who does not take it within TELL_S is told the next time. `offers`: prompts and resources."""
+        events: list[ServerEvent] = [ToolsListChanged()] if tools else []
+        if offers:
+            events += [PromptsListChanged(), ResourcesListChanged()]
+        for event in events:
+            await self._bus.publish(event)
         async with anyio.create_task_group() as tasks:
             for connection in list(self._connections):
-                tasks.start_soon(_note_change, connection)
+                tasks.start_soon(_note_change, connection, tools, offers)
 
     async def follow(self, gateway: Gateway, look_s: float = LOOK_S) -> None:
-        """Tells whenever what was listed, or is said of what can be found, is another. Runs until it is cancelled."""
+        """Tells whenever what was listed, or is said of what can be found, is another, or a server tells that a list of
+        its is. Runs until it is cancelled.
+        """
         seen = await _look(gateway, None)
         while True:
             await anyio.sleep(look_s)
             now = await _look(gateway, seen)
-            if (now.tools, now.summary) != (seen.tools, seen.summary):
-                await self.tell()
+            tools = (now.tools, now.summary) != (seen.tools, seen.summary)
+            offers = gateway.executor.take_changes() or now.servers != seen.servers
+            if tools or offers:
+                await self.tell(tools=tools, offers=offers)
             seen = now
 
 
-async def _note_change(connection: Connection) -> None:
+async def _note_change(connection: Connection, tools: bool, offers: bool) -> None:
     with anyio.move_on_after(TELL_S):
-        await connection.send_tool_list_changed()
+        if tools:
+            await connection.send_tool_list_changed()
+        if offers:
+            await connection.send_prompt_list_changed()
+            await connection.send_resource_list_changed()
 
 
 async def _look(gateway: Gateway, before: Listed | None) -> Listed:

@@ -14,7 +14,7 @@ from waygraph.ingest.execution.openapi_request import Part
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.redaction import strike_secrets, struck_json
 from waygraph.ingest.sources.formats.openapi_calls import is_json
-from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun, Result
+from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     IDENTITY,
@@ -196,7 +196,8 @@ class ToolCall:
     """One call that may be made: policy and arguments are checked by whoever makes it.
 
     `deadline_s` is all its time. `caller` tells callers apart; empty: nobody is told apart. `token`: the bearer token
-    that the caller showed.
+    that the caller showed. `method`: of MCP; of another one than CALL the arguments are all its parameters, and `tool`
+    stands for what is asked for.
     """
 
     agent: Agent
@@ -206,6 +207,7 @@ class ToolCall:
     caller: str = ""
     token: str = field(default="", repr=False, compare=False)
     host: Host = field(default_factory=Deaf, repr=False, compare=False)
+    method: str = CALL
 
     @property
     def name(self) -> str:

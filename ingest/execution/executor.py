@@ -89,6 +89,7 @@ class McpCaller:
                 host=call.host,
                 timeout_s=inf,  # the deadline is kept by whoever hands out the calls
                 input_schema=call.tool.input_schema,
+                method=call.method,
                 acting=acting,
             )
         except UpstreamRefused as refusal:
@@ -102,6 +103,9 @@ class McpCaller:
         """Without effect where each caller has a connection of their own."""
         if self._logins is None or self._logins.rule(agent.id) is None:
             await self._pool.warm(agent)
+
+    def take_changes(self) -> bool:
+        return self._pool.take_changes()
 
 
 class Executor:
@@ -132,6 +136,11 @@ class Executor:
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)
+
+    def take_changes(self) -> bool:
+        """Whether a server has told since the last look that a list of its has changed."""
+        way = self._ways.get("mcp_server")
+        return isinstance(way, McpCaller) and way.take_changes()
 
     async def warm(self, agent: Agent) -> None:
         """Has the server of an agent run, so that no call waits for its start; others need none. Raises as `call`."""

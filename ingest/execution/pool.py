@@ -17,7 +17,7 @@ from cachetools import FIFOCache
 from waygraph.ingest.execution.call import STOPPING
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, SystemClock, first_of
-from waygraph.ingest.upstream.connection import QUESTIONS, CallConnection, Host, NotDelivered, Result
+from waygraph.ingest.upstream.connection import CALL, QUESTIONS, CallConnection, Host, NotDelivered, Result
 from waygraph.registry.model.errors import CallTimedOut, NotRun, UpstreamAnswered, UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
@@ -101,6 +101,7 @@ class Pool:
         """By which launch a server could not ask."""
         self._stood = FIFOCache[_Key, Launch](MOST_AGENTS)
         """By which launch a server was started well."""
+        self._changes: dict[_Line, int] = {}
         self._is_closed = False
 
     @property
@@ -123,8 +124,10 @@ class Pool:
         timeout_s: float,
         input_schema: str = "",
         acting: Acting | None = None,
+        method: str = CALL,
     ) -> Result:
         """The result of a tool of the agent, by its own name of the tool; its server is started if it does not run.
+        Of another `method` as `CallConnection.call` has it.
 
         `acting` None: it is called with the operator's login.
 
@@ -136,7 +139,7 @@ class Pool:
             async with line.use() as connection:
                 try:
                     return await connection.call(
-                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema
+                        name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema, method=method
                     )
                 except NotDelivered:
                     line.retire()
@@ -145,6 +148,12 @@ class Pool:
                 except UpstreamAnswered as error:
                     raise self._note_error(_key(agent, acting), line, error, host) from None
         raise AssertionError("unreachable")
+
+    def take_changes(self) -> bool:
+        """Whether a server that runs has told since this was last asked that a list of its has changed."""
+        before = self._changes
+        self._changes = {line: line.change_count for line in self._lines.values()}
+        return any(count > before.get(line, 0) for line, count in self._changes.items())
 
     async def warm(self, agent: Agent) -> None:
         """Starts the agent's server as a call does, or lets it rest as long as if it had just been called. Raises as
@@ -288,6 +297,10 @@ class _Line:
     @property
     def is_open(self) -> bool:
         return self._connection is not None and self.takes_calls
+
+    @property
+    def change_count(self) -> int:
+        return self._connection.change_count if self._connection else 0
 
     @property
     def takes_calls(self) -> bool:

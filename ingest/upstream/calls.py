@@ -28,7 +28,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.upstream.connection import Host, NotAnswered, Question, Result
+from waygraph.ingest.upstream.connection import CALL, Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.inflight import LOG_LEVEL, CallsUnderway, Underway
 from waygraph.ingest.upstream.wire import Wire, raw_cancel, raw_request
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -64,13 +64,15 @@ class ToolCalls:
     sets_level: bool = False
     """Whether the server lets its client say, for the whole connection, how loud it is."""
 
-    async def call(self, call: Underway, name: str, arguments: Mapping[str, Any], input_schema: str) -> Result:
+    async def call(
+        self, call: Underway, method: str, name: str, arguments: Mapping[str, Any], input_schema: str
+    ) -> Result:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
-        asked: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
+        asked = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
         headers = _param_headers(input_schema, arguments) if self._is_modern and _MARKED in input_schema else {}
         if self.sets_level and not self._is_modern:
             await self._set_level()
-        result = await self._request(call, asked, headers)
+        result = await self._request(call, method, asked, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
@@ -82,11 +84,13 @@ class ToolCalls:
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             result = await self._request(
-                call, {**asked, **_repeat_params(answers, result.get("requestState"))}, headers
+                call, method, {**asked, **_repeat_params(answers, result.get("requestState"))}, headers
             )
         raise UpstreamRefused(f"wants to know still more after {MOST_ROUNDS} rounds of questions")
 
-    async def _request(self, call: Underway, params: Mapping[str, Any], headers: Mapping[str, str]) -> Result:
+    async def _request(
+        self, call: Underway, method: str, params: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> Result:
         call.request_id = None
         meta: dict[str, Any] = {"progressToken": call.token}
         if self._is_modern:
@@ -94,7 +98,7 @@ class ToolCalls:
         try:
             return await raw_request(
                 self.session,
-                "tools/call",
+                method,
                 {**params, "_meta": meta},
                 headers=headers,
                 capabilities=_capabilities(call.host) if self._is_modern else None,
@@ -256,6 +260,8 @@ class Following:
         self._wire = wire
         self._asked = asked
         self._told = False
+        self.changes = 0
+        """How often the server told of a change."""
         self._loss: UpstreamError | None = None
         self._news = anyio.Event()
         self._settled = anyio.Event()
@@ -326,6 +332,7 @@ class Following:
         self._silent()
 
     def _note(self) -> None:
+        self.changes += 1
         self._told = True
         self._news.set()
 

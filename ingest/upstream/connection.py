@@ -37,6 +37,14 @@ Question = Literal["elicitation/create", "sampling/createMessage", "roots/list"]
 """What a server may ask its client for while it runs a tool, by MCP's name of the method."""
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
+CALL = "tools/call"
+LISTS: Mapping[str, str] = {
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""Methods that list what a server has beside its tools, each with the field that holds the list."""
+
 Result = Mapping[str, Any]
 """A `CallToolResult` as JSON: `content`, `structuredContent`, `isError`, `_meta`, and whatever else the server said."""
 
@@ -159,10 +167,25 @@ class CallConnection(Connection, Protocol):
         """Returns when the connection is open no more."""
         ...
 
+    @property
+    def change_count(self) -> int:
+        """How often the server told that a list of its has changed."""
+        ...
+
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, host: Host, timeout_s: float, input_schema: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        host: Host,
+        timeout_s: float,
+        input_schema: str = "",
+        method: str = CALL,
     ) -> Result:
         """The result as the wire had it, an error that the tool tells included.
+
+        Of another `method` the arguments are all its parameters, and `name` only says what is asked for. One of LISTS
+        returns the whole list, which is kept until the server tells of a change, or for LIST_KEPT_S at most.
 
         What the server tells and asks meanwhile goes to `host`. Leaving the call, by its timeout or a cancellation,
         tells the server and waits for nothing. `input_schema`: of the tool, JSON; a server of the modern era may want

@@ -1,8 +1,8 @@
 """A connection that runs: the SDK's client in a task of its own, and what is asked over it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Literal
@@ -26,6 +26,8 @@ from pydantic import ValidationError
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
 from waygraph.ingest.upstream.connection import (
+    CALL,
+    LISTS,
     Host,
     Items,
     MayHaveRun,
@@ -65,6 +67,22 @@ _MOST_DATA_CHARS = 64 * 1024
 """Of what a server adds to an error."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
+LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
+"""A list of prompts or resources is kept for at most so long, and for at least so long whatever its server says: a host
+that reads it page by page reads one list."""
+
+
+@dataclass(slots=True)
+class _KeptList:
+    """What a server listed last, until when it holds, and how often the server had told of a change before it."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    items: Sequence[Any] = ()
+    until_s: float = 0.0
+    changes: int = 0
+
+    def holds(self, changes: int) -> bool:
+        return changes == self.changes and anyio.current_time() < self.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +124,7 @@ class OpenConnection:
         self._loss: UpstreamError | None = None
         self._calls = CallsUnderway(discretion)
         self._questions = Questions(wire, self._calls)
+        self._lists = {method: _KeptList() for method in LISTS}
         wire.on_end = self._end
         wire.on_notice, wire.on_sending = self._calls.notice, self._calls.sending
         wire.on_undelivered = self._calls.note_undelivered
@@ -226,21 +245,37 @@ class OpenConnection:
     def message_count(self) -> int:
         return self.wire.heard
 
+    @property
+    def change_count(self) -> int:
+        return self._following.changes
+
     async def await_end(self) -> None:
         await self._over.wait()
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], *, host: Host, timeout_s: float, input_schema: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        host: Host,
+        timeout_s: float,
+        input_schema: str = "",
+        method: str = CALL,
     ) -> Result:
         if self._agreed is None or self._calls.tasks is None or not self.is_open:
             await self._ended.wait()
             raise NotDelivered(self._loss_error().reason)
+        if method in LISTS:
+            with quietly(), anyio.move_on_after(timeout_s):
+                return self._discretion.redact_result({LISTS[method]: await self._list(method)})
+            raise CallTimedOut(name, timeout_s)
+        _refuse_unoffered(method, self._agreed.offered)
         calls = ToolCalls(
             self._agreed.session, self._agreed.version, self._calls, sets_level=self._agreed.offered.logging is not None
         )
         with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
             try:
-                return await calls.call(call, name, arguments, input_schema)
+                return await calls.call(call, method, name, arguments, input_schema)
             except MCPError as exc:
                 error = await self._call_error(call, exc)
             raise error
@@ -259,6 +294,20 @@ class OpenConnection:
         if not call.may_have_run:
             return NotDelivered(loss.reason)
         return MayHaveRun(loss.reason) if loss.retryable else loss
+
+    async def _list(self, method: str) -> Sequence[Any]:
+        """Whole, of a server that says it has such; else nothing. Raises UpstreamError."""
+        agreed, kept = await self._running(), self._lists[method]
+        if _capability_of(method, agreed.offered) is None:
+            return ()
+        async with kept.lock:
+            if not kept.holds(self.change_count):
+                changes = self.change_count
+                found = await all_of(self._ask, method, LISTS[method], self._settings)
+                lasts_s = LIST_KEPT_S if found.lasts_s is None else min(found.lasts_s, LIST_KEPT_S)
+                kept.items, kept.changes = found.items, changes
+                kept.until_s = anyio.current_time() + max(lasts_s, LIST_FRESH_S)
+            return kept.items
 
     async def _listing(self) -> ServerListing:
         agreed = await self._running()
@@ -359,6 +408,17 @@ class OpenConnection:
             return UpstreamUnreachable("the connection was closed before the answer")
         unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
         return UpstreamRefused("its answer is not of the protocol") if unread else None
+
+
+def _capability_of(method: str, offered: ServerCapabilities) -> object:
+    """What the server says of this method's subject; None: that it has none."""
+    kinds = {"prompts": offered.prompts, "resources": offered.resources, "completion": offered.completions}
+    return kinds.get(method.partition("/")[0], offered)
+
+
+def _refuse_unoffered(method: str, offered: ServerCapabilities) -> None:
+    if _capability_of(method, offered) is None:
+        raise NotOffered(f"says that it does not know {method}")
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:

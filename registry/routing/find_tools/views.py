@@ -22,6 +22,12 @@ class View(NamedTuple):
     registry: Searchable
     agent_ids: frozenset[str] | None = None
 
+    def shows_whole(self, agent: Agent) -> bool:
+        """Whether it shows all that the agent has, not some of its tools alone."""
+        if isinstance(self.registry, NarrowedRegistry):
+            return self.registry.chooses(agent)
+        return self.agent_ids is None or agent.id in self.agent_ids
+
 
 def open_view(registry: Searchable, name: str, principal: Principal | None = None) -> View:
     """The toolset of this name if the principal may use it, else the namespace; empty: all. Raises UnknownName."""
@@ -48,6 +54,10 @@ class NarrowedRegistry:
     @property
     def notice(self) -> str:
         return self._registry.notice
+
+    def chooses(self, agent: Agent) -> bool:
+        """Whether the toolset has the agent as a whole."""
+        return self._toolset.chooses(agent)
 
     def route(self, query: str | Query, **options: Any) -> Route:
         return self._registry.route(self._within(query), **options)

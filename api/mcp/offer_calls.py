@@ -1,0 +1,147 @@
+"""A prompt is fetched, a resource read, an argument completed: at its own server, by the rules that hold for tools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from waygraph.api.mcp.calls import record_call, require_consent, run_call
+from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.offers import Kind, address_of, find_owner, stand_in
+from waygraph.api.mcp.results import attribute_error
+from waygraph.api.mcp.sessions import Asker, OnBehalf
+from waygraph.api.mcp.tools import RUNNERS
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.upstream.connection import Host, NotOffered, Result
+from waygraph.registry.access.policy import Judgement
+from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused
+from waygraph.registry.model.nouns import Agent
+from waygraph.registry.routing.find_tools.find import judging
+
+WHOSE = "waygraph/agent"
+"""In `_meta` of each answer: whose it is, whatever the server says there."""
+MOST_VALUES = 100
+"""Of a completion, by MCP."""
+_NOTHING: Result = {"completion": {"values": []}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferCall:
+    """What a host asks of a prompt, resource or template. `params`: those of the request beside its name.
+
+    `completes`: an argument is completed, for which nobody is asked anything.
+    """
+
+    kind: Kind
+    address: str
+    params: Mapping[str, Any] = field(repr=False)
+    deadline_s: float
+    completes: bool = False
+
+    @property
+    def method(self) -> str:
+        if self.completes:
+            return "completion/complete"
+        return "prompts/get" if self.kind == "prompt" else "resources/read"
+
+    def params_for(self, name: str) -> dict[str, Any]:
+        """With the server's own name of it."""
+        key = "name" if self.kind == "prompt" else "uri"
+        if not self.completes:
+            return {key: name, **self.params}
+        return {"ref": {"type": f"ref/{'prompt' if self.kind == 'prompt' else 'resource'}", key: name}, **self.params}
+
+
+async def call_offer(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Host) -> Result:
+    """The server's own answer. Raises what stands against it, and what the executor raises; UpstreamAnswered says whose
+    words it has.
+    """
+    arguments = wanted.params.get("arguments") or {}
+    with record_call(gateway, asker.caller, wanted.address, arguments) as attempt:
+        asker.caller.require("use")
+        agent, name = await find_owner(gateway, asker, wanted.kind, wanted.address)
+        tool = stand_in(wanted.kind, agent, name)
+        attempt.target = tool.id
+        judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, wanted.kind, name))
+        if judgement.verdict == "ask":
+            if wanted.completes:
+                return _NOTHING
+            await require_consent(host, agent, tool, arguments, judgement.reason)
+            await gateway.ask(lambda: _recheck(gateway, asker, agent, wanted.kind, name))
+        call = ToolCall(
+            agent=agent,
+            tool=tool,
+            arguments=wanted.params_for(name),
+            deadline_s=wanted.deadline_s,
+            caller="" if asker.caller == LOCAL else asker.caller.id,
+            token=asker.token,
+            host=OnBehalf(host, agent, asker.caller, gateway.questions),
+            method=wanted.method,
+        )
+        try:
+            result = await run_call(gateway, asker, call, host)
+        except UpstreamAnswered as error:
+            raise attribute_error(error, tool.id) from error
+        except NotOffered:
+            if wanted.completes:
+                return _NOTHING
+            raise
+        return _read_answer(wanted, agent, result)
+
+
+async def read_as_tool(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Host) -> Result:
+    """A resource as a tool's result, for a model, cut as any other."""
+    read = await call_offer(gateway, asker, wanted, host)
+    result = {"content": [{"type": "resource", "resource": each} for each in read["contents"]], "_meta": read["_meta"]}
+    return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
+
+
+def _judge(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str) -> Judgement:
+    """Raises NotCallable."""
+    registry = gateway.view(asker).registry
+    judges = judging(registry, gateway.policy, asker.principal)
+    judgement = judges.judge(agent, stand_in(kind, agent, name), by_name=True)
+    if judgement.verdict == "deny":
+        raise NotCallable(address_of(kind, agent.id, name), judgement.reason)
+    return judgement
+
+
+def _recheck(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str) -> None:
+    """A person takes time. Raises UnknownName for an agent that is gone, NotCallable for one that became another."""
+    now = gateway.view(asker).registry.agent(agent.id, principal=asker.principal)
+    if now.hidden or now.content_hash != agent.content_hash:
+        raise NotCallable(address_of(kind, agent.id, name), "its agent became another while a person was asked")
+    _judge(gateway, asker, now, kind, name)
+
+
+def _read_answer(wanted: OfferCall, agent: Agent, result: Result) -> Result:
+    """With whose it is. Raises UpstreamRefused for what is no answer to what was asked."""
+    meta = result.get("_meta")
+    told = {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), WHOSE: agent.id}}
+    if wanted.completes:
+        return told | {"completion": _completion(agent, result.get("completion"))}
+    if wanted.kind == "prompt":
+        messages = result.get("messages")
+        if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+            raise UpstreamRefused(f"{agent.id}: its answer has no list of messages")
+        return told
+    contents = result.get("contents")
+    if not isinstance(contents, list) or not all(map(_is_content, contents)):
+        raise UpstreamRefused(f"{agent.id}: its answer has no list of contents, each with its URI and a text or blob")
+    if wanted.address.startswith("waygraph:"):
+        told["contents"] = [{**each, "uri": address_of("resource", agent.id, each["uri"])} for each in contents]
+    return told
+
+
+def _is_content(each: Any) -> bool:
+    if not isinstance(each, dict) or not isinstance(each.get("uri"), str):
+        return False
+    return isinstance(each.get("text"), str) or isinstance(each.get("blob"), str)
+
+
+def _completion(agent: Agent, completion: Any) -> dict[str, Any]:
+    values = completion.get("values") if isinstance(completion, Mapping) else None
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise UpstreamRefused(f"{agent.id}: its completion has no list of values")
+    more = {"hasMore": True} if len(values) > MOST_VALUES else {}
+    return {**completion, "values": values[:MOST_VALUES], **more}

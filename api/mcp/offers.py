@@ -1,0 +1,382 @@
+"""What servers behind the gateway offer beside their tools: prompts, resources and templates of resources.
+
+None of it is in the graph: servers are asked for their lists, and each connection keeps what its server listed. So a
+list is never another login's. Hosts are told names and addresses that say whose each is, and hold the server's own:
+a prompt is `AGENT__NAME`, a resource `waygraph://agents/AGENT/URI`, and a template that address with a template in it.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+import anyio
+from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
+from mcp.types import Prompt, Resource, ResourceTemplate
+from pydantic import BaseModel, ValidationError
+
+from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.manifest.fields import sendable
+from waygraph.ingest.manifest.poisoning import tool_flags
+from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
+from waygraph.registry.access.visibility import LOCAL, Scope
+from waygraph.registry.index.analyser import query_terms, rarity, terms
+from waygraph.registry.model.errors import UnknownName, WaygraphError
+from waygraph.registry.model.identity import name_fault, tool_id
+from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
+from waygraph.registry.routing.find_tools.find import Judging, judging, list_agents
+from waygraph.registry.routing.tool_formats import summary
+
+Kind = Literal["prompt", "resource", "template"]
+AGENTS = "waygraph://agents/"
+MOST_SERVERS = 8
+"""So many servers are asked for one list. Of more those that are pinned, then those that say that they have any."""
+FOUND_AT = 5
+"""A search asks so many servers: those that the router ranks best for it."""
+LIST_S = 10.0
+"""For the lists of all servers, their start included. One that is late is in the next list."""
+MOST_ADDRESS_CHARS = 8_192
+MOST_SPLITS = 16
+"""In so many places may the name of a prompt be read as that of an agent and its own."""
+MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
+"""Who has none of these scopes learns of nothing that can be called."""
+_READS = '{"readOnlyHint":true}'
+_log = logging.getLogger("waygraph.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """How a kind is listed: method, field of the list, field of the name, type of an item, its word in counts."""
+
+    method: str
+    items: str
+    name: str
+    type: type[BaseModel]
+    counted: re.Pattern[str]
+
+
+def _count_pattern(what: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(BESIDE_TOOLS)}[^\n]*\b\d+ {what}s?\b")
+
+
+LISTED: Mapping[Kind, _Listed] = {
+    "prompt": _Listed("prompts/list", "prompts", "name", Prompt, _count_pattern("prompt")),
+    "resource": _Listed("resources/list", "resources", "uri", Resource, _count_pattern("resource")),
+    "template": _Listed(
+        "resources/templates/list",
+        "resourceTemplates",
+        "uriTemplate",
+        ResourceTemplate,
+        _count_pattern("resource template"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """`name`: the server's own name, URI or template; `address`: ours; `entry`: what a host is told, ours in it."""
+
+    agent: Agent
+    kind: Kind
+    name: str
+    address: str
+    entry: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What is said of it: title, description, and of a prompt its arguments."""
+        return "\n".join(_texts(self.entry))
+
+
+@dataclass(slots=True)
+class Offers:
+    """By address. `failed`: agents whose servers did not answer; `unasked`: how many were too many; `doubtful`: how
+    many items are left out for their text.
+    """
+
+    found: list[Offer] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    unasked: int = 0
+    doubtful: int = 0
+
+
+def address_of(kind: Kind, agent_id: str, name: str) -> str:
+    return f"{agent_id}__{name}" if kind == "prompt" else f"{AGENTS}{quote(agent_id, safe='')}/{name}"
+
+
+def stand_in(kind: Kind, agent: Agent, name: str) -> Tool:
+    """As what policy and audit know it: a tool of the agent that only reads, `prompt:NAME` or `resource:URI`."""
+    called = f"{'prompt' if kind == 'prompt' else 'resource'}:{name}"
+    return Tool(
+        id=tool_id(agent.id, called),
+        agent_id=agent.id,
+        name=called,
+        call_name=f"{agent.id}__{called}",
+        annotations=_READS,
+    )
+
+
+# Whose is it? An address says so; a server's own name does where one server at this door lists it.
+
+
+async def find_owner(gateway: Gateway, asker: Asker, kind: Kind, address: str) -> tuple[Agent, str]:
+    """The agent and its own name of what is meant. Raises UnknownName, also for what is hidden."""
+    if len(address) <= MOST_ADDRESS_CHARS:
+        if named := await gateway.ask(lambda: _named_owner(gateway, asker, kind, address)):
+            return named
+        owners = {} if address.startswith("waygraph:") else await _listing_owners(gateway, asker, kind, address)
+        if len(owners) == 1:
+            return next(iter(owners.values())), address
+        if owners:
+            several = ", ".join(address_of(kind, agent_id, address) for agent_id in sorted(owners))
+            raise UnknownName(kind, address, (), hint=f"Several servers have one: name {several}.")
+    raise UnknownName(kind, address[:200], ())
+
+
+def _named_owner(gateway: Gateway, asker: Asker, kind: Kind, address: str) -> tuple[Agent, str] | None:
+    view = gateway.view(asker)
+    for agent_id, name in _readings(kind, address):
+        with suppress(UnknownName):
+            agent = view.registry.agent(agent_id, principal=asker.principal)
+            if agent.kind == "mcp_server" and view.shows_whole(agent) and not agent.hidden:
+                return agent, name
+    return None
+
+
+def _readings(kind: Kind, address: str) -> Iterator[tuple[str, str]]:
+    """Ids and names that the address may stand for, the longest id first: an id may hold `__`, too."""
+    if kind != "prompt":
+        agent_id, slash, name = address.removeprefix(AGENTS).partition("/")
+        if address.startswith(AGENTS) and slash and name:
+            yield unquote(agent_id), name
+        return
+    for at in [found.start() for found in re.finditer("(?=__)", address)][:MOST_SPLITS][::-1]:
+        if address[:at] and address[at + 2 :]:
+            yield address[:at], address[at + 2 :]
+
+
+async def _listing_owners(gateway: Gateway, asker: Asker, kind: Kind, name: str) -> dict[str, Agent]:
+    listed = await list_offers(gateway, asker, kind)
+    owners = {offer.agent.id: offer.agent for offer in listed.found if offer.name == name}
+    if owners or kind != "resource":
+        return owners
+    templates = await list_offers(gateway, asker, "template")
+    return {offer.agent.id: offer.agent for offer in templates.found if _fits(offer.name, name)}
+
+
+def _fits(template: str, uri: str) -> bool:
+    try:
+        return UriTemplate.parse(template).match(uri) is not None
+    except InvalidUriTemplate:
+        return False
+
+
+# Which servers are asked, and what they list.
+
+
+async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "") -> Offers:
+    """What the asker may see of what the servers at its door list; with a query of those that fit it best.
+
+    Raises what finding raises.
+    """
+    if asker.caller.scopes.isdisjoint(MAY_KNOW):
+        return Offers()
+    asked, unasked = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
+    answers: dict[str, Sequence[Any]] = {}
+
+    async def ask_server(agent: Agent) -> None:
+        with suppress(WaygraphError, TimeoutError):
+            answers[agent.id] = await _ask_list(gateway, asker, kind, agent)
+
+    async with anyio.create_task_group() as tasks:
+        for agent in asked:
+            tasks.start_soon(ask_server, agent)
+    offers = Offers(failed=[agent.id for agent in asked if agent.id not in answers], unasked=unasked)
+    if offers.failed:
+        _log.warning("%s of %s did not come: left out", LISTED[kind].method, ", ".join(offers.failed))
+    listed = [(agent, answers[agent.id]) for agent in asked if agent.id in answers]
+    return await gateway.ask(lambda: _read_lists(gateway, asker, kind, listed, offers))
+
+
+async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) -> Sequence[Any]:
+    listed = LISTED[kind]
+    call = ToolCall(
+        agent=agent,
+        tool=stand_in(kind, agent, "*"),
+        arguments={},
+        deadline_s=min(LIST_S, gateway.settings.call_timeout_s),
+        caller="" if asker.caller == LOCAL else asker.caller.id,
+        token=asker.token,
+        method=listed.method,
+    )
+    items = (await gateway.executor.call(call))[listed.items]
+    return items if isinstance(items, Sequence) else ()
+
+
+def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[list[Agent], int]:
+    """Those to ask, and how many are not asked."""
+    servers = offering_agents(gateway, asker, kind)
+    if len(servers) <= MOST_SERVERS:
+        return servers, 0
+    said = [agent for agent in servers if agent.pinned or LISTED[kind].counted.search(agent.description)]
+    if query.strip():
+        filters = Filters(agent_ids=tuple(sorted(agent.id for agent in said)))
+        asked = Query(text=query, limit=FOUND_AT, filters=filters)
+        registry = gateway.view(asker).registry
+        ranked = registry.route(asked, recipe=gateway.recipe, principal=asker.principal) if said else None
+        best = [match.agent.id for match in (*ranked.pinned, *ranked.matches)] if ranked else []
+        chosen = sorted((agent for agent in said if agent.id in best), key=lambda agent: best.index(agent.id))
+    else:
+        chosen = sorted(said, key=lambda agent: (not agent.pinned, agent.id))[:MOST_SERVERS]
+    return chosen, len(servers) - len(chosen)
+
+
+def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
+    """The MCP servers at the asker's door that can be asked and may be, by id."""
+    view, why_not = gateway.view(asker), gateway.reach.now().why_not
+    judges = judging(view.registry, gateway.policy, asker.principal)
+    agents = (listed.agent for listed in list_agents(view.registry, asker.principal, view.agent_ids))
+    servers = [
+        agent
+        for agent in agents
+        if agent.kind == "mcp_server"
+        and view.shows_whole(agent)
+        and not (agent.pending or is_doubtful(agent) or why_not(agent))
+    ]
+    word = stand_in(kind, Agent(id="", name=""), "").name
+    names_some = any(rule.verdict != "deny" and word in rule.match for rule in judges.policy.rules)
+    allowed = (a for a in servers if names_some or _may(judges, a, kind, ""))
+    return sorted(allowed, key=lambda agent: agent.id)
+
+
+def _may(judges: Judging, agent: Agent, kind: Kind, name: str) -> bool:
+    return judges.judge(agent, stand_in(kind, agent, name), by_name=True).verdict != "deny"
+
+
+def _read_lists(
+    gateway: Gateway, asker: Asker, kind: Kind, answers: Sequence[tuple[Agent, Sequence[Any]]], offers: Offers
+) -> Offers:
+    """A bad item costs only itself; what policy denies, or is written to mislead a model, is left out."""
+    judges = judging(gateway.view(asker).registry, gateway.policy, asker.principal)
+    found: dict[str, Offer] = {}
+    for agent, items in answers:
+        for offer in filter(None, (_read_item(kind, agent, item) for item in items)):
+            if not _may(judges, agent, kind, offer.name):
+                continue
+            if _is_suspicious(offer.name, offer.text):
+                offers.doubtful += 1
+            elif kind != "prompt" or _reads_back(gateway, asker, offer):
+                found.setdefault(offer.address, offer)
+    offers.found = [found[address] for address in sorted(found)]
+    return offers
+
+
+def _reads_back(gateway: Gateway, asker: Asker, offer: Offer) -> bool:
+    """False where another agent's id begins as this name does: then the name is one of that agent's."""
+    owner = _named_owner(gateway, asker, offer.kind, offer.address)
+    return owner is not None and owner[0].id == offer.agent.id
+
+
+def _read_item(kind: Kind, agent: Agent, item: Any) -> Offer | None:
+    listed = LISTED[kind]
+    if not isinstance(item, Mapping):
+        return None
+    entry = sendable(dict(item))
+    try:
+        listed.type.model_validate(entry)
+    except ValidationError:
+        return None
+    name = str(entry[listed.name])
+    if not name or len(name) > MOST_ADDRESS_CHARS or (kind == "prompt" and name_fault(name)):
+        return None
+    address = address_of(kind, agent.id, name)
+    return Offer(agent, kind, name, address, entry | {listed.name: address})
+
+
+def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
+    for each in (entry, *(entry.get("arguments") or ())):
+        yield from (value for key in ("name", "title", "description") if isinstance(value := each.get(key), str))
+
+
+@lru_cache(maxsize=8_192)
+def _is_suspicious(name: str, text: str) -> bool:
+    tool = Tool(id="", agent_id="", name=name, description=text)
+    return bool(suspicions(tool_flags(tool, lambda _: {})))
+
+
+# What a host asks for page by page, and what a model finds.
+
+
+PAGE = 100
+"""So many items does a page hold."""
+UNLISTED = "waygraph/unlisted"
+"""In `_meta` of a list: of which agents nothing came, how many were not asked, how many items look suspicious."""
+
+
+async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -> dict[str, Any]:
+    """As MCP has it. `cursor`: the address after which the page begins; empty: the first page."""
+    offers = await list_offers(gateway, asker, kind)
+    rest = [offer for offer in offers.found if offer.address > cursor]
+    page: dict[str, Any] = {LISTED[kind].items: [offer.entry for offer in rest[:PAGE]]}
+    if len(rest) > PAGE:
+        page["nextCursor"] = rest[PAGE - 1].address
+    if unlisted := _count_unlisted(offers):
+        page["_meta"] = {UNLISTED: unlisted}
+    return page
+
+
+def _count_unlisted(offers: Offers) -> dict[str, Any]:
+    said = {"failed": offers.failed, "not_asked": offers.unasked, "suspicious": offers.doubtful}
+    return {name: value for name, value in said.items() if value}
+
+
+_HINTS: Mapping[Kind, str] = {
+    "prompt": "a person chooses a prompt: the host fetches it by its name (prompts/get)",
+    "resource": "read one with use_tool(name=<uri>), or have the host read it (resources/read)",
+    "template": "fill in the template's variables, and read the address as a resource: use_tool(name=<uri>)",
+}
+
+
+async def find_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str, limit: int) -> dict[str, Any]:
+    """Those that fit the query, by words, best first, and behind them others of the servers that fit it."""
+    offers = await list_offers(gateway, asker, kind, query)
+    found = await gateway.ask(lambda: _rank_offers(query, offers.found))
+    told: dict[str, Any] = {f"{kind}s": [_describe(offer) for offer in found[:limit]]}
+    if found:
+        told["hint"] = _HINTS[kind]
+    else:
+        told["reason"] = f"no server that could be asked lists a {kind}"
+    if len(found) > limit:
+        told["more"] = len(found) - limit
+    return told | _count_unlisted(offers)
+
+
+def _rank_offers(query: str, offers: Sequence[Offer]) -> list[Offer]:
+    """By the rarity of the query's words that each holds: as in BM25 (Robertson and Zaragoza, 2009), without counts."""
+    words = [set(terms(f"{offer.name}\n{offer.text}")) for offer in offers]
+    having = Counter(word for held in words for word in held)
+    asked = [(word, rarity(having[word], len(offers))) for word in query_terms(query)]
+    scores = {
+        o.address: sum(weight for word, weight in asked if word in held) for o, held in zip(offers, words, strict=True)
+    }
+    return sorted(offers, key=lambda offer: (-scores[offer.address], offer.address))
+
+
+def _describe(offer: Offer) -> dict[str, Any]:
+    entry, listed = offer.entry, LISTED[offer.kind]
+    told: dict[str, Any] = {listed.name: offer.address}
+    if offer.kind != "prompt":
+        told |= {"name": summary(str(entry["name"])), "mimeType": entry.get("mimeType")}
+    told["description"] = summary(str(entry.get("description") or entry.get("title") or ""))
+    arguments = [
+        f"{summary(each['name'])}{'' if each.get('required') else '?'}" for each in entry.get("arguments") or ()
+    ]
+    told["arguments"] = ", ".join(arguments)
+    return {name: value for name, value in told.items() if value}
