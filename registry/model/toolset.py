@@ -1,6 +1,6 @@
 """A toolset: a named choice of tools, agents and tags, and which of the tools that are there it includes."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,11 @@ class Toolset:
         """Those of an agent's tools that it includes."""
         return list(tool_ids) if self.chooses(agent) else [each for each in tool_ids if each in self.tools]
 
-    def missing_names(self, agents: Collection[Agent]) -> tuple[str, ...]:
-        """Of the rule, what is neither a tool that it includes, nor any of these agents, nor a tag of one."""
-        there = {*self.includes, *(agent.id for agent in agents)}
-        tags = {tag for agent in agents for tag in agent.tags}
-        gone = [each for each in (*self.tools, *self.agents) if each not in there]
-        return (*gone, *(each for each in self.tags if each not in tags))
+    def missing_names(self, agents: Container[str], tags: Container[str]) -> tuple[str, ...]:
+        """Of the rule, what is neither a tool that it includes, nor one of these agents or tags."""
+        included = frozenset(self.includes)
+        named = ((self.tools, included), (self.agents, agents), (self.tags, tags))
+        return tuple(each for names, there in named for each in names if each not in there)
 
     def rule_json(self) -> dict[str, Any]:
         """Name and rule, as exports and files have them."""

@@ -14,6 +14,7 @@ from waygraph.cypher import load
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal, Registry
+from waygraph.registry.access.visibility import narrow
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.model.changes import AgentEntry, Manifest
@@ -97,6 +98,36 @@ def test_what_comes_later_joins_and_what_goes_leaves(registry: Registry) -> None
     registry.set("safe", removed=False)
     feed(registry, *HOUSE)
     assert included(registry) == [*of("door"), *of("gate"), *of("safe"), "window/open"]
+
+
+def test_whatever_is_written_it_includes_what_its_rule_says(registry: Registry) -> None:
+    """Random writes of two sources and of an operator; what the rule chooses is told apart from what is held."""
+    chance = random.Random(3)  # noqa: S311 - a seed, not a secret
+    names, tags = ["door", "window", "gate", "roof"], ["wood", "glass", "tin"]
+    registry.set_toolset("work", tools=["door/open", "roof/paint"], agents=["gate"], tags=["wood"])
+
+    def some(source: str) -> None:
+        told = [
+            entry(name, chance.sample(TOOLS, chance.randint(0, 3)), tags=tuple(chance.sample(tags, 1)))
+            for name in chance.sample(names, chance.randint(1, 4))
+        ]
+        feed(registry, *told, source=source)
+
+    for _ in range(12):
+        write = chance.choice(["house", "garden", "tags", "remove"])
+        agent = chance.choice([each.id for each in registry.agents()])
+        if write == "tags":
+            registry.set(agent, tags=chance.sample(tags, chance.randint(0, 2)))
+        elif write == "remove" and len(registry.agents()) > 1:
+            registry.remove(agent)
+            registry.set(agent, removed=False)
+        else:
+            some(write if write == "garden" else "house")
+        chosen = {each.id for each in registry.agents() if each.id == "gate" or "wood" in each.tags}
+        tools = [
+            each.id for each in registry.tools() if each.agent_id in chosen or each.id in ("door/open", "roof/paint")
+        ]
+        assert included(registry) == sorted(tools)
 
 
 def test_it_is_set_whole_and_logged(registry: Registry) -> None:
@@ -238,6 +269,25 @@ def test_filters_meet(registry: Registry) -> None:
     assert [each.agent.id for each in listed] == ["manual", "window"]
     tree = registry.browse(filters=Filters(toolset="some"))
     assert {child.path: child.count for child in tree.children} == {"fronts": 1, "reading": 2}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({"a", "a/x", "b", "b/y"}, {"a", "b"}, {"a", "a/x", "b", "b/y"}),
+        ({"a", "a/x", "b", "b/y"}, {"a"}, {"a", "a/x"}),
+        ({"a", "a/x"}, {"a", "a/y"}, set()),
+        ({"a", "a/x", "s"}, {"a", "s", "b", "b/y"}, {"s"}),
+        ({"a", "a/x"}, {"b"}, set()),
+        ({"a", "s"}, {"s", "t"}, {"s"}),
+        (set(), {"a", "a/x"}, set()),
+    ],
+)
+def test_narrow_lets_through_what_both_do(one: set[str], other: set[str], both: set[str]) -> None:
+    """Such as of a walk or a category in a toolset, in either order; no tool comes back that one side left out."""
+    for first, second in ((one, other), (other, one)):
+        narrowed = narrow(narrow(Filters(), frozenset(first)), frozenset(second))
+        assert narrowed.members == both
 
 
 def test_pinned_agents_keep_to_it(registry: Registry) -> None:

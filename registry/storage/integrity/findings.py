@@ -294,8 +294,9 @@ def _taxonomy_faults(graph: Graph) -> Iterator[str]:
 def _look_at_toolsets(graph: Graph) -> str:
     """Also what rules name that is not there, which is no fault: it may come back. Raises RegistryError."""
     refuse(_toolset_faults(graph))
-    agents = graph.overlaid_agents.values()
-    gone = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents)]
+    agents = graph.overlaid_agents
+    tags = {tag for agent in agents.values() for tag in agent.tags}
+    gone = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents, tags)]
     more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
     told = f"; not there: {', '.join(gone[:_SHOWN])}{more}" if gone else ""
     return f"each includes what its rule says{told}"
