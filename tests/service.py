@@ -97,10 +97,10 @@ class Server:
         self.clients.append(made)
         return made
 
-    def key(self, *scopes: str, groups: tuple[str, ...] = (), everything: bool = False) -> str:
+    def key(self, *scopes: str, groups: tuple[str, ...] = (), everything: bool = False, toolset: str = "") -> str:
         """The text of a new key, of all scopes by default."""
         assert self.keys is not None
-        return self.keys.create("test", scopes or SCOPES, groups, everything=everything)[1]
+        return self.keys.create("test", scopes or SCOPES, groups, everything=everything, toolset=toolset)[1]
 
     def caller(self, *scopes: str, groups: tuple[str, ...] = (), everything: bool = False) -> httpx2.Client:
         """A client with a new key."""

@@ -71,7 +71,7 @@ class Gateway(Parts):
 
     def view(self, asker: Asker) -> View:
         """What the asker's door shows: a toolset, a namespace, or everything. Raises UnknownName."""
-        return open_view(self.registry, asker.namespace, asker.principal)
+        return open_view(self.registry, asker.namespace, asker.principal, only=asker.caller.toolset)
 
     @property
     def recipe(self) -> Recipe:

@@ -16,7 +16,13 @@ from fastapi import Depends, Request
 
 from waygraph.api.telemetry.request_log import note_caller
 from waygraph.registry.access.visibility import LOCAL, Caller, Scope
-from waygraph.registry.model.errors import IssuerUnavailable, NotAuthenticated, ServiceStopping, WaygraphError
+from waygraph.registry.model.errors import (
+    IssuerUnavailable,
+    NotAllowed,
+    NotAuthenticated,
+    ServiceStopping,
+    WaygraphError,
+)
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.process import processors, step_back
 
@@ -132,6 +138,13 @@ class Service:
     follower: "Follower"
 
     async def caller(self, request: Request) -> Caller:
+        """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
+        known = await self.caller_at_endpoint(request)
+        if known.toolset:
+            raise NotAllowed(f"this key is for the toolset {known.toolset!r} alone, at /{known.toolset}/mcp")
+        return known
+
+    async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
         known = await self._caller_of(request)
         self.count(known)

@@ -164,13 +164,13 @@ class _Door:
         self.path, self._service, self._gateway = path, service, gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises as `Service.caller`."""
+        """Raises as `Service.caller_at_endpoint`."""
         scope["route"] = self
         request = Request(scope)
         if not self._is_welcome(request):
             await problems.answer(problems.wrong_origin(request.headers["origin"]))(scope, receive, send)
             return
-        caller = await self._service.caller(request)
+        caller = await self._service.caller_at_endpoint(request)
         scope[ENDLESS] = request.method == "GET" or request.headers.get("mcp-method") == _LISTEN
         namespace = str(request.path_params.get("namespace", ""))
         await self._gateway.answer(scope, receive, send, caller=caller, namespace=namespace)

@@ -36,6 +36,7 @@ KeyState = Literal["active", "expired", "revoked"]
 MAX_NAME_CHARS = 200
 LONGEST_LIFE = timedelta(days=36_500)
 _SECRET_BYTES = 32
+_OF_ENDPOINT: frozenset[Scope] = frozenset({"route", "use"})
 
 type Signature = tuple[int, ...]
 """What changes with a file: device, inode, size, times of change in ns."""
@@ -46,6 +47,7 @@ class ApiKey:
     """A key without its secret. Times are ISO 8601 in UTC; empty: never.
 
     `everything`: its holder sees all agents, hidden ones too. Otherwise it sees what is public and what its groups may.
+    `toolset`: it reaches the endpoint of this toolset and nothing else; empty: everything.
     """
 
     id: str
@@ -53,6 +55,7 @@ class ApiKey:
     scopes: tuple[Scope, ...]
     groups: tuple[str, ...] = ()
     everything: bool = False
+    toolset: str = ""
     created_at: str
     expires_at: str = ""
     revoked_at: str = ""
@@ -86,6 +89,7 @@ class KeyFile:
         groups: Iterable[str] = (),
         *,
         everything: bool = False,
+        toolset: str = "",
         expires_in: timedelta | None = None,
     ) -> tuple[ApiKey, str]:
         """A new key and its text, which is kept nowhere.
@@ -94,7 +98,7 @@ class KeyFile:
         writes for too long, StorageFailed if the disk refuses.
         """
         fresh = replace(
-            _check_key(name, scopes, groups, everything),
+            _check_key(name, scopes, groups, everything, toolset),
             created_at=self._time(),
             expires_at=self._time(_checked_life(expires_in)) if expires_in is not None else "",
         )
@@ -203,7 +207,7 @@ class KeyFile:
         return result
 
 
-def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool) -> ApiKey:
+def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool, toolset: str) -> ApiKey:
     """A key that has no id, hash and time yet. Raises InvalidSetting."""
     wanted, members = frozenset(scopes), tuple(dict.fromkeys(groups))
     if unknown := sorted(wanted.difference(SCOPES)):
@@ -212,11 +216,23 @@ def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everythi
         raise InvalidSetting(f"a key needs at least one scope of {', '.join(SCOPES)}")
     if everything and members:
         raise InvalidSetting("a key sees everything or what its groups may see, not both")
-    for what, text in (("name", name), *(("group", group) for group in members)):
+    if toolset and not wanted <= _OF_ENDPOINT:
+        raise InvalidSetting("a key of a toolset reaches its endpoint of MCP alone: its scopes are route and use")
+    named = (("name", name), *(("group", group) for group in members), *([("toolset", toolset)] if toolset else []))
+    for what, text in named:
         if not is_plain(text):
             raise InvalidSetting(f"{text[:50]!r} is no {what}: 1 to {MAX_NAME_CHARS} printable characters are")
     kept = tuple(scope for scope in SCOPES if scope in wanted)
-    return ApiKey(id="", name=name, scopes=kept, groups=members, everything=everything, created_at="", sha256="")
+    return ApiKey(
+        id="",
+        name=name,
+        scopes=kept,
+        groups=members,
+        everything=everything,
+        toolset=toolset,
+        created_at="",
+        sha256="",
+    )
 
 
 def is_plain(text: str) -> bool:
@@ -276,6 +292,7 @@ class StoredKey(BaseModel):
     scopes: list[Scope] = Field(min_length=1)
     groups: list[Plain]
     everything: bool = Field(strict=True)
+    toolset: Plain | None = None
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at: Time
     expires_at: Time
@@ -290,7 +307,8 @@ class StoredKey(BaseModel):
     @property
     def noun(self) -> ApiKey:
         fields: dict[str, Any] = self.model_dump()
-        return ApiKey(**{**fields, "scopes": tuple(self.scopes), "groups": tuple(self.groups)})
+        lists = {"scopes": tuple(self.scopes), "groups": tuple(self.groups)}
+        return ApiKey(**{**fields, **lists, "toolset": self.toolset or ""})
 
 
 class StoredKeys(BaseModel):
@@ -318,6 +336,12 @@ def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
     return {key.id: key.noun for key in stored.keys}
 
 
+def _stored(key: ApiKey) -> dict[str, Any]:
+    """Without a field that a Waygraph of before does not know, where it says nothing."""
+    fields = asdict(key)
+    return fields if key.toolset else {name: value for name, value in fields.items() if name != "toolset"}
+
+
 def written_keys(keys: Iterable[ApiKey]) -> bytes:
-    document = {"waygraph_keys": VERSION, "keys": [asdict(key) for key in keys]}
+    document = {"waygraph_keys": VERSION, "keys": list(map(_stored, keys))}
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()

@@ -184,6 +184,7 @@ def caller_with(key: ApiKey) -> Caller:
         name=key.name,
         scopes=frozenset(key.scopes),
         principal=None if key.everything else Principal(groups=key.groups),
+        toolset=key.toolset,
     )
 
 

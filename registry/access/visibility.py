@@ -24,13 +24,14 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 class Caller:
     """Who calls a service. `id` tells callers apart (`key:3f2a…`, `oidc:…`, `local`) and holds no secret.
 
-    `principal` decides what it sees; None: everything.
+    `principal` decides what it sees; None: everything. `toolset`: it is kept to the endpoint of this one.
     """
 
     id: str
     name: str = ""
     scopes: frozenset[Scope]
     principal: Principal | None
+    toolset: str = ""
 
     @property
     def sees_everything(self) -> bool:

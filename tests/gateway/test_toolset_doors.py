@@ -12,8 +12,10 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
+from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, served
 from waygraph.registry import Registry
+from waygraph.registry.model.changes import ChangeSet
 
 
 @pytest.fixture
@@ -170,3 +172,30 @@ def test_a_toolset_comes_before_a_namespace_of_its_name(place: Place) -> None:
         assert "vault__add_coins" in found
         assert "new__add_new" not in found
         assert "shelf__add" not in found
+
+
+def test_a_key_of_a_toolset_reaches_nothing_else(doors: Served) -> None:
+    """Neither another endpoint nor REST; once the toolset is gone nothing at all, whatever has its name."""
+    doors.registry.set_toolset("board", agents=["shelf"])
+    key = doors.key("route", "use", everything=True, toolset="quorum")
+
+    async def walk(path: str) -> str:
+        async with over_http(f"{doors.url}{path}", key=key) as host:
+            found = await asked(host, "find_tools", query="add archive", limit=50)
+            return str([found.content, host.instructions, await asked(host, "box__add", a=1, b=2)])
+
+    for path in ("/mcp", "/quorum/mcp"):
+        seen = anyio.run(walk, path)
+        assert "vault__add_coins" in seen
+        assert not [word for word in ("shelf", "files", "board", "total") if word in seen]
+    there, absent = (anyio.run(walk, f"/{name}/mcp").replace(name, "?") for name in ("board", "nobody"))
+    assert there == absent == anyio.run(walk, "/files/mcp").replace("files", "?")
+    client = doors.client(key)
+    for name, (scopes, call) in OPERATIONS.items():
+        if scopes:
+            told_of = assert_problem(call(client), 403, "not-allowed")
+            assert "/quorum/mcp" in told_of["detail"], name
+    assert_problem(client.post("/v1/tools/box/add/call", json={"arguments": {"a": 1, "b": 2}}), 403, "not-allowed")
+    doors.registry.remove_toolset("quorum")
+    doors.registry.change(lambda session: session.commit(ChangeSet(source="new", namespace="quorum", new_terms=True)))
+    assert "vault" not in anyio.run(walk, "/mcp") + anyio.run(walk, "/quorum/mcp")

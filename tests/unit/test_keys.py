@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.access.api_keys import KEY, LONGEST_LIFE, MAX_NAME_CHARS, KeyFile
+from waygraph.registry.access.authenticator import caller_with
 from waygraph.registry.model.errors import (
     InvalidSetting,
     KeysUnusable,
@@ -124,6 +125,21 @@ def test_what_no_key_can_be_is_refused(keys: KeyFile, arguments: dict[str, Any],
     with pytest.raises(InvalidSetting, match=told):
         keys.create(**{"name": "a", "scopes": ["read"], **arguments})
     assert not keys.path.exists()
+
+
+def test_a_key_of_a_toolset_keeps_to_it(keys: KeyFile) -> None:
+    """Only such a key writes what a Waygraph of before refuses."""
+    plain, _ = keys.create("a", ["read"])
+    assert "toolset" not in keys.path.read_text()
+    key, text = keys.create("b", ["route", "use"], toolset="money")
+    assert (key.toolset, plain.toolset) == ("money", "")
+    assert keys.list() == KeyFile(keys.path).list() == (plain, key)
+    found = keys.find(text)
+    assert found is not None
+    assert caller_with(found).toolset == "money"
+    for scopes, toolset in ((["read"], "money"), (["use", "admin"], "money"), (["use"], "a\nb")):
+        with pytest.raises(InvalidSetting):
+            keys.create("c", scopes, toolset=toolset)
 
 
 def test_a_key_expires(keys: KeyFile, clock: Clock) -> None:

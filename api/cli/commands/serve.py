@@ -188,6 +188,9 @@ def create(
         typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public."),
     ] = None,
     everything: Annotated[bool, typer.Option("--everything", help="See every agent, hidden ones too.")] = False,
+    toolset: Annotated[
+        str, typer.Option("--toolset", metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")
+    ] = "",
     expires_in: Annotated[
         float | None, typer.Option("--expires-in", metavar="DAYS", help="End it after so many days. Default: never.")
     ] = None,
@@ -200,7 +203,7 @@ def create(
     from waygraph.api.cli.render import cli_json, operation_views
 
     file = _file(context)
-    made = file.create(name, scope, group or (), everything=everything, expires_in=_days(expires_in))
+    made = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=_days(expires_in))
     show(made, cli_json.created_key, operation_views.created_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())

@@ -108,6 +108,7 @@ def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
         "scopes": list(key.scopes),
         "groups": list(key.groups),
         "everything": key.everything,
+        "toolset": key.toolset,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "revoked_at": key.revoked_at,

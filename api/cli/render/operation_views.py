@@ -250,7 +250,8 @@ def _of_key(key: "ApiKey") -> tuple[tuple[str, Cell], ...]:
 
 
 def _sees(key: "ApiKey") -> Cell:
-    return "everything" if key.everything else key.groups or "what is public"
+    sees: Cell = "everything" if key.everything else key.groups or "what is public"
+    return f"toolset {key.toolset}" if key.toolset else sees
 
 
 def view_export(done: "Exported") -> Iterator[Block]:

@@ -29,8 +29,16 @@ class View(NamedTuple):
         return self.agent_ids is None or agent.id in self.agent_ids
 
 
-def open_view(registry: Searchable, name: str, principal: Principal | None = None) -> View:
-    """The toolset of this name if the principal may use it, else the namespace; empty: all. Raises UnknownName."""
+def open_view(registry: Searchable, name: str, principal: Principal | None = None, *, only: str = "") -> View:
+    """The toolset of this name if the principal may use it, else the namespace; empty: all. Raises UnknownName.
+
+    `only`: the toolset that the caller is kept to, whatever else the principal may see.
+    """
+    if only:
+        held = {each.name: each for each in registry.toolsets(principal=principal)} if name in ("", only) else {}
+        if only not in held:
+            raise UnknownName("toolset", name or only, ())
+        return View(NarrowedRegistry(registry, held[only]))
     if not name:
         return View(registry)
     try:
