@@ -42,6 +42,8 @@ ATTACKS: Final = (
     "contract/test_attacks.py",
     "contract/test_cypher_sandbox.py",
     "calling/test_attacks.py",
+    "calling/test_own_logins.py",
+    "gateway/test_login_pages.py",
     "gateway/test_hostile_answers.py",
     "gateway/test_hostile_hosts.py",
     "rest/test_visibility.py",

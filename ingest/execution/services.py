@@ -29,7 +29,7 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
-from waygraph.registry.http.addresses import names_user
+from waygraph.registry.http.addresses import is_loopback, names_user, split_url
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
 from waygraph.registry.model.files import as_written
@@ -274,14 +274,23 @@ class _LoginEntry(_Strict):
         }[self.by] | {"agent", "by", "headers"}
         if astray := sorted(self.model_fields_set - of):
             raise ValueError(f"{astray[0]} does not go with by = {self.by!r}, which takes {', '.join(sorted(of))}")
-        if self.by == "exchange" and not (self.token_endpoint.startswith(("http://", "https://")) and self.client_id):
-            raise ValueError("by = 'exchange' needs token_endpoint (an address) and client_id")
+        if self.by == "exchange" and not (_keeps_secrets(self.token_endpoint) and self.client_id):
+            raise ValueError(
+                "by = 'exchange' needs client_id and token_endpoint: https://…, or http:// on this machine"
+            )
         if self.by == "header" and (KEY in self.value) == (CALLER in self.value):
             raise ValueError(f"by = 'header' needs a value with {KEY} (what the caller types) or {CALLER} (their id)")
         return self
 
     def rule(self) -> LoginRule:
         return LoginRule(**self.model_dump())
+
+
+def _keeps_secrets(address: str) -> bool:
+    parts = split_url(address)
+    if parts is None or not parts.hostname:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
 
 
 class _File(_Strict):

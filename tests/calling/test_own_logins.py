@@ -164,6 +164,23 @@ def test_tokens_are_renewed_and_survive_a_restart(
     assert [found.user for found in file.list()] == [login.user]
 
 
+def test_two_workers_renew_one_login_in_turn(here: Here, server: ProtectedServer) -> None:
+    """Each goes on from the token that the other got: an old one that came again would end the login."""
+    file = file_of(here)
+    log_in(server, file, ANN, "ann")
+
+    async def act(first: Executor) -> None:
+        async with open_executor(here.registry, settings_of(here), here.surroundings) as second:
+            for executor in (first, second, first, second):
+                server.realm.tokens.clear()
+                for each in (executor, first, second):
+                    assert await whoami(here, each, ANN) == "ann"
+
+    run(here, act)
+    assert server.realm.count("reused") == 0
+    assert server.realm.count("refreshed") == 4
+
+
 def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     log_in(server, file, ANN, "ann")
@@ -318,7 +335,11 @@ def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> N
         ('[[login]]\nagent = "a"\nby = "magic"\n', "login.0.by"),
         ('[[login]]\nagent = "a"\nby = "oauth"\nvalue = "{key}"\n', "value does not go with by = 'oauth'"),
         ('[[login]]\nagent = "a"\nby = "header"\nvalue = "fixed"\n', "needs a value with {key}"),
-        ('[[login]]\nagent = "a"\nby = "exchange"\nclient_id = "w"\n', "needs token_endpoint"),
+        ('[[login]]\nagent = "a"\nby = "exchange"\nclient_id = "w"\n', "needs client_id and token_endpoint"),
+        (
+            '[[login]]\nagent = "a"\nby = "exchange"\nclient_id = "w"\ntoken_endpoint = "http://i.example/token"\n',
+            "or http:// on this machine",
+        ),
         ('[[login]]\nagent = "a"\nby = "oauth"\nnaem = "x"\n', "Did you mean 'name'"),
         (2 * BY_OAUTH, "two [[login]] are of one agent"),
     ],
