@@ -15,6 +15,7 @@ from benchmarks import (
     agent_as_a_graph,
     clear_requests,
     default_recipe,
+    hidden_words,
     ingest_speed,
     livemcpbench,
     neo4j_speed,
@@ -56,6 +57,7 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
     suspicion.NAME: suspicion.run,
     taxonomy.NAME: taxonomy.run,
     withholding.NAME: withholding.run,
+    hidden_words.NAME: hidden_words.run,
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},

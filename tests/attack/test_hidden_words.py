@@ -3,8 +3,11 @@
 import json
 import random
 import re
-from collections.abc import Iterator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx2
@@ -12,6 +15,7 @@ import pytest
 
 from tests.gateway.test_questions import ask
 from tests.service import Served, agent, assert_good, ingest, manifest, served
+from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 
 pytestmark = pytest.mark.attack
@@ -107,3 +111,40 @@ def test_what_waits_tells_nothing_of_hidden_tools(tmp_path: Path) -> None:
             ("stranger", "send_parcel"): none,
             ("stranger", "stamp"): found,
         }
+
+
+def lines_run(work: Callable[[], object]) -> Counter[tuple[str, int]]:
+    """How often each line of ours is run, in this thread."""
+    run: Counter[tuple[str, int]] = Counter()
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if "/waygraph/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            run[frame.f_code.co_filename, frame.f_lineno] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return run
+
+
+@pytest.mark.parametrize("recipe", ["lexical", "hybrid"])
+def test_a_hidden_word_makes_the_work_of_one_that_nobody_wrote(service: Served, recipe: str) -> None:
+    """Line by line, so that no time tells them apart; no posting of it is looked at. See `benchmarks hidden_words`."""
+    assert service.registry is not None
+
+    def route(word: str, group: str) -> Counter[tuple[str, int]]:
+        query = f"look after the harbour {word}"
+        principal = Principal(groups=(group,))
+        return lines_run(lambda: service.registry.route(query, recipe=recipe, principal=principal, limit=50))
+
+    for group in ("many", "few"):
+        route(ABSENT[-1], group)  # what is read once is read now
+    for hidden, absent in zip(HIDDEN[:20], ABSENT[:20], strict=True):
+        assert route(hidden, "many") == route(absent, "many")
+        assert route(hidden, "few") != route(absent, "few")

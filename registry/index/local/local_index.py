@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +36,7 @@ from waygraph.registry.index.search_index import (
 )
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
-from waygraph.registry.model.nouns import Agent, EntityKind, Tool
+from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
@@ -115,6 +116,7 @@ class _Within(NamedTuple):
     mask: "Mask | None"
     seen: "Mask | None"
     populations: Mapping[EntityKind, int]
+    principal: Principal | None
 
 
 class LocalIndex:
@@ -147,6 +149,7 @@ class LocalIndex:
         if self.state.dimension:
             self._mapped_rows()  # damage is found now, not by a search
         self._masks = LRUCache[Scope, "Mask | None"](_MASKS_KEPT)
+        self._seen = LRUCache[tuple[Leg, Principal | None], Seen](_MASKS_KEPT)
         self._text_indexes: dict[Leg, Postings] = {}
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
@@ -202,9 +205,9 @@ class LocalIndex:
         mask, principal = self._mask(scope), scope.principal
         seen = None if principal is None else self._mask(Scope(principal=principal))
         if seen is None:
-            return _Within(mask, None, self._populations)
+            return _Within(mask, None, self._populations, principal)
         agents, capabilities = seen[: len(self._agents)], seen[self._with_tools :]
-        return _Within(mask, seen, {"agent": int(agents.sum()), "tool": int(capabilities.sum())})
+        return _Within(mask, seen, {"agent": int(agents.sum()), "tool": int(capabilities.sum())}, principal)
 
     def _vector_legs(
         self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
@@ -256,12 +259,25 @@ class LocalIndex:
         with span("words"):
             for leg in legs:
                 index = self._text_index(leg)
-                seen = None if within.seen is None else Seen(within.seen, within.populations[_TEXTS[leg][1]])
+                seen = self._seen_texts(leg, index, within)
                 rows, scores = index.search(words, depth, within.mask, seen)
                 found[leg] = self._hits(rows, scores)
                 if len(scores):
                     coverage = max(coverage, float(scores[0]) / index.best_possible(words, seen))
         return coverage
+
+    def _seen_texts(self, leg: Leg, index: Postings, within: "_Within") -> Seen | None:
+        """Kept for those that asked last."""
+        if within.seen is None:
+            return None
+        key = leg, within.principal
+        with self._lock:
+            found = self._seen.get(key)
+        if found is None:
+            found = index.count_seen(within.seen, within.populations[_TEXTS[leg][1]])
+            with self._lock:
+                self._seen[key] = found
+        return found
 
     def _text_index(self, leg: Leg) -> Postings:
         """Opened when it is first asked: not every recipe needs both."""
@@ -273,11 +289,9 @@ class LocalIndex:
         return index
 
     def _name_hits(self, text: str, mask: "Mask | None") -> LegHits:
-        rows = [row for name in names_in(text) for row in self._names.rows(name)]
-        if not rows:
-            return LegHits([], [], [])
-        allowed = [row for row in dict.fromkeys(rows) if mask is None or mask[row]]
-        return self._hits(np.asarray(allowed, dtype=np.int64), np.ones(len(allowed), dtype=np.float32))
+        rows = np.asarray(list(dict.fromkeys(chain.from_iterable(map(self._names.rows, names_in(text))))), np.int64)
+        allowed = rows if mask is None else rows[mask[rows]]
+        return self._hits(allowed, np.ones(len(allowed), dtype=np.float32))
 
     @cached_property
     def _names(self) -> Names:

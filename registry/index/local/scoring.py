@@ -88,13 +88,15 @@ def _floor(scores: "Vector", depth: int) -> float:
 
 
 class Seen(NamedTuple):
-    """The texts that somebody may find at all. Nobody learns from scores which words stand in the others.
+    """The texts that somebody may find at all. Nobody learns from scores, or the time that they take, which words stand
+    in the others: such a word is one that stands nowhere.
 
-    `rows`: bool of shape (rows of the index,); `texts`: how many of them are of the postings.
+    `texts`: how many of them are of the postings; `having`: in how many of them each term stands, and 0 for words that
+    are no term, int64 of shape (terms + 1,).
     """
 
-    rows: "Mask"
     texts: int
+    having: "NDArray[np.int64]"
 
 
 TERMS, STARTS, ROWS, IMPACTS = FILES = ("terms.txt", "starts.npy", "rows.npy", "impacts.npy")
@@ -112,8 +114,19 @@ class Postings:
         _refuse_damage(len(terms), starts, self._rows, self._impacts, rows)
         self._starts: list[int] = starts.tolist()
         self._places = {term: place for place, term in enumerate(terms)}
+        self._nowhere = len(terms)
         self._size, self._texts = rows, texts
         self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
+
+    def count_seen(self, rows: "Mask", texts: int) -> Seen:
+        """`rows`: bool of shape (rows of the index,), those that may be found, of which `texts` are of these postings.
+
+        Looks at every posting, so it is kept for who asks again.
+        """
+        having = np.zeros(self._nowhere + 1, dtype=np.int64)
+        if self._nowhere:
+            having[:-1] = np.add.reduceat(rows[self._rows], self._starts[:-1], dtype=np.int64)
+        return Seen(texts, having)
 
     def search(self, words: Sequence[str], depth: int, mask: "Mask | None", seen: "Seen | None" = None) -> "Found":
         """Rows (int64) and scores (float32), each of shape (≤ depth,), best first, equal scores by row.
@@ -121,15 +134,16 @@ class Postings:
         `mask`, bool of shape (rows of the index,), says which rows may be found; None: all. Words are as rare as they
         are among the texts `seen`; None: among all.
         """
-        known = [word for word in words if word in self._places]
+        places = [self._places.get(word, self._nowhere) for word in words]
+        known = [place for place in places if (place < self._nowhere if seen is None else seen.having[place])]
         if not known:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        spans = [self._span(self._places[word]) for word in known]
+        spans = [self._span(place) for place in known]
         impacts = [self._impacts[span] for span in spans]
         if seen is not None:
             impacts = [
-                impact * (self._rarity_among(word, seen) / self._rarity(word))
-                for impact, word in zip(impacts, known, strict=True)
+                impact * (rarity(int(seen.having[place]), seen.texts) / self._rarity(place))
+                for impact, place in zip(impacts, known, strict=True)
             ]
         rows = np.concatenate([self._rows[span] for span in spans])
         scores = np.bincount(rows, np.concatenate(impacts), self._size)
@@ -145,18 +159,13 @@ class Postings:
 
     def best_possible(self, words: Sequence[str], seen: "Seen | None" = None) -> float:
         """The BM25 score of a text that holds every word often; unknown words count as the rarest. `seen` as above."""
+        places = [self._places.get(word, self._nowhere) for word in words]
         if seen is None:
-            return SATURATION * sum(map(self._rarity, words))
-        return SATURATION * sum(self._rarity_among(word, seen) for word in words)
+            return SATURATION * sum(map(self._rarity, places))
+        return SATURATION * sum(rarity(int(seen.having[place]), seen.texts) for place in places)
 
-    def _rarity_among(self, word: str, seen: "Seen") -> float:
-        place = self._places.get(word)
-        having = 0 if place is None else int(np.count_nonzero(seen.rows[self._rows[self._span(place)]]))
-        return rarity(having, seen.texts)
-
-    def _new_rarity(self, word: str) -> float:
-        place = self._places.get(word)
-        having = 0 if place is None else self._starts[place + 1] - self._starts[place]
+    def _new_rarity(self, place: int) -> float:
+        having = self._starts[place + 1] - self._starts[place] if place < self._nowhere else 0
         return rarity(having, self._texts)
 
 
