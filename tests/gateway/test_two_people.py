@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -292,6 +293,32 @@ def test_a_host_leads_its_person_to_the_page(world: World, era: Era) -> None:
     with world.gateway():
         anyio.run(work)
     assert_no_secret_left(world)
+
+
+def test_hosts_renew_their_tokens_while_they_are_connected(world: World) -> None:
+    """What was exchanged for the old one is not used for the new one, and still it is the same person."""
+    world.main.lifetime_s = 1  # for hosts, who renew in good time: each token is good for longer
+    for claims in world.main.people.values():
+        claims["exp"] = int(time.time()) + 3600
+    hosts = world.host("ann"), world.host("bob")
+
+    async def person(host: LoginHost) -> None:
+        name = host.person.name
+        async with host.connected() as client:
+            with anyio.fail_after(60):
+                while world.main.count("refreshed", name) < 2:
+                    assert await use(client, "two__whoami", wait_s=0.2) == f"{name}@main"
+
+    async def both() -> None:
+        async with anyio.create_task_group() as tasks:
+            for host in hosts:
+                tasks.start_soon(person, host)
+
+    with world.gateway():
+        anyio.run(both)
+    assert world.main.count("reused") == 0
+    assert world.main.count("exchanged") >= 4
+    assert_no_token_passed_on(world, *hosts)
 
 
 def assert_no_token_passed_on(world: World, *hosts: LoginHost) -> None:

@@ -70,6 +70,25 @@ def test_it_is_struck_out_of_the_data_of_an_error() -> None:
     assert told.redact_data(data, 1000) == {"***": ["sent ***", {"pin": "***", "of": 3}], "why": "***"}
 
 
+LOGIN, FOLDER = "ghp_0123456789", "/srv/notes/of/all"
+
+
+@pytest.mark.parametrize(
+    ("launch", "told"),
+    [
+        (StdioLaunch(command="x", env={"GITHUB_TOKEN": LOGIN, "NOTES": FOLDER}), f"*** {FOLDER}"),
+        (StdioLaunch(command="x", args=(FOLDER,), confidential=frozenset({FOLDER})), f"{LOGIN} {FOLDER}"),
+        (HttpLaunch(url="http://h/", headers={"Authorization": f"Bearer {LOGIN}"}), f"*** {FOLDER}"),
+        (HttpLaunch(url="http://h/", headers={"X-Folder": FOLDER, "X-Pin": "srv"}), f"{LOGIN} {FOLDER}"),
+    ],
+)
+def test_a_result_holds_no_login_and_else_what_the_server_says(launch: Launch, told: str) -> None:
+    result = {"content": [{"type": "text", "text": f"{LOGIN} {FOLDER}"}], "structuredContent": {LOGIN: 1, "n": 0.5}}
+    struck = discretion(launch).redact_result(result)
+    name = told.partition(" ")[0]
+    assert struck == {"content": [{"type": "text", "text": told}], "structuredContent": {name: 1, "n": 0.5}}
+
+
 def test_a_program_that_fails_to_log_in_tells_no_token() -> None:
     import sys
 
