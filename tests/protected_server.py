@@ -83,6 +83,11 @@ class ProtectedServer:
             """Give the note that was kept of whoever is logged in."""
             return self.notes.get(self._caller("recall"), "nothing")
 
+        @server.resource("note://mine")
+        async def note() -> str:
+            """The note that was kept of whoever is logged in."""
+            return self.notes.get(self._caller("note://mine"), "nothing")
+
         return self._recording(server.streamable_http_app())
 
     def _caller(self, tool: str) -> str:

@@ -21,7 +21,7 @@ import jwt
 import pytest
 from anyio import to_thread
 from mcp import Client
-from mcp.types import ElicitResult
+from mcp.types import ElicitResult, TextResourceContents
 
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest
 from tests.gateway.login_hosts import LoginHost, client_document
@@ -212,6 +212,9 @@ async def one_round(client: Client, server: str, name: str, number: int) -> None
     assert await use(client, f"{server}__whoami", wait_s=0.01 * (number % 3)) == f"{name}@{KNOWN_AT[server]}"
     assert await use(client, f"{server}__remember", text=f"note {number} of {name}") == "kept"
     assert await use(client, f"{server}__recall") == f"note {number} of {name}"
+    [content] = (await client.read_resource(f"waygraph://agents/{server}/note://mine")).contents
+    assert isinstance(content, TextResourceContents)
+    assert content.text == f"note {number} of {name}"
 
 
 async def rounds(hosts: Iterable[LoginHost], era: Era, times: int = 4) -> None:
