@@ -20,7 +20,9 @@ from tests.identity_provider import Person, Realm, identity_provider, password
 from tests.own_logins import KEY
 from tests.protected_server import ProtectedServer, protected_server
 from tests.service import Served, assert_good, assert_problem, process, served
+from waygraph.api.rest.routes.login_pages import Browser
 from waygraph.ingest.upstream.logins import LoginFile, login_file
+from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.settings import Settings
 
 BY_OAUTH = '[[login]]\nagent = "desk"\nby = "oauth"\n'
@@ -240,6 +242,24 @@ def test_a_revoked_key_logs_nobody_in(here: World) -> None:
         here.service.keys.revoke(key)
         assert ann.open(back).status_code == 403
     assert here.file.list() == ()
+
+
+def test_who_was_let_in_without_authentication_shows_who_they_are(here: World) -> None:
+    """The cookie of a service that asked nobody, before it was started anew with keys."""
+    former = Browser(caller=LOCAL).seal(here.file)
+    with Person("eve") as eve:
+        eve.browser.cookies.set("waygraph-login", former)
+        shown = eve.open(here.page)
+        assert "Who are you?" in shown.text
+        assert eve.submit(shown, do="begin").status_code == 403
+
+
+def test_a_caller_of_many_groups_has_a_cookie_that_browsers_keep(here: World) -> None:
+    here.service.registry.set("desk", visible_to=["staff"])
+    groups = [f"a group of many letters and of number {number}" for number in range(400)]
+    with Person("ann") as ann:
+        assert log_in_by_browser(ann, here.page, here.key("staff", *groups)).status_code == 200
+        assert all(len(cookie.value or "") < 4_000 for cookie in ann.browser.cookies.jar)
 
 
 def test_people_show_who_they_are_at_the_gateways_issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,11 +152,19 @@ class LoginPages:
         return _Visit(request, logins, browser, site, cookie, str(request.path_params.get("agent_id", "")))
 
     def _counts_still(self, caller: Caller) -> bool:
-        """A key may have been revoked since."""
+        """A key may have been revoked since, and a service without authentication may ask for it by now."""
         keys = self._service.authenticator.keys if self._service.authenticator else None
-        if keys is None or not caller.id.startswith("key:"):
+        if keys is None or caller.id.startswith("oidc:"):
             return True
         return any(f"key:{key.id}" == caller.id and keys.state(key) == "active" for key in keys.list())
+
+    async def _with_groups_in_use(self, caller: Caller) -> Caller:
+        """Of the caller's groups those that an agent names: the others change nothing, and a cookie holds 4 KiB."""
+        if caller.principal is None:
+            return caller
+        agents = await self._service.lanes.ask(self._service.registry.agents)
+        used = {group for agent in agents for group in agent.visible_to}
+        return replace(caller, principal=Principal(groups=tuple(used.intersection(caller.principal.groups))))
 
     # -- the page ------------------------------------------------------------------------------------
 
@@ -243,7 +251,7 @@ class LoginPages:
         except NotAuthenticated:
             service.failures.count_failure(visit.request.client.host if visit.request.client else "")
             raise
-        return visit.go_on_as(caller, visit.agent_id)
+        return visit.go_on_as(await self._with_groups_in_use(caller), visit.agent_id)
 
     async def _go_to_issuer(self, visit: "_Visit") -> Response:
         """OpenID Connect Core 1.0, 3.1, with PKCE: the issuer's token for this gateway is the proof."""
@@ -286,7 +294,7 @@ class LoginPages:
         assert authenticator is not None  # noqa: S101
         shown = f"Bearer {answer.get('access_token', '')}"
         caller = await self._service.lanes.wait(lambda: authenticator.caller(shown, None))
-        return visit.go_on_as(caller, way["agent"])
+        return visit.go_on_as(await self._with_groups_in_use(caller), way["agent"])
 
     async def _come_back(self, visit: "_Visit") -> Response:
         if visit.browser.caller is None:
