@@ -336,12 +336,12 @@ def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
     return {key.id: key.noun for key in stored.keys}
 
 
-def _stored(key: ApiKey) -> dict[str, Any]:
+def _dump_key(key: ApiKey) -> dict[str, Any]:
     """Without a field that a Waygraph of before does not know, where it says nothing."""
     fields = asdict(key)
     return fields if key.toolset else {name: value for name, value in fields.items() if name != "toolset"}
 
 
 def written_keys(keys: Iterable[ApiKey]) -> bytes:
-    document = {"waygraph_keys": VERSION, "keys": list(map(_stored, keys))}
+    document = {"waygraph_keys": VERSION, "keys": list(map(_dump_key, keys))}
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
