@@ -15,9 +15,9 @@ import pytest
 from mcp import Client
 from mcp.types import ElicitResult
 
-from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, over_http
+from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, on_stdio, over_http
 from tests.identity_provider import Person, Realm, identity_provider, password
-from tests.own_logins import KEY
+from tests.own_logins import KEY, log_in
 from tests.protected_server import ProtectedServer, protected_server
 from tests.service import Served, assert_good, assert_problem, process, served
 from waygraph.api.rest.routes.login_pages import Browser
@@ -329,6 +329,30 @@ def test_logins_that_one_caller_begins_are_limited(here: World) -> None:
         assert answers[:10] == 10 * [200]
         assert answers[-1] == 429
         assert log_in_by_browser(bob, here.page, here.key()).status_code == 200
+
+
+@pytest.mark.full
+def test_over_standard_input_all_calls_are_by_the_user_of_this_machine(here: World, tmp_path: Path) -> None:
+    """Who is told the command by which they log in, as there is no page."""
+    environ = {
+        "WAYGRAPH_DATA_DIR": here.settings.data_dir,
+        "WAYGRAPH_SERVICES_FILE": here.settings.services_file,
+        "WAYGRAPH_LOGIN_KEY": KEY,
+    }
+    log_in(here.server, here.file, "key:of-somebody", "bob")
+
+    async def work() -> None:
+        async with Client(on_stdio(Place(tmp_path), **environ)) as client:
+            call = {"name": "desk__whoami", "params": {}}
+            error = error_of(await client.call_tool("use_tool", call))
+            assert (error["code"], error["page"]) == ("needs-login", "")
+            assert "waygraph logins add desk" in error["message"]
+            log_in(here.server, here.file, "local", "ann")
+            told = (await client.call_tool("use_tool", call)).content[-1]
+            assert told.type == "text"
+            assert told.text == "ann@office"
+
+    anyio.run(work)
 
 
 @pytest.mark.full
