@@ -7,11 +7,12 @@ import pytest
 
 from tests.gateway_catalog import GROUPS, by_hand, fill
 from tests.service import served
-from waygraph.registry import Filters, Registry
+from waygraph.registry import Filters, Query, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
 from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, capabilities, find
 from waygraph.registry.routing.find_tools.resolve import tool_meant
+from waygraph.registry.routing.find_tools.views import open_view
 
 POLICY = CallPolicy(rules=(Rule(match="github/list_*", verdict="deny"), Rule(source="odd", verdict="ask")))
 
@@ -59,6 +60,39 @@ def test_a_service_shows_its_categories(both: tuple[Registry, Registry]) -> None
         listed = [each.agent.id for each in registry.agents_page(filters=Filters(within="desk")).items]
         assert listed == sorted(registry.browse("desk").members)
         assert "tracker" in listed
+
+
+def test_a_service_keeps_toolsets(both: tuple[Registry, Registry]) -> None:
+    """Set by the client and shown by both alike; the same filter, view, errors."""
+    here, there = both
+    made = there.set_toolset("work", tools=["github/create_issue"], agents=["tracker", "none"], description="Daily.")
+    assert made == here.toolset("work") == there.toolset("work")
+    assert (made.members, made.missing) == (("github", "tracker"), ("none",))
+    assert here.toolsets() == there.toolsets() == [made]
+    query = Query(text="create an issue", filters=Filters(toolset="work"))
+    for registry in both:
+        found = [match.tool.id for match in registry.find_tools(query).matches]
+        assert sorted(found) == sorted(made.includes)
+        assert {match.agent.id for match in registry.route(query).matches} <= set(made.members)
+        assert [each.agent.id for each in registry.agents_page(filters=Filters(toolset="work")).items] == [
+            *made.members
+        ]
+        with pytest.raises(UnknownName) as caught:
+            registry.find_tools(Query(text="x", filters=Filters(toolset="wor")))
+        assert (caught.value.noun, caught.value.nearest) == ("toolset", ("work",))
+        view = open_view(registry, "work").registry
+        assert [tool.id for tool in view.tools()] == list(made.includes)
+        assert view.lookup("tracker__create_issue") == registry.tool("tracker/create_issue")
+        assert [tool.id for tool in view.about("github").tools] == ["github/create_issue"]
+        assert (view.status().state.agents, view.status().state.tools) == (2, len(made.includes))
+        first = view.tools_page(limit=1)
+        assert view.tools_page(after=first.following, limit=9).items == tuple(view.tools()[1:])
+        for name in ("github/delete_repo", "github__delete_repo", "nothing"):
+            with pytest.raises(UnknownName) as unknown:
+                view.lookup(name)
+            assert "delete_repo" not in str(unknown.value).replace(name, "")
+    there.remove_toolset("work")
+    assert here.toolsets() == there.toolsets() == []
 
 
 def test_what_a_service_withholds_is_named_as_nearest(both: tuple[Registry, Registry]) -> None:
