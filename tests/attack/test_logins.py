@@ -17,7 +17,8 @@ from tests.gateway.test_login_pages import BY_OAUTH, World, leave, log_in_by_bro
 from tests.identity_provider import Person, identity_provider
 from tests.own_logins import KEY
 from tests.protected_server import protected_server
-from tests.service import assert_problem, process, until
+from tests.service import agent, assert_problem, process, until
+from tests.service import ingest as ingest_manifest
 
 pytestmark = pytest.mark.attack
 ACCEPT = {"accept": "application/json, text/event-stream"}
@@ -185,6 +186,22 @@ def test_no_login_begins_at_an_agent_that_is_hidden(here: World) -> None:
             }
             assert told <= {403, 404}
     assert here.office.asked == []
+
+
+def test_a_key_of_a_toolset_learns_of_no_other_agent(here: World) -> None:
+    """Neither that it is there, nor where its server is; at those of its own its holder logs in."""
+    ingest_manifest(here.service.admin(), "more", agent("box", "add"))
+    here.service.registry.set_toolset("boxes", agents=["box"])
+    here.service.registry.set_toolset("desks", tools=["desk/whoami"])
+    inside, outside = (here.service.key("route", "use", toolset=name) for name in ("desks", "boxes"))
+    with Person("eve") as eve:
+        told = [prove(eve, f"{here.service.url}/login/{name}", outside) for name in ("desk", "none")]
+        assert [answer.status_code for answer in told] == [404, 404]
+        assert told[0].text.replace("desk", "none") == told[1].text
+    assert here.office.asked == []
+    with Person("ann") as ann:
+        assert log_in_by_browser(ann, here.page, inside).status_code == 200
+    assert [login.agent_id for login in here.file.list()] == ["desk"]
 
 
 def test_a_login_that_was_forgotten_while_it_is_renewed_does_not_come_back(here: World) -> None:

@@ -34,6 +34,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, Principal
+from waygraph.registry.routing.find_tools.views import open_view
 
 if TYPE_CHECKING:
     from waygraph.api.rest.dependencies import Service
@@ -75,6 +76,7 @@ class Browser:
             "id": who.id,
             "name": who.name,
             "groups": None if who.principal is None else list(who.principal.groups),
+            "toolset": who.toolset,
         }
         return file.seal_text({"id": self.id, "ends": self.ends_at, "who": shown, "way": dict(self.way)}, _PURPOSE)
 
@@ -88,7 +90,9 @@ class Browser:
             return None
         who = held["who"]
         principal = who and (None if who["groups"] is None else Principal(groups=tuple(who["groups"])))
-        caller = who and Caller(id=who["id"], name=who["name"], scopes=frozenset(), principal=principal)
+        caller = who and Caller(
+            id=who["id"], name=who["name"], scopes=frozenset(), principal=principal, toolset=who.get("toolset", "")
+        )
         return cls(id=held["id"], ends_at=held["ends"], caller=caller, way=held["way"])
 
 
@@ -207,8 +211,13 @@ class LoginPages:
 
     async def _agent(self, visit: "_Visit") -> Agent:
         """That the caller may see, and is called as each caller. Raises UnknownName for any other."""
-        registry, principal = self._service.registry, visit.caller.principal
-        agent = await self._service.lanes.ask(lambda: registry.agent(visit.agent_id, principal=principal))
+        registry, caller = self._service.registry, visit.caller
+
+        def look_up() -> Agent:
+            view = open_view(registry, "", caller.principal, only=caller.toolset)
+            return view.registry.agent(visit.agent_id, principal=caller.principal)
+
+        agent = await self._service.lanes.ask(look_up)
         if visit.logins.rule(agent.id) is None:
             raise UnknownName("agent with logins of callers", visit.agent_id, ())
         return agent
