@@ -26,29 +26,30 @@ from waygraph.registry.model.settings import Settings
 @dataclass
 class World:
     service: Service
+    origin: str
     audience: str
     realm: Realm
     server: Served
 
 
 @contextmanager
-def world(folder: Path, documents: ssl.SSLContext | None = None) -> Iterator[World]:
+def world(folder: Path, documents: ssl.SSLContext | None = None, audience: str = "/mcp") -> Iterator[World]:
     """A service with an issuer, and an MCP server behind it that is reached over HTTP."""
     place, listener = Place(folder), listen()
-    audience = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with upstream() as server, identity_provider("main") as [realm]:
         realm.documents = documents
         (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": {"type": "http", "url": server.url}}}))
         assert ingest(place, str(folder / "mcp.json"), "--namespace", "desk") == 0
-        settings = Settings(oidc_issuer=realm.issuer, oidc_audience=audience)
+        settings = Settings(oidc_issuer=realm.issuer, oidc_audience=origin + audience)
         with served(place.registry, auth=True, folder=folder, settings=settings, listener=listener) as service:
-            yield World(service, audience, realm, server)
+            yield World(service, origin, origin + audience, realm, server)
 
 
-def log_in(found: World, era: Era, document: str | None = None) -> LoginHost:
+def log_in(found: World, era: Era, document: str | None = None, path: str = "/mcp") -> LoginHost:
     """A host that finds and calls a tool; the server of the tool hears nothing of the login."""
     with Person("ann") as ann:
-        host = LoginHost(found.audience, ann, document)
+        host = LoginHost(found.origin + path, ann, document)
 
         async def call() -> None:
             async with host.connected(era) as client:
@@ -72,6 +73,13 @@ def test_a_host_registers_and_logs_a_person_in(era: Era, tmp_path: Path) -> None
     with world(tmp_path) as found:
         log_in(found, era)
         assert len(found.realm.clients) == 1
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/desk/mcp", "/chosen/mcp"])
+def test_one_audience_is_for_every_endpoint_below_it(path: str, tmp_path: Path) -> None:
+    with world(tmp_path, audience="") as found:
+        found.service.registry.set_toolset("chosen", agents=["far"])
+        log_in(found, "auto", path=path)
 
 
 def test_a_host_names_itself_by_a_document(tmp_path: Path) -> None:
