@@ -1,6 +1,7 @@
 """The pages of the gateway hold answers that are given, and a policy that is taken."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import DOCS, block, blocks
+from waygraph.api.cli.app import main
 from waygraph.ingest.execution.services import load_services
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -72,3 +74,16 @@ def test_the_logins_of_the_page_are_taken(tmp_path: Path) -> None:
         ("wiki", "header", True),
         ("orders", "exchange", False),
     ]
+
+
+def test_toolsets_are_made_as_the_page_says(catalog: Path, tmp_path: Path) -> None:
+    """By its commands, then by its file."""
+    path, file = tmp_path / "r.grafeo", tmp_path / "toolsets.toml"
+    assert main(["--registry", str(path), "ingest", str(catalog)]) == 0
+    commands = block(PAGE, "sh", "toolset create").splitlines()
+    assert [main(["--registry", str(path), *shlex.split(line)[1:]]) for line in commands] == [0] * len(commands)
+    file.write_text(block(PAGE, "toml", "[toolsets.money]"), encoding="utf-8")
+    assert main(["--registry", str(path), "toolset", "apply", str(file)]) == 0
+    with Registry.open(path) as registry:
+        assert registry.toolset("money").callers == ("accounts",)
+        assert "bureau-fx/convert" in registry.toolset("money").includes
