@@ -267,8 +267,8 @@ def test_nobody_loosens_the_policy_of_what_they_may_not_see(money: Served) -> No
     """A part of a source that holds other agents too does not say what becomes of these."""
     stranger = money.caller(groups=("kitchen",))
     part = manifest("mixed", agent("open", "look"), partial=True)
-    for body in ({**part, "policy": "hold"}, {**part, "policy": "hold", "dry_run": True}):
-        assert_problem(stranger.post("/v1/manifests", json=body), 403, NotAllowed)
+    assert_problem(stranger.post("/v1/manifests", json={**part, "policy": "hold"}), 403, NotAllowed)
+    assert_good(stranger.post("/v1/manifests", json={**part, "policy": "hold", "dry_run": True}))  # tells of none
     assert_good(stranger.post("/v1/manifests", json={**part, "policy": "accept"}))
     assert_good(stranger.post("/v1/manifests", json=part))
     assert {each.name: each.policy for each in money.registry.sources()} == {"mixed": "accept", "bait": "hold"}
