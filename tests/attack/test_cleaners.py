@@ -8,9 +8,11 @@ import pytest
 from tests.faults import programs
 from tests.faults.processes import child
 from tests.faults.soundness import sound_revision
+from tests.own_logins import KEY
 from waygraph.ingest.manifest import trust_store
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_file
-from waygraph.ingest.upstream import oauth
+from waygraph.ingest.upstream import logins, oauth
+from waygraph.ingest.upstream.logins import LoginFile
 from waygraph.ingest.upstream.oauth import token_file
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import RegistryLocked
@@ -31,8 +33,13 @@ def change_trust(folder: Path, name: str) -> None:
     vouched_file(folder).keep(name, VouchedSource(cards={name: name}))
 
 
+def change_logins(folder: Path, name: str) -> None:
+    LoginFile(folder / "logins.json", KEY).put(name, "agent", f"https://{name}.example", "header", {"key": name})
+
+
 CHANGES: dict[str, Callable[[Path, str], None]] = {
     "keys.json": change_keys,
+    "logins.json": change_logins,
     "tokens.json": change_tokens,
     "vouched.json": change_trust,
 }
@@ -44,7 +51,7 @@ def test_a_lock_that_is_unlinked_amid_a_change_loses_nothing(
 ) -> None:
     """Who comes then makes a lock of its own, and is kept out all the same until the first one has written."""
     path, change, replace = tmp_path / name, CHANGES[name], Path.replace
-    for module in (oauth, trust_store):
+    for module in (logins, oauth, trust_store):
         monkeypatch.setattr(module, "_LOCK_TIMEOUT_S", 0.0)
     refused: list[RegistryLocked] = []
 

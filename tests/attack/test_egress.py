@@ -273,6 +273,27 @@ def test_a_name_that_comes_nearer_is_asked_no_more(internet: Internet) -> None:
 
 
 @pytest.mark.parametrize(
+    ("origin", "asked", "dialled"),
+    [
+        ("public.test", "company.test", []),
+        ("public.test", "both.test", []),
+        ("company.test", "colleague.test", ["192.168.7.7"]),
+        ("nowhere.test", "company.test", []),
+        ("printer.test", "printer.test", ["10.9.9.9"]),
+    ],
+)
+def test_what_the_origin_leads_to_may_be_asked_first(
+    origin: str, asked: str, dialled: list[str], internet: Internet
+) -> None:
+    """As a renewal of a token does: the origin is looked up for it, and counts as far away where it has no address."""
+    internet.names |= {"nowhere.test": [[]], "printer.test": [["fe80::1", "10.9.9.9"]]}
+    guard = Guard(httpx2.URL(f"http://{origin}:1/"), beyond=Reach.MACHINE)
+    with http_client(httpx2.Client, guard=guard) as client, pytest.raises((NotPublic, httpx2.ConnectError)):
+        client.get(f"http://{asked}:1/a")
+    assert internet.dialled == dialled
+
+
+@pytest.mark.parametrize(
     ("address", "reach"),
     [
         ("93.184.216.34", Reach.INTERNET),
