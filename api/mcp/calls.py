@@ -27,6 +27,7 @@ from waygraph.registry.model.errors import (
     NeedsConsent,
     NeedsLogin,
     NotCallable,
+    UnknownName,
     UpstreamAnswered,
     WaygraphError,
 )
@@ -273,18 +274,24 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutc
 
 def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", called: "Called") -> _Meant:
     """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
-    (registry, within), principal = gateway.view(asker), asker.principal
-    tool = tool_meant(registry, name=wanted.name, query=wanted.query, principal=principal, agent_ids=within)
-    agent = registry.agent(tool.agent_id, principal=principal)
+    agent, tool = _find_meant(gateway, asker, wanted.name, wanted.query)
     attempt.target = called.tool_id = tool.id
     return _judge_call(gateway, asker, wanted, agent, tool)
 
 
+def _find_meant(gateway: "Gateway", asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
+    """Raises UnknownName, also for what the door does not show; AmbiguousTool."""
+    view, principal = gateway.view(asker), asker.principal
+    tool = tool_meant(view.registry, name=name, query=query, principal=principal, agent_ids=view.agent_ids)
+    agent = view.registry.agent(tool.agent_id, principal=principal)
+    if not view.shows_tool(agent, tool):
+        raise UnknownName("tool", name or tool.call_name, ())
+    return agent, tool
+
+
 def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
-    registry, within = gateway.view(asker)
-    tool = tool_meant(registry, name=agreed.tool.id, principal=asker.principal, agent_ids=within)
-    agent = registry.agent(tool.agent_id, principal=asker.principal)
+    agent, tool = _find_meant(gateway, asker, agreed.tool.id)
     now = _judge_call(gateway, asker, wanted, agent, tool)
     if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
         raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")

@@ -26,9 +26,11 @@ def place(tmp_path: Path) -> Place:
     shelf = {"id": "shelf", "kind": "custom", "tools": [{"name": "archive"}, {"name": "add"}], "tags": ["paper"]}
     vault = {"id": "vault", "kind": "custom", "visible_to": ["bank"], "tools": [{"name": "add_coins"}]}
     skill = {"id": "letters", "kind": "skill", "description": "How to write letters."}
-    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [shelf, vault, skill]}))
+    manual = {"id": "manual", "kind": "skill", "description": "How it works.", "tools": [{"name": "look"}]}
+    catalogue.write_text(json.dumps({"waygraph": 1, "agents": [shelf, vault, skill, manual]}))
     assert ingest(place, str(catalogue), "--namespace", "files") == 0
     with Registry.open(place.registry) as registry:
+        registry.set_toolset("looks", tools=["manual/look"])
         registry.set_toolset("sums", tools=["box/add", "vault/add_coins"], agents=["letters"])
         registry.set_toolset("quorum", agents=["vault"])
         registry.set_toolset("crew", agents=["box"], callers=["crew"])
@@ -83,6 +85,16 @@ def test_a_toolset_shows_its_tools_alone(doors: Served, era: Era) -> None:
     anyio.run(walk)
 
 
+def test_a_skill_that_is_in_it_by_a_tool_is_not_read(doors: Served) -> None:
+    async def walk(path: str) -> str:
+        async with over_http(f"{doors.url}{path}", key=doors.key(everything=True)) as host:
+            code: str = error_of(await asked(host, "manual__read"))["code"]
+            return code
+
+    assert anyio.run(walk, "/looks/mcp") == "unknown-name"
+    assert anyio.run(walk, "/mcp") != "unknown-name"
+
+
 def test_one_that_a_caller_may_not_use_is_as_one_that_is_not_there(doors: Served) -> None:
     async def walk(path: str, key: str) -> list[str]:
         async with over_http(f"{doors.url}/{path}/mcp", key=key) as host:
@@ -120,7 +132,7 @@ def test_rest_says_the_same(doors: Served) -> None:
             return json.dumps(problem | {"instance": ""}).replace(name, "?")
 
         assert ask("quorum") == ask("crew") == ask("nobody")
-    [sums] = assert_good(stranger.get("/v1/toolsets"))["toolsets"]
+    _, sums = assert_good(stranger.get("/v1/toolsets"))["toolsets"]
     assert (sums["tools"], sums["includes"], sums["members"]) == (["box/add"], ["box/add"], ["box", "letters"])
     for limited in (stranger.put("/v1/toolsets/mine", json={"agents": ["box"]}), stranger.delete("/v1/toolsets/sums")):
         assert_problem(limited, 403, "not-allowed")

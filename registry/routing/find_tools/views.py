@@ -28,6 +28,12 @@ class View(NamedTuple):
             return self.registry.chooses(agent)
         return self.agent_ids is None or agent.id in self.agent_ids
 
+    def shows_tool(self, agent: Agent, tool: Tool) -> bool:
+        """Whether it shows this tool of the agent, which may be one that no registry holds: that reads a skill."""
+        if self.shows_whole(agent):
+            return True
+        return isinstance(self.registry, NarrowedRegistry) and self.registry.includes(tool)
+
 
 def open_view(registry: Searchable, name: str, principal: Principal | None = None, *, only: str = "") -> View:
     """The toolset of this name if the principal may use it, else the namespace; empty: all. Raises UnknownName.
@@ -66,6 +72,9 @@ class NarrowedRegistry:
     def chooses(self, agent: Agent) -> bool:
         """Whether the toolset has the agent as a whole."""
         return self._toolset.chooses(agent)
+
+    def includes(self, tool: Tool) -> bool:
+        return tool.id in self._tools
 
     def route(self, query: str | Query, **options: Any) -> Route:
         return self._registry.route(self._within(query), **options)
