@@ -69,6 +69,15 @@ class Gateway(Parts):
     questions: RateLimit = field(default_factory=lambda: RateLimit(QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE))
     """Of each agent to the hosts of each caller."""
 
+    late: set[str] = field(default_factory=set)
+    """Agents that are not in a list that was sent, since their servers had not started in time."""
+
+    def take_late(self) -> bool:
+        """Whether a server has started since that was too late for a list."""
+        started = self.late & self.executor.open_servers
+        self.late.difference_update(started)
+        return bool(started)
+
     def view(self, asker: Asker) -> View:
         """What the asker's door shows: a toolset, a namespace, or everything. Raises UnknownName."""
         return open_view(self.registry, asker.namespace, asker.principal, only=asker.caller.toolset)

@@ -4,6 +4,7 @@ Hosts of the modern era need no session: each request stands alone, and any proc
 the handshake era have one, which belongs to who opened it and to the process that keeps it.
 """
 
+import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, contextmanager
@@ -19,14 +20,16 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
 from waygraph.api.mcp import Surface, Warm
-from waygraph.api.mcp.calls import Wanted, call_tool
+from waygraph.api.mcp.calls import Wanted, call_tool, record_call
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
 from waygraph.api.mcp.results import compact, protocol_error
-from waygraph.api.mcp.server import open_server
+from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, Site, connection_of, session_of
+from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.visibility import LOCAL
+from waygraph.registry.access.visibility import Scope as Grant
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 
@@ -108,6 +111,51 @@ def _opens(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     version = headers.get(_VERSION, b"").decode("latin-1")
     return _SESSION not in headers and (not version or version in HANDSHAKE_PROTOCOL_VERSIONS)
+
+
+# A token may lack a scope: then HTTP says so before anything runs, and a host can have its person grant it (MCP
+# 2025-11-25, Authorization, Runtime Insufficient Scope Errors). Of a key nobody grants more: its caller is told by MCP.
+
+
+STEP_UP = "waygraph.mcp.step_up"
+"""In the scope of a request that is refused so: the scopes that its caller has, with those that it needs."""
+_ASKS: Mapping[str, frozenset[Grant]] = {
+    FIND_TOOLS: frozenset({"route"}),
+    ROUTE_AGENTS: frozenset({"route"}),
+    ROUTE: frozenset({"route"}),
+}
+_USES: frozenset[Grant] = frozenset({"use"})
+
+
+def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
+    """Of one message of a host."""
+    said = message.get("params")
+    params: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    match message.get("method"):
+        case "tools/call":
+            name, arguments = str(params.get("name")), params.get("arguments")
+            by_query = name in RUNNERS.values() and isinstance(arguments, dict) and bool(arguments.get("query"))
+            return _ASKS.get(name, _USES) | (frozenset({"route"}) if by_query else frozenset())
+        case "resources/read" if params.get("uri") == CAPABILITIES:
+            return frozenset({"route"})
+        case "prompts/get" | "resources/read" | "completion/complete":
+            return _USES
+    return frozenset()
+
+
+async def _read_message(receive: Receive) -> tuple[Mapping[str, Any], Receive]:
+    """The message, and how it is read again: the application has it whole already. Empty: it is none."""
+    first = await receive()
+    waiting = [first]
+
+    async def receive_again() -> MutableMapping[str, Any]:
+        return waiting.pop() if waiting else await receive()
+
+    try:
+        message = json.loads(first.get("body", b""))
+    except (ValueError, RecursionError):
+        message = None
+    return message if isinstance(message, dict) else {}, receive_again
 
 
 _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
@@ -202,8 +250,10 @@ class HttpGateway:
     async def answer(
         self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
     ) -> None:
-        """One HTTP request of a caller who is known."""
+        """One HTTP request of a caller who is known. Raises NotAllowed for a token that lacks a scope."""
         assert self._sessions is not None, "it is not running"  # noqa: S101
+        if caller.id.startswith("oidc:") and not {"route", "use"} <= caller.scopes and scope["method"] == "POST":
+            receive = await self._refuse_unscoped(scope, receive, caller)
         scope[_CALLER], scope[_NAMESPACE] = caller, namespace
         # By this the SDK binds a session to who opened it.
         scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
@@ -216,6 +266,23 @@ class HttpGateway:
         except anyio.ClosedResourceError:
             if not answered.is_whole:
                 raise
+
+    async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: "Caller") -> Receive:
+        """How the request is read if the caller may make it. Raises NotAllowed."""
+        assert self._gateway is not None, "it is not running"  # noqa: S101
+        message, receive = await _read_message(receive)
+        needed = needed_scopes(message)
+        if needed <= caller.scopes:
+            return receive
+        scope[STEP_UP] = caller.scopes | needed
+        lacking = min(needed - caller.scopes)
+        if "use" not in needed:
+            caller.require(lacking)
+        params = message.get("params") or {}
+        target = str(params.get("name") or params.get("uri") or "")
+        with record_call(self._gateway, caller, target, {}):
+            caller.require(lacking)
+        return receive
 
 
 class _Once:

@@ -28,7 +28,7 @@ from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.index.analyser import query_terms, rarity, terms
-from waygraph.registry.model.errors import UnknownName, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, UnknownName, WaygraphError
 from waygraph.registry.model.identity import name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
 from waygraph.registry.routing.find_tools.find import Judging, judging, list_agents
@@ -41,7 +41,7 @@ MOST_SERVERS = 8
 FOUND_AT = 5
 """A search asks so many servers: those that the router ranks best for it."""
 LIST_S = 10.0
-"""For the lists of all servers, their start included. One that is late is in the next list."""
+"""For the lists of all servers, their start included. When one that is late has started, hosts are told."""
 MOST_ADDRESS_CHARS = 8_192
 MOST_SPLITS = 16
 """In so many places may the name of a prompt be read as that of an agent and its own."""
@@ -192,8 +192,13 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
     answers: dict[str, Sequence[Any]] = {}
 
     async def ask_server(agent: Agent) -> None:
-        with suppress(WaygraphError, TimeoutError):
+        try:
             answers[agent.id] = await _ask_list(gateway, asker, kind, agent)
+        except CallTimedOut:
+            if agent.id not in gateway.executor.open_servers:
+                gateway.late.add(agent.id)
+        except (WaygraphError, TimeoutError):
+            return
 
     async with anyio.create_task_group() as tasks:
         for agent in asked:

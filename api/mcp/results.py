@@ -23,7 +23,7 @@ from mcp.types import (
 )
 
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
-from waygraph.registry.model.errors import CallTimedOut, UpstreamAnswered, UpstreamError, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, UnknownName, UpstreamAnswered, UpstreamError, WaygraphError
 
 logger = logging.getLogger("waygraph.mcp")
 
@@ -96,7 +96,9 @@ def offer_error(error: WaygraphError | TimeoutError) -> MCPError:
         return MCPError(code=error.code, message=error.message, data=error.data)
     if isinstance(error, TimeoutError):
         return MCPError(code=INTERNAL_ERROR, message=TOO_LATE, data={**OURS, "code": "too-late"})
-    facts = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
+    facts: dict[str, Any] = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
+    if isinstance(error, UnknownName) and error.noun == "resource":
+        facts["uri"] = error.name  # as MCP asks for (SEP-2164)
     kind = INTERNAL_ERROR if isinstance(error, UpstreamError | CallTimedOut) else INVALID_PARAMS
     return MCPError(code=kind, message=sentence(error), data=facts)
 
@@ -135,7 +137,7 @@ def refusal_result(
 
 def protocol_error(error: WaygraphError) -> dict[str, Any]:
     """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
-    facts = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
+    facts: dict[str, Any] = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
     return {"code": CONNECTION_CLOSED, "message": sentence(error), "data": facts}
 
 

@@ -614,6 +614,8 @@ _log = logging.getLogger("waygraph.gateway")
 
 LOOK_S = 2.0
 """From one look at the registry's revision to the next."""
+LOOKS_AT_SERVERS = 4
+"""So often in that time at what servers have told, which costs nothing."""
 TELL_S = 5.0
 """For a host to take what it is told: one that does not read holds up nobody for longer."""
 
@@ -647,10 +649,12 @@ class Listeners:
         """
         seen = await _look(gateway, None)
         while True:
-            await anyio.sleep(look_s)
+            for _ in range(LOOKS_AT_SERVERS):
+                await anyio.sleep(look_s / LOOKS_AT_SERVERS)
+                if gateway.executor.take_changes() or gateway.take_late():
+                    await self.tell(tools=False, offers=True)
             now = await _look(gateway, seen)
-            tools = (now.tools, now.summary) != (seen.tools, seen.summary)
-            offers = gateway.executor.take_changes() or now.servers != seen.servers
+            tools, offers = (now.tools, now.summary) != (seen.tools, seen.summary), now.servers != seen.servers
             if tools or offers:
                 await self.tell(tools=tools, offers=offers)
             seen = now

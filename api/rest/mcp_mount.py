@@ -190,6 +190,8 @@ class _Door:
 
 
 METADATA = "/.well-known/oauth-protected-resource"
+_STEP_UP = "waygraph.mcp.step_up"
+"""As `api.mcp.http` has it, which is imported late."""
 _DOOR = re.compile(r"(/[^/]+)?/mcp")
 
 
@@ -225,14 +227,17 @@ def _scopes(settings: "Settings") -> list[str]:
 
 
 class Challenged:
-    """The application. Who calls the gateway without a good token is told where to log in (RFC 9728, 5.1)."""
+    """The application. Who calls the gateway without a good token is told where to log in (RFC 9728, 5.1), and whose
+    token lacks a scope, which ones to ask for (RFC 6750, 3.1).
+    """
 
     def __init__(self, application: Application, settings: "Settings") -> None:
         self._application, self._settings = application, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_challenge(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 401:
+            is_refused = message["type"] == "http.response.start" and (message["status"] == 401 or _STEP_UP in scope)
+            if is_refused:
                 kept = [header for header in message["headers"] if header[0] != b"www-authenticate"]
                 message = {**message, "headers": [*kept, (b"www-authenticate", self._challenge(Request(scope)))]}
             await send(message)
@@ -241,7 +246,11 @@ class Challenged:
         await self._application(scope, receive, send_challenge if is_door else send)
 
     def _challenge(self, request: Request) -> bytes:
+        lacking: frozenset[str] = request.scope.get(_STEP_UP, frozenset())
         error = 'error="invalid_token", ' if "authorization" in request.headers else ""
+        if lacking:
+            error = 'error="insufficient_scope", '
         metadata = _address(self._settings, request, f"{METADATA}{request.scope['path']}")
-        scopes = " ".join(_scopes(self._settings))
+        prefix = self._settings.oidc_scope_prefix
+        scopes = " ".join([f"{prefix}{each}" for each in sorted(lacking)] or _scopes(self._settings))
         return f'Bearer {error}resource_metadata="{metadata}", scope="{scopes}"'.encode("latin-1", "replace")

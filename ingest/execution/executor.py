@@ -104,6 +104,10 @@ class McpCaller:
         if self._logins is None or self._logins.rule(agent.id) is None:
             await self._pool.warm(agent)
 
+    @property
+    def open_servers(self) -> frozenset[str]:
+        return self._pool.open
+
     def take_changes(self) -> bool:
         return self._pool.take_changes()
 
@@ -136,6 +140,12 @@ class Executor:
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)
+
+    @property
+    def open_servers(self) -> frozenset[str]:
+        """Ids of the agents whose server runs."""
+        way = self._ways.get("mcp_server")
+        return way.open_servers if isinstance(way, McpCaller) else frozenset()
 
     def take_changes(self) -> bool:
         """Whether a server has told since the last look that a list of its has changed."""

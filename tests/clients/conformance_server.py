@@ -110,6 +110,11 @@ async def ask_twice(ctx: Context, _: dict[str, Any]) -> Content:
     return [text(first), text(await elicit(ctx, "Step 2: What is your favorite color?", COLOR))]
 
 
+async def change_prompts(ctx: Context, _: dict[str, Any]) -> Content:
+    await ctx.session.send_prompt_list_changed()
+    return [text("changed")]
+
+
 async def fail(_: Context, __: dict[str, Any]) -> Content:
     raise ValueError("This tool intentionally returns an error for testing")
 
@@ -149,6 +154,7 @@ TOOLS: dict[str, Callable[[Context, dict[str, Any]], Awaitable[Content]]] = {
     "test_input_required_result_tampered_state": confirm,
     "test_input_required_result_multi_round": ask_twice,
     "test_input_required_result_capabilities": sampling("Anything"),
+    "test_trigger_prompt_change": change_prompts,
 }
 ARGUMENTS = {"test_sampling": "prompt", "test_elicitation": "message"}
 
@@ -172,8 +178,82 @@ async def call_tool(ctx: Context, params: t.CallToolRequestParams) -> t.CallTool
     return t.CallToolResult.model_validate({"content": content})
 
 
+# Prompts and resources.
+
+
+async def ask_context(ctx: Context, _: dict[str, str]) -> Content:
+    context = {"context": {"type": "string"}}
+    return [text(await elicit(ctx, "What context should the prompt use?", context))]
+
+
+async def embed(_: Context, given: dict[str, str]) -> Content:
+    said = resource(given["resourceUri"], "Embedded resource content for testing.")
+    return [said, text("Please process the embedded resource above.")]
+
+
+async def name_arguments(_: Context, given: dict[str, str]) -> Content:
+    return [text(f"Prompt with arguments: arg1={given['arg1']!r}, arg2={given['arg2']!r}")]
+
+
+PROMPTS: dict[str, tuple[Callable[[Context, dict[str, str]], Awaitable[Content]], tuple[str, ...]]] = {
+    "test_simple_prompt": (telling(text("This is a simple prompt for testing.")), ()),
+    "test_prompt_with_arguments": (name_arguments, ("arg1", "arg2")),
+    "test_prompt_with_embedded_resource": (embed, ("resourceUri",)),
+    "test_prompt_with_image": (telling(image(), text("Please analyze the image above.")), ()),
+    "test_input_required_result_prompt": (ask_context, ()),
+}
+CONTENTS: dict[str, dict[str, str]] = {
+    "test://static-text": {"mimeType": "text/plain", "text": "This is the content of the static text resource."},
+    "test://static-binary": {"mimeType": "image/png", "blob": PIXEL},
+}
+
+
+async def list_prompts(_: Context, __: Any) -> t.ListPromptsResult:
+    def prompt(name: str, arguments: tuple[str, ...]) -> t.Prompt:
+        taken = [t.PromptArgument(name=each, required=True) for each in arguments]
+        return t.Prompt(name=name, description=name.replace("_", " "), arguments=taken)
+
+    return t.ListPromptsResult(prompts=[prompt(name, arguments) for name, (_, arguments) in PROMPTS.items()])
+
+
+async def get_prompt(ctx: Context, params: t.GetPromptRequestParams) -> t.GetPromptResult:
+    content = await PROMPTS[params.name][0](ctx, params.arguments or {})
+    return t.GetPromptResult.model_validate({"messages": [{"role": "user", "content": each} for each in content]})
+
+
+async def list_resources(_: Context, __: Any) -> t.ListResourcesResult:
+    return t.ListResourcesResult(resources=[t.Resource(uri=uri, name=uri.partition("//")[2]) for uri in CONTENTS])
+
+
+async def list_templates(_: Context, __: Any) -> t.ListResourceTemplatesResult:
+    template = t.ResourceTemplate(uri_template="test://template/{id}/data", name="data")
+    return t.ListResourceTemplatesResult(resource_templates=[template])
+
+
+async def read_resource(_: Context, params: t.ReadResourceRequestParams) -> t.ReadResourceResult:
+    item = params.uri.removeprefix("test://template/").removesuffix("/data")
+    filled = {"mimeType": "application/json", "text": f'{{"id":"{item}","templateTest":true}}'}
+    content = {"uri": params.uri, **CONTENTS.get(params.uri, filled)}
+    return t.ReadResourceResult.model_validate({"contents": [content]})
+
+
+async def complete(_: Context, params: t.CompleteRequestParams) -> t.CompleteResult:
+    return t.CompleteResult(completion=t.Completion(values=[f"{params.argument.value}ing"]))
+
+
 def app() -> Asgi:
-    server = Server[Any]("conformance", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    server = Server[Any](
+        "conformance",
+        version="1",
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_prompts=list_prompts,
+        on_get_prompt=get_prompt,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_completion=complete,
+    )
     inner = server.streamable_http_app()
 
     async def of_the_handshake_era(scope: Any, receive: Any, send: Any) -> None:

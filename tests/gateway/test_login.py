@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
+from mcp.shared.auth import OAuthToken
 
 from tests.fake_issuer import AUDIENCE, fake_issuer, signer
 from tests.gateway.hosts import ERAS, Era, Place, ingest, told
@@ -115,6 +116,72 @@ def test_who_is_not_known_is_told_where_to_log_in(tmp_path: Path) -> None:
                 }
             assert stranger.get("/v1/agents").headers["www-authenticate"] == "Bearer"
             assert stranger.get("/.well-known/oauth-protected-resource/v1").status_code == 404
+
+
+STATELESS = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "needed"),
+    [
+        ("tools/list", {}, ""),
+        ("tools/call", {"name": "find_tools", "arguments": {"query": "alpha"}}, ""),
+        ("tools/call", {"name": "use_tool", "arguments": {"name": "far__alpha", "params": {}}}, "route use"),
+        ("tools/call", {"name": "far__alpha", "arguments": {}}, "route use"),
+        ("prompts/get", {"name": "x"}, "route use"),
+        ("resources/read", {"uri": "waygraph://agents/far/a:b"}, "route use"),
+    ],
+)
+def test_a_token_that_lacks_a_scope_is_told_which(
+    method: str, params: dict[str, object], needed: str, tmp_path: Path
+) -> None:
+    """By HTTP, as MCP asks for, so that a host can have its person grant it. Of a key nobody grants more."""
+    own = signer()
+    with fake_issuer(own) as issuer:
+        settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE)
+        with served(auth=True, folder=tmp_path, settings=settings) as service:
+            head = {
+                "accept": "application/json, text/event-stream",
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": method,
+            }
+            if name := str(params.get("name") or params.get("uri") or ""):
+                head["mcp-name"] = name
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": STATELESS}}
+            answer = service.client(own.token(issuer.claims(scope="waygraph:route"))).post(
+                "/mcp", json=body, headers=head
+            )
+            assert service.client(service.key("route")).post("/mcp", json=body, headers=head).status_code != 403
+    if not needed:
+        assert answer.status_code == 200
+        assert "www-authenticate" not in answer.headers
+        return
+    assert answer.status_code == 403
+    scopes = " ".join(f"waygraph:{scope}" for scope in needed.split())
+    where = f"{service.url}/.well-known/oauth-protected-resource/mcp"
+    challenge = f'Bearer error="insufficient_scope", resource_metadata="{where}", scope="{scopes}"'
+    assert answer.headers["www-authenticate"] == challenge
+
+
+def test_a_host_has_its_person_grant_what_its_token_lacks(tmp_path: Path) -> None:
+    with world(tmp_path) as found, Person("ann") as ann:
+        host = LoginHost(found.audience, ann)
+        narrow = found.realm.issue("ann", found.audience, "waygraph:route")
+        host.storage.tokens = OAuthToken(access_token=narrow, token_type="Bearer", expires_in=600)  # noqa: S106
+
+        async def call() -> None:
+            async with host.connected() as client:
+                assert not (await client.call_tool("find_tools", {"query": "alpha"})).is_error
+                assert not host.pages
+                await client.call_tool("use_tool", {"name": "far__alpha", "params": {}})
+
+        anyio.run(call)
+        [page] = host.pages
+        assert httpx2.URL(page).params["scope"] == "waygraph:route waygraph:use"
 
 
 @pytest.mark.parametrize(

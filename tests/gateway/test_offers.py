@@ -263,6 +263,29 @@ def test_a_server_that_does_not_start_costs_only_its_own(place: Place, tmp_path:
         walk(over_http(f"{service.url}/mcp"), steps)
 
 
+def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, slowly = Place(tmp_path), tmp_path / "slow"
+    books = {"command": sys.executable, "args": [str(PROGRAM)], "env": {"LIBRARY_IS_SLOW": str(slowly)}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"books": books}}))
+    assert ingest(slow, str(tmp_path / "mcp.json")) == 0
+    slowly.touch()
+    monkeypatch.setattr(offers, "LIST_S", 0.5)
+    changed = anyio.Event()
+
+    async def heard(message: Any) -> None:
+        if isinstance(message, PromptListChangedNotification):
+            changed.set()
+
+    async def steps(host: Any) -> None:
+        assert (await host.list_prompts()).meta["waygraph/unlisted"] == {"failed": ["books"]}
+        with anyio.fail_after(30):
+            await changed.wait()
+        assert "books__review" in str(await host.list_prompts())
+
+    with served(slow.registry) as service:
+        walk(over_http(f"{service.url}/mcp", "legacy", message_handler=heard), steps)
+
+
 def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tmp_path: Path) -> None:
     with served(place.registry, auth=True, folder=tmp_path) as service:
         service.registry.set("annex", visible_to=["staff"])

@@ -4,6 +4,8 @@ It lies in some lists, and hangs when it is asked to.
 """
 
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -125,4 +127,6 @@ async def main() -> None:
 if __name__ == "__main__":
     if os.environ.get("LIBRARY_IS_SHUT"):
         raise SystemExit("shut")
+    if Path(os.environ.get("LIBRARY_IS_SLOW", "/nowhere")).exists():
+        time.sleep(3)
     anyio.run(main)
