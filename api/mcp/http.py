@@ -134,8 +134,11 @@ def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
     match message.get("method"):
         case "tools/call":
             name, arguments = str(params.get("name")), params.get("arguments")
-            by_query = name in RUNNERS.values() and isinstance(arguments, dict) and bool(arguments.get("query"))
-            return _ASKS.get(name, _USES) | (frozenset({"route"}) if by_query else frozenset())
+            given = arguments if isinstance(arguments, dict) else {}
+            needed = _ASKS.get(name, _USES)
+            if name == FIND_TOOLS and given.get("kind", "tool") != "tool":
+                return needed | _USES
+            return needed | _ASKS[ROUTE] if name in RUNNERS.values() and given.get("query") else needed
         case "resources/read" if params.get("uri") == CAPABILITIES:
             return frozenset({"route"})
         case "prompts/get" | "resources/read" | "completion/complete":

@@ -29,7 +29,7 @@ from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, UnknownName, WaygraphError
-from waygraph.registry.model.identity import name_fault, tool_id
+from waygraph.registry.model.identity import holds_control, is_broken, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
 from waygraph.registry.routing.find_tools.find import Judging, judging, list_agents
 from waygraph.registry.routing.tool_formats import summary
@@ -42,7 +42,8 @@ FOUND_AT = 5
 """A search asks so many servers: those that the router ranks best for it."""
 LIST_S = 10.0
 """For the lists of all servers, their start included. When one that is late has started, hosts are told."""
-MOST_ADDRESS_CHARS = 8_192
+MOST_ADDRESS_CHARS, MOST_LISTED_CHARS = 8_192, 2_048
+"""Of an address that is read, and of a name, URI or template that is listed."""
 MOST_SPLITS = 16
 """In so many places may the name of a prompt be read as that of an agent and its own."""
 MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
@@ -186,7 +187,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
 
     Raises what finding raises.
     """
-    if asker.caller.scopes.isdisjoint(MAY_KNOW):
+    if "use" not in asker.caller.scopes:  # who may call nothing has no server started
         return Offers()
     asked, unasked = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
     answers: dict[str, Sequence[Any]] = {}
@@ -299,7 +300,8 @@ def _read_item(kind: Kind, agent: Agent, item: Any) -> Offer | None:
     except ValidationError:
         return None
     name = str(entry[listed.name])
-    if not name or len(name) > MOST_ADDRESS_CHARS or (kind == "prompt" and name_fault(name)):
+    is_bad = name_fault(name) if kind == "prompt" else holds_control(name) or is_broken(name)
+    if not name or len(name) > MOST_LISTED_CHARS or is_bad:
         return None
     address = address_of(kind, agent.id, name)
     return Offer(agent, kind, name, address, entry | {listed.name: address})

@@ -372,6 +372,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
 async def _find_beside(gateway: Gateway, asker: Asker, kind: object, arguments: Arguments) -> dict[str, Any]:
     """Prompts, resources or templates. Raises InvalidArguments, and what routing raises."""
+    asker.caller.require("use")
     limit = arguments.get("limit", DEFAULT_LIMIT)
     faults = []
     if not isinstance(kind, str) or kind not in LISTED or gateway.surface == "rfc":

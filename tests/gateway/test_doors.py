@@ -136,7 +136,7 @@ def test_one_caller_s_sessions_leave_room_for_those_of_others(toolbox: Place, tm
         refused = mine.post("/mcp", json=HELLO, headers=ACCEPT)
         assert (refused.status_code, refused.headers["content-type"]) == (429, "application/json")
         error = refused.json()["error"]
-        assert error["data"] == {"code": "too-many-sessions", "retryable": True}
+        assert error["data"] == {"by": "gateway", "code": "too-many-sessions", "retryable": True}
         assert "this caller has 2 sessions" in error["message"]
         assert "WAYGRAPH_SESSIONS_PER_CALLER" in error["message"]
         assert other.post("/mcp", json=HELLO, headers=ACCEPT).status_code == 200

@@ -130,6 +130,7 @@ STATELESS = {
     [
         ("tools/list", {}, ""),
         ("tools/call", {"name": "find_tools", "arguments": {"query": "alpha"}}, ""),
+        ("tools/call", {"name": "find_tools", "arguments": {"query": "a", "kind": "prompt"}}, "route use"),
         ("tools/call", {"name": "use_tool", "arguments": {"name": "far__alpha", "params": {}}}, "route use"),
         ("tools/call", {"name": "far__alpha", "arguments": {}}, "route use"),
         ("prompts/get", {"name": "x"}, "route use"),

@@ -315,11 +315,14 @@ def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tm
             assert "annex" in seen_by(service.key(groups=groups))
             groups = ()
             assert "annex" not in seen_by(service.key())
-            with pytest.RaisesGroup(MCPError, flatten_subgroups=True):
-                walk(
-                    over_http(f"{service.url}/mcp", key=service.key("route")),
-                    lambda host: host.get_prompt("books__review", {"topic": "x"}),
-                )
+
+            async def may_not_call(host: Any) -> None:
+                assert not (await host.list_prompts()).prompts
+                found = error_of(await host.call_tool("find_tools", {"kind": "prompt", "query": "review"}))
+                got = (await refusal(host.get_prompt("books__review", {"topic": "x"}))).error
+                assert (found["code"], got.data["code"]) == ("not-allowed", "not-allowed")
+
+            walk(over_http(f"{service.url}/mcp", key=service.key("route")), may_not_call)
         finally:
             service.registry.set("annex", everyone=True)
 
