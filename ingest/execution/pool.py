@@ -150,9 +150,12 @@ class Pool:
         raise AssertionError("unreachable")
 
     def take_changes(self) -> bool:
-        """Whether a server that runs has told since this was last asked that a list of its has changed."""
+        """Whether a server that runs has told since this was last asked that a list of its has changed.
+
+        What a server tells a user over their own connection is for no other caller, and counts not.
+        """
         before = self._changes
-        self._changes = {line: line.change_count for line in self._lines.values()}
+        self._changes = {line: line.change_count for (_, user), line in self._lines.items() if not user}
         return any(count > before.get(line, 0) for line, count in self._changes.items())
 
     async def warm(self, agent: Agent) -> None:
