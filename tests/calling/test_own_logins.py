@@ -107,6 +107,36 @@ def test_each_caller_acts_with_their_own_login(here: Here, server: ProtectedServ
     }
 
 
+def test_a_list_that_is_kept_is_its_own_login_s_alone(here: Here, server: ProtectedServer) -> None:
+    """Also once it is kept: it ends with the login that it was made by."""
+    file = file_of(here)
+    log_in(server, file, ANN, "ann")
+    log_in(server, file, BOB, "bob")
+
+    def listed_by() -> list[str]:
+        shown = [heard["authorization"] for heard in server.headers if heard.get("mcp-method") == "resources/list"]
+        return [str(server.realm.tokens[each.removeprefix("Bearer ")].person) for each in shown]
+
+    async def act(executor: Executor) -> None:
+        [agent] = here.registry.agents()
+        tool = here.registry.tools(agent.id)[0]
+
+        async def list_resources(caller: str) -> None:
+            asked = ToolCall(agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller)
+            answer = await executor.call(replace(asked, method="resources/list"))
+            assert [each["uri"] for each in answer["resources"]] == ["note://mine"]
+
+        for caller in (ANN, BOB, ANN, BOB):
+            await list_resources(caller)
+        assert listed_by() == ["ann", "bob"]
+        LoginFile(file.path).forget(ANN)
+        with pytest.raises(NeedsLogin):
+            await list_resources(ANN)
+        await list_resources(BOB)
+
+    run(here, act)
+
+
 def test_a_forgotten_login_counts_no_more_and_does_not_come_back(here: Here, server: ProtectedServer) -> None:
     """Forgotten as another process does it: by the file. Also amid a renewal, which writes afterwards."""
     file = file_of(here)
