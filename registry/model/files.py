@@ -136,6 +136,8 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool =
                 time.sleep(_POLL_S)
             yield
         finally:
+            with suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_UN)  # a forked process has the same lock, and would keep it
             os.close(folder)
     finally:
         lock.release()
