@@ -263,6 +263,22 @@ def test_a_server_that_does_not_start_costs_only_its_own(place: Place, tmp_path:
         walk(over_http(f"{service.url}/mcp"), steps)
 
 
+def test_a_server_tells_no_host_the_login_that_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "sesame-0123456789")
+    place = Place(tmp_path)
+    books = {"command": sys.executable, "args": [str(PROGRAM)], "env": {"LIBRARY_TOKEN": "${TOKEN}"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"books": books}}))
+    assert ingest(place, str(tmp_path / "mcp.json")) == 0
+
+    async def steps(host: Any) -> None:
+        told_prompts = {prompt.name: prompt.description for prompt in (await host.list_prompts()).prompts}
+        assert "It is ***." in told_prompts.values()
+        assert (await host.read_resource(f"{IN_BOOKS}/note://token")).contents[0].text == "It is ***."
+
+    with served(place.registry, environ={"TOKEN": "sesame-0123456789"}) as service:
+        walk(over_http(f"{service.url}/mcp"), steps)
+
+
 def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, slowly = Place(tmp_path), tmp_path / "slow"
     books = {"command": sys.executable, "args": [str(PROGRAM)], "env": {"LIBRARY_IS_SLOW": str(slowly)}}

@@ -25,6 +25,9 @@ RESOURCES = [
     types.Resource(uri="note://map?scale=2#north", name="map", mime_type="image/png"),
 ]
 TEMPLATE = types.ResourceTemplate(uri_template="note://day/{date}{?lang}", name="day", description="Notes of a day.")
+TOKEN = os.environ.get("LIBRARY_TOKEN", "")
+if TOKEN:
+    PROMPTS.append(types.Prompt(name="token", description=f"It is {TOKEN}."))
 grown = list(PROMPTS)
 
 
@@ -68,6 +71,8 @@ async def list_templates(_: Any, __: Any) -> types.ListResourceTemplatesResult:
 
 
 async def read_resource(_: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    if params.uri == "note://token":
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=f"It is {TOKEN}.")])
     if params.uri == "note://long":
         text = "wave " * 100_000
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, text=text)])
