@@ -71,12 +71,16 @@ class Gateway(Parts):
 
     late: set[str] = field(default_factory=set)
     """Agents that are not in a list that was sent, since their servers had not started in time."""
+    silent: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Content hashes of agents, by kind and id, that listed nothing of a kind when they were asked for it."""
 
-    def take_late(self) -> bool:
-        """Whether a server has started since that was too late for a list."""
+    def take_news(self) -> bool:
+        """Whether a server has told since of a change, or started that was too late for a list."""
         started = self.late & self.executor.open_servers
         self.late.difference_update(started)
-        return bool(started)
+        if has_told := self.executor.take_changes():
+            self.silent.clear()
+        return has_told or bool(started)
 
     def view(self, asker: Asker) -> View:
         """What the asker's door shows: a toolset, a namespace, or everything. Raises UnknownName."""

@@ -208,7 +208,19 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
     if offers.failed:
         _log.warning("%s of %s did not come: left out", LISTED[kind].method, ", ".join(offers.failed))
     listed = [(agent, answers[agent.id]) for agent in asked if agent.id in answers]
+    _note_silent(gateway, kind, listed)
     return await gateway.ask(lambda: _read_lists(gateway, asker, kind, listed, offers))
+
+
+def _note_silent(gateway: Gateway, kind: Kind, listed: Sequence[tuple[Agent, Sequence[Any]]]) -> None:
+    """Who has none is not asked again, so that it may rest, until it is another agent or any server tells of a change.
+
+    A server that is called as each caller may list something for another one.
+    """
+    logins = gateway.executor.logins
+    for agent, items in listed:
+        if not items and not (logins and logins.rule(agent.id)):
+            gateway.silent[kind, agent.id] = agent.content_hash
 
 
 async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) -> Sequence[Any]:
@@ -228,7 +240,8 @@ async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) ->
 
 def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[list[Agent], int]:
     """Those to ask, and how many are not asked."""
-    servers = offering_agents(gateway, asker, kind)
+    offering = offering_agents(gateway, asker, kind)
+    servers = [agent for agent in offering if gateway.silent.get((kind, agent.id)) != agent.content_hash]
     if len(servers) <= MOST_SERVERS:
         return servers, 0
     said = [agent for agent in servers if agent.pinned or LISTED[kind].counted.search(agent.description)]

@@ -652,7 +652,7 @@ class Listeners:
         while True:
             for _ in range(LOOKS_AT_SERVERS):
                 await anyio.sleep(look_s / LOOKS_AT_SERVERS)
-                if gateway.executor.take_changes() or gateway.take_late():
+                if gateway.take_news():
                     await self.tell(tools=False, offers=True)
             now = await _look(gateway, seen)
             tools, offers = (now.tools, now.summary) != (seen.tools, seen.summary), now.servers != seen.servers

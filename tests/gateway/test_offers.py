@@ -263,6 +263,27 @@ def test_a_server_that_does_not_start_costs_only_its_own(place: Place, tmp_path:
         walk(over_http(f"{service.url}/mcp"), steps)
 
 
+def test_a_server_that_has_none_is_asked_once(toolbox: Place, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it may rest; a server that has some is asked as before."""
+    asked: list[str] = []
+    ask_list = offers._ask_list
+
+    async def note_and_ask(*about: Any) -> Any:
+        asked.append(about[-1].id)
+        return await ask_list(*about)
+
+    monkeypatch.setattr(offers, "_ask_list", note_and_ask)
+
+    async def steps(host: Any) -> None:
+        for _ in range(3):
+            await host.list_prompts()
+
+    for registry in (toolbox.registry, place.registry):
+        with served(registry) as service:
+            walk(over_http(f"{service.url}/mcp"), steps)
+    assert (asked.count("box"), asked.count("books")) == (1, 3)
+
+
 def test_a_server_tells_no_host_the_login_that_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "sesame-0123456789")
     place = Place(tmp_path)
