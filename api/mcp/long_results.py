@@ -19,6 +19,8 @@ from waygraph.registry.model.errors import UnknownName
 
 RESULTS = "waygraph://results/"
 """How the address of every kept result begins."""
+PAGE_TYPE = "text/plain"
+"""Of a page: a part of JSON, or a text, and what else there is."""
 BYTES_PER_TOKEN = 4
 """Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
 KEPT_S = 1_800.0
@@ -82,7 +84,7 @@ class LongResults:
         total = f"this result has about {needed // BYTES_PER_TOKEN:,} tokens, and a call returns {self._limit_tokens:,}"
         told["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, run_by)}))]
         if address:
-            link = {"type": "resource_link", "uri": address, "name": "the whole result", "mimeType": "application/json"}
+            link = {"type": "resource_link", "uri": address, "name": "the whole result", "mimeType": PAGE_TYPE}
             told["content"].append(link)
         return told
 

@@ -28,7 +28,7 @@ from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import LOCAL, Scope
 from waygraph.registry.index.analyser import query_terms, rarity, terms
-from waygraph.registry.model.errors import CallTimedOut, UnknownName, WaygraphError
+from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError
 from waygraph.registry.model.identity import holds_control, is_broken, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
 from waygraph.registry.routing.find_tools.find import Judging, judging, list_agents
@@ -98,12 +98,13 @@ class Offer:
 
 @dataclass(slots=True)
 class Offers:
-    """By address. `failed`: agents whose servers did not answer; `unasked`: how many were too many; `doubtful`: how
-    many items are left out for their text.
+    """By address. `failed`: agents whose servers did not answer; `logins`: those at which the caller is not logged in,
+    with the page for it; `unasked`: how many were too many; `doubtful`: how many items are left out for their text.
     """
 
     found: list[Offer] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    logins: dict[str, str] = field(default_factory=dict)
     unasked: int = 0
     doubtful: int = 0
 
@@ -191,6 +192,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
         return Offers()
     asked, unasked = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
     answers: dict[str, Sequence[Any]] = {}
+    logins: dict[str, str] = {}
 
     async def ask_server(agent: Agent) -> None:
         try:
@@ -198,13 +200,16 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
         except CallTimedOut:
             if agent.id not in gateway.executor.open_servers:
                 gateway.late.add(agent.id)
+        except NeedsLogin:
+            logins[agent.id] = asker.site.login_page(agent.id) if asker.site else ""
         except (WaygraphError, TimeoutError):
             return
 
     async with anyio.create_task_group() as tasks:
         for agent in asked:
             tasks.start_soon(ask_server, agent)
-    offers = Offers(failed=[agent.id for agent in asked if agent.id not in answers], unasked=unasked)
+    failed = [agent.id for agent in asked if agent.id not in answers and agent.id not in logins]
+    offers = Offers(failed=failed, logins=dict(sorted(logins.items())), unasked=unasked)
     if offers.failed:
         _log.warning("%s of %s did not come: left out", LISTED[kind].method, ", ".join(offers.failed))
     listed = [(agent, answers[agent.id]) for agent in asked if agent.id in answers]
@@ -337,7 +342,9 @@ def _is_suspicious(name: str, text: str) -> bool:
 PAGE = 100
 """So many items does a page hold."""
 UNLISTED = "waygraph/unlisted"
-"""In `_meta` of a list: of which agents nothing came, how many were not asked, how many items look suspicious."""
+"""In `_meta` of a list: of which agents nothing came, at which the caller has to log in, how many were not asked, how
+many items look suspicious.
+"""
 
 
 async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -> dict[str, Any]:
@@ -353,7 +360,12 @@ async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -
 
 
 def _count_unlisted(offers: Offers) -> dict[str, Any]:
-    said = {"failed": offers.failed, "not_asked": offers.unasked, "suspicious": offers.doubtful}
+    said = {
+        "failed": offers.failed,
+        "log_in_at": offers.logins,
+        "not_asked": offers.unasked,
+        "suspicious": offers.doubtful,
+    }
     return {name: value for name, value in said.items() if value}
 
 

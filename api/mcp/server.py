@@ -27,7 +27,7 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
-from waygraph.api.mcp.long_results import RESULTS
+from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.offer_calls import OfferCall, call_offer, read_as_tool
 from waygraph.api.mcp.offers import AGENTS, Kind, offers_page
 from waygraph.api.mcp.pending_calls import Run
@@ -280,7 +280,7 @@ class _Answers:
         try:
             if params.uri.startswith(RESULTS):
                 pages = self._gateway.long_results.read(params.uri, asker, RUNNERS[self._gateway.surface])
-                return as_it_is(ctx, _contents(params.uri, "text/plain", pages))
+                return as_it_is(ctx, _contents(params.uri, PAGE_TYPE, pages))
             if params.uri == CAPABILITIES:
                 asker.caller.require("route")
                 told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))

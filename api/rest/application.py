@@ -119,8 +119,8 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         app.include_router(router)
     app.state.routes = [each for at in (app.router, *routers) for each in at.routes if isinstance(each, Route)]
     if gateway is not None:
+        app.router.routes.extend(login_routes(service, gateway))  # before the doors: `/login/mcp` is an agent's page
         app.router.routes.extend(routes(service, gateway))
-        app.router.routes.extend(login_routes(service, gateway))
     problems.register(app)
     return app
 

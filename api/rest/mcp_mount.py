@@ -145,7 +145,7 @@ def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:
     doors = [Route(path, endpoint=_Door(path, service, gateway)) for path in (WHOLE, OF_NAMESPACE)]
     if not service.settings.oidc_issuer:
         return doors
-    return doors + [Route(f"{METADATA}{door.path}", _describe_resource) for door in doors]
+    return doors + [Route(f"{METADATA}{path}", _describe_resource) for path in ("", WHOLE, OF_NAMESPACE)]
 
 
 @asynccontextmanager
@@ -192,7 +192,7 @@ class _Door:
 METADATA = "/.well-known/oauth-protected-resource"
 _STEP_UP = "waygraph.mcp.step_up"
 """As `api.mcp.http` has it, which is imported late."""
-_DOOR = re.compile(r"(/[^/]+)?/mcp")
+_DOOR = re.compile(r"(/(?!login/)[^/]+)?/mcp")
 
 
 async def _describe_resource(request: Request) -> Response:

@@ -168,6 +168,8 @@ def authentication_of(settings: Settings) -> Authenticator | None:
     A keys file that is named (`keys_file`) need not be there yet: until it is, no key is good.
     Raises InvalidSetting and KeysUnusable.
     """
+    if settings.oidc_audience and not settings.oidc_issuer:
+        raise InvalidSetting("WAYGRAPH_OIDC_AUDIENCE needs WAYGRAPH_OIDC_ISSUER: whose tokens are meant")
     wanted = settings.keys_file or settings.oidc_issuer or key_file(settings).exists()
     return Authenticator.of(settings) if wanted else None
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
+from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
 from waygraph.registry.model.identity import call_name, digest, holds_control, is_broken, name_fault
@@ -202,10 +203,23 @@ def _merge_parameter(tool: Tool, name: str, before: Said, change: object) -> Sai
     _check_text(f"name of parameter {name!r}", merged.get("name"))
     if "pin" in merged and len(_json_of(merged["pin"], name)) > MAX_PIN_CHARS:
         raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
+    if "pin" in merged and merged["pin"] != before.get("pin"):
+        _check_pin(tool, name, merged["pin"])
     required = json.loads(tool.input_schema).get("required")
     if merged.get("hidden") and "pin" not in merged and isinstance(required, list) and name in required:
         raise InvalidSetting(f"parameter {name!r} of {tool.id!r} is required: to hide it, pin its value")
     return merged
+
+
+def _check_pin(tool: Tool, name: str, value: object) -> None:
+    """A value that the source's schema refuses would fail every call, in words that may show it."""
+    parsed = {key: said for key, said in json.loads(tool.input_schema).items() if key not in _ABOUT_PROPERTIES}
+    alone = parsed | {"properties": {name: parsed["properties"][name]}, "required": []}
+    try:
+        check_arguments(replace(tool, input_schema=canonical_json(alone)), {name: value})
+    except InvalidArguments as error:
+        told = "; ".join(expected for _, expected in error.faults)
+        raise InvalidSetting(f"the value of parameter {name!r} does not fit {tool.id!r}: {told}") from None
 
 
 def _json_of(value: object, name: str) -> JsonText:

@@ -326,6 +326,7 @@ def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 _TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PAGES = "login"
 MAX_DESCRIPTION_CHARS = 2_000
 """Of a toolset."""
 
@@ -337,6 +338,8 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
             f"{repr(name)[:100]} cannot be a toolset's name; expected letters, digits, `_`, `.` and `-`, at most 64, "
             "with a letter or digit first"
         )
+    if name == _PAGES:
+        raise InvalidSetting(f"{name!r} cannot be a toolset's name: a service has its pages for logins there")
     if astray := sorted(map(str, rule.keys() - {*RULE})):
         raise InvalidSetting(f"a toolset has no {astray[0]!r}; it has {', '.join(RULE)}")
     text: object = rule.pop("description", "")

@@ -8,8 +8,9 @@ from waygraph.registry.graph.read import Held
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
-from waygraph.registry.model.identity import is_broken
+from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
+from waygraph.registry.model.tool_settings import settings_of_tools
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
@@ -119,13 +120,20 @@ def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> 
 
 
 def find_held_tool(held: Held, name: str, principal: Principal | None, hint: str = HINT) -> Tool:
-    """As its source states it, by id or call name. Raises UnknownName."""
+    """As its source states it, by id or call name, its source's before an operator's. Raises UnknownName."""
     shown = [agent_id for agent_id in held.agents if held.shows(agent_id, principal)]
     owner = name.partition("/")[0]
     owners = [owner] if "/" in name and owner in shown else shown
     tools = [item.tool for items in held.tools_of(owners).values() for item in items]
-    found = next((tool for tool in tools if name in (tool.id, tool.call_name)), None)
+    named = [tool for tool in tools if name in (tool.id, tool.call_name)]
+    found = next(iter(named or (tool for tool in tools if name == _set_name(held, tool))), None)
     if found is None:
         known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
         raise UnknownName("agent or tool", name, known, hint=hint)
     return found
+
+
+def _set_name(held: Held, tool: Tool) -> str:
+    """The call name that an operator gave it; empty: none."""
+    said = settings_of_tools(held.settings_of(tool.agent_id)).get(tool.name)
+    return call_name(tool.agent_id, said.name) if said and said.name else ""

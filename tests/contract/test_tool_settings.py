@@ -63,6 +63,9 @@ def test_a_tool_is_as_the_operator_says(registry: Registry) -> None:
     assert schema["properties"]["summary"] == {"type": "string", "description": "In one line."}
     assert schema["required"] == ["summary"]
     assert registry.tool("github__create_issue") == found == registry.tool(ISSUES)
+    assert registry.set_tool("github__report_defect", {"description": SAID["description"]}) == registry.set_tool(
+        ISSUES, SAID
+    )
     assert found in registry.tools("github")
     best = registry.find_tools("defect of the website", principal=PUBLIC).matches[0].tool
     assert best == found
@@ -130,6 +133,7 @@ def test_it_is_embedded(tmp_path: Path) -> None:
         ({"parameters": {"labels": {"name": "title"}}}, "two parameters of the name 'title'"),
         ({"parameters": {"labels": {"default": 1}}}, "cannot be set of parameter 'labels'"),
         ({"parameters": {"labels": {"pin": float("nan")}}}, "none that JSON can hold"),
+        ({"parameters": {"title": {"pin": 7}}}, "does not fit 'github/create_issue'"),
         ({"parameters": ["labels"]}, "takes an object"),
     ],
 )

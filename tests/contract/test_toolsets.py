@@ -165,6 +165,7 @@ def test_it_is_set_whole_and_logged(registry: Registry) -> None:
         ("home", {"agents": ["door"]}, "namespace of the source 'house'"),
         ("a/b", {"agents": ["door"]}, "cannot be a toolset's name"),
         (".well-known", {"agents": ["door"]}, "cannot be a toolset's name"),
+        ("login", {"agents": ["door"]}, "cannot be a toolset's name"),
         ("x", {}, "at least one tool, agent or tag"),
         ("x", {"tools": ["open"]}, "named by its id"),
         ("x", {"tags": [" "]}, "none of them empty"),

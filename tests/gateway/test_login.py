@@ -98,6 +98,7 @@ def test_who_is_not_known_is_told_where_to_log_in(tmp_path: Path) -> None:
         settings = Settings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, oidc_scope_prefix="wg.")
         with served(auth=True, folder=tmp_path, settings=settings) as service:
             stranger, wrong = service.client(), service.client(own.token(issuer.claims(aud="another")))
+            assert stranger.get("/.well-known/oauth-protected-resource").json()["resource"] == service.url
             for path in ("/mcp", "/desk/mcp"):
                 where = f"{service.url}/.well-known/oauth-protected-resource{path}"
                 pointer = f'resource_metadata="{where}", scope="wg.route wg.use"'

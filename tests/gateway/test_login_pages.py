@@ -118,6 +118,9 @@ def test_two_people_log_in_and_act_as_themselves(here: World, era: Era) -> None:
             for name, client in clients.items():
                 error = error_of(await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}}))
                 assert (error["code"], error["page"], error["by"]) == ("needs-login", here.page, "gateway")
+                listed = await client.list_resources()
+                assert listed.meta
+                assert listed.meta["waygraph/unlisted"] == {"log_in_at": {"desk": here.page}}
                 with Person(name) as person:
                     done = await anyio.to_thread.run_sync(log_in_by_browser, person, error["page"], keys[name])
                     assert "You are logged in" in done.text
@@ -155,6 +158,11 @@ def test_a_host_that_shows_pages_is_led_to_ours_and_the_call_goes_on(here: World
     assert error_of(anyio.run(call, decline))["code"] == "needs-login"
     assert anyio.run(call, show).content[-1].text == "ann@office"
     assert pages == [here.page]
+
+
+def test_an_agent_may_be_named_as_the_endpoint_is(here: World) -> None:
+    shown = here.service.client().get("/login/mcp")
+    assert (shown.status_code, shown.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
 def test_over_rest_the_page_is_told(here: World) -> None:

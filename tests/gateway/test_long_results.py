@@ -132,6 +132,7 @@ def test_a_host_reads_the_rest(tmp_path: Path, era: Era) -> None:
             page: Any = await host.call_tool("use_tool", {"name": part["rest"]})
             read: Any = await host.read_resource(part["rest"])
             assert page.content[0].text == read.contents[0].text
+            assert read.contents[0].mime_type == sent.content[-1].mime_type
             error = error_of(await host.call_tool("use_tool", {"name": "waygraph://results/none"}))
             assert error["code"] == "unknown-name"
 

@@ -78,6 +78,8 @@ def test_a_damaged_keys_file_is_no_open_door(settings: Settings, keys: KeyFile) 
 def test_an_issuer_turns_it_on(settings: Settings, issuer: FakeIssuer) -> None:
     with pytest.raises(InvalidSetting, match="WAYGRAPH_OIDC_AUDIENCE"):
         authentication_of(replace(settings, oidc_issuer=issuer.url))
+    with pytest.raises(InvalidSetting, match="WAYGRAPH_OIDC_ISSUER"):
+        authentication_of(replace(settings, oidc_audience=AUDIENCE))
     authenticator = authentication_of(with_issuer(settings, issuer))
     assert authenticator is not None
     assert issuer.requests == []

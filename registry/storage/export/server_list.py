@@ -4,6 +4,7 @@ registries read this one as they read that.
 
 import re
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,7 +37,7 @@ def servers(agents: Iterable[tuple[Agent, JsonText]], base_url: str, *, gateway:
     if gateway:
         told = "Finds the agents and tools that can do what is asked for, and calls them."
         remote = {"type": "streamable-http", "url": f"{base_url}/mcp"}
-        yield _entry(f"{namespace}/-waygraph", "Waygraph", told, "", remote)
+        yield _entry(f"{namespace}/-waygraph", "Waygraph", told, version("waygraph"), remote)
     yield from listed
 
 
@@ -55,14 +56,14 @@ def _remote(transport: JsonText) -> dict[str, str] | None:
     return {"type": "sse" if fields.get("type") == "sse" else "streamable-http", "url": url}
 
 
-def _entry(name: str, title: str, description: str, version: str, remote: dict[str, str] | None) -> dict[str, Any]:
+def _entry(name: str, title: str, description: str, version_told: str, remote: dict[str, str] | None) -> dict[str, Any]:
     brief = description if len(description) <= MAX_DESCRIPTION_CHARS else f"{description[: MAX_DESCRIPTION_CHARS - 1]}…"
     server = {
         "$schema": SCHEMA,
         "name": name,
         "title": title,
         "description": brief or title,
-        "version": version or NO_VERSION,
+        "version": version_told or NO_VERSION,
         **({"remotes": [remote]} if remote else {}),
     }
     return {"server": server, "_meta": {OFFICIAL: {"status": "active", "isLatest": True}}}
