@@ -30,7 +30,7 @@ def new_place(
     name: str, folder: Path, servers: Servers, settings: Settings | None = None, *, clear: Clear = empty
 ) -> Place:
     """`name` is one of PLACES; a server is emptied. `clear=wipe` for what only a server without any schema shows."""
-    settings = settings or Settings()
+    settings = settings or Settings(cypher_timeout_s=60.0)  # a busy machine takes seconds to start a worker
     if name.startswith("neo4j"):
         return on_server(servers(name.removeprefix("neo4j ")), settings, clear=clear)
     return Place(":memory:" if name.endswith("memory") else folder / "r.grafeo", settings)
