@@ -99,7 +99,9 @@ class _Run:
     """One scan under way, which several threads fill."""
 
     def __init__(self, scan: Scan) -> None:
-        self.scan, self.lock, self.has_answered = scan, Lock(), False
+        self.scan, self.lock = scan, Lock()
+        self.has_answered = False
+        """Whether any answer was fit."""
         self._give_up = monotonic() + MOST_S
         self.ended = ""
         """Why nothing more is asked: the endpoint is away, or slow."""
@@ -118,7 +120,6 @@ class _Run:
     def put(self, verdicts: Mapping[str, str]) -> None:
         with self.lock:
             self.scan.verdicts |= verdicts
-            self.has_answered |= UNFIT not in verdicts.values()
 
 
 class Scanner:
@@ -141,7 +142,6 @@ class Scanner:
             batches += _batches(fit)
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="scan") as threads:
             list(threads.map(lambda batch: self._read(batch, run), batches))
-        self._doubt_endpoint(run)
         scan.failure = run.ended or scan.failure
         if scan.failure:
             unread = scan.asked - len(scan.verdicts)
@@ -153,10 +153,11 @@ class Scanner:
 
     def _read(self, texts: Sequence[str], run: _Run) -> None:
         """Without a fit answer each by itself: one of them may have spoiled it for the others."""
-        verdicts = self._ask(texts, run)
-        if verdicts:
+        if verdicts := self._ask(texts, run):
             run.put(verdicts)
             self._keep(verdicts)
+        elif not self._answers(run):
+            run.ended = run.ended or "the endpoint gave no fit answer, the log says more"
         elif len(texts) > 1:
             for text in texts:
                 self._read([text], run)
@@ -182,17 +183,15 @@ class Scanner:
                 break
             run.count(completion)
             if said := parse_verdicts(completion.message.get("content"), ids):
+                run.has_answered = True
                 return {ids[each]: verdict for each, verdict in said.items()}
         return {}
 
-    def _doubt_endpoint(self, run: _Run) -> None:
-        """Where no answer was fit, a harmless text tells whether that comes of the texts or of the endpoint."""
-        unfit = [text for text, verdict in run.scan.verdicts.items() if verdict == UNFIT]
-        if not unfit or run.has_answered or self._ask([_HARMLESS_TEXT], run):
-            return
-        run.ended = run.ended or "the endpoint gave no fit answer, the log says more"
-        for text in unfit:
-            del run.scan.verdicts[text]
+    def _answers(self, run: _Run) -> bool:
+        """Where no answer was fit yet, a harmless text tells whether that comes of the texts or of the endpoint: else
+        each text would be asked for alone of one that refuses its key, or babbles.
+        """
+        return run.has_answered or bool(self._ask([_HARMLESS_TEXT], run))
 
     def _place(self, text: str) -> Path:
         parts = "\0".join((self._model.model, SYSTEM, text))

@@ -13,7 +13,7 @@ from waygraph.api.rest.bootstrap import Chosen, open_service
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.sync import scanner
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.sync.scanner import SYSTEM, TEXTS_AT_ONCE, parse_verdicts
+from waygraph.ingest.sync.scanner import REQUESTS_AT_ONCE, SYSTEM, TEXTS_AT_ONCE, TRIES, parse_verdicts
 from waygraph.registry import Principal, Registry, Settings
 from waygraph.registry.model.changes import AgentEntry, Manifest, SyncReport
 from waygraph.registry.model.errors import InvalidSetting
@@ -212,6 +212,18 @@ def test_an_endpoint_that_fails_stops_nothing(
         assert told.endswith("The others were not scanned: the log says why.")
         assert "sk-" not in caplog.text + report.notice
         assert "were not scanned" in caplog.text
+
+
+@pytest.mark.parametrize(("harm", "key"), [(babble, KEY), (stay, "sk-no")])
+def test_an_endpoint_that_gives_no_fit_answer_is_not_asked_for_each_text(
+    harm: Callable[[FakeOpenAI], None], key: str, endpoint: FakeOpenAI, tmp_path: Path
+) -> None:
+    harm(endpoint)
+    texts = {f"t{number}": f"Looks at {number}." for number in range(20 * TEXTS_AT_ONCE)}
+    with opened(endpoint, tmp_path, key=key) as registry:
+        assert f"Scanned 0 of {len(texts) + 1} texts" in take(registry, entry("a", **texts)).notice
+        assert flags(registry) == {}
+    assert len(endpoint.requests) <= 2 * REQUESTS_AT_ONCE * TRIES
 
 
 def test_what_takes_too_long_is_left_out(endpoint: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
