@@ -61,7 +61,7 @@ def _place(transport: object) -> str:
 
 
 def copy_flags(tool: Tool, held: Tool | None, others: Iterable[Tool]) -> tuple[str, ...]:
-    """At most a suspicion and a notice; `others`: tools of other servers with a name that is alike.
+    """Suspicions, and at most one notice; `others`: tools of other servers with a name that is alike.
 
     What was near to another's text before that one was told of stays the older one, whatever is changed in it.
     """
@@ -76,11 +76,12 @@ def copy_flags(tool: Tool, held: Tool | None, others: Iterable[Tool]) -> tuple[s
 
 
 def _flags(tool: Tool, copied: Collection[Tool]) -> Iterator[str]:
+    """One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one."""
     own = free_texts(tool.input_schema)
-    more = {other.agent_id: sorted(own - free_texts(other.input_schema)) for other in copied}
-    if wider := {agent_id: names for agent_id, names in more.items() if names}:
-        taken = ", ".join(sorted({name for names in wider.values() for name in names}))
-        reason = of_others(NEAR_COPY, wider, f"{quote(tool.name)}, and takes text that it does not ({quote(taken)})")
-        yield f"name and description: {reason}"
-    if same := {agent_id for agent_id, names in more.items() if not names}:
-        yield f"{NOTICE}name and description: {of_others(NEAR_COPY, same, quote(tool.name))}"
+    owners: dict[tuple[str, ...], set[str]] = {}
+    for other in copied:
+        owners.setdefault(tuple(sorted(own - free_texts(other.input_schema))), set()).add(other.agent_id)
+    for taken in sorted(owners, reverse=True):  # the notice last
+        more = f", and takes text that it does not ({quote(', '.join(taken))})" if taken else ""
+        reason = of_others(NEAR_COPY, owners[taken], f"{quote(tool.name)}{more}")
+        yield f"{'' if taken else NOTICE}name and description: {reason}"

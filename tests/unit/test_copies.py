@@ -95,6 +95,16 @@ def test_who_may_not_see_the_original_is_told_nothing(registry: Registry) -> Non
     assert "post" not in json.dumps([each.flags for each in report.changes.flagged])
 
 
+def test_what_is_told_of_one_original_tells_nothing_of_a_hidden_one(registry: Registry) -> None:
+    """Neither what it takes, nor that there is one."""
+    hidden = entry("hidden", takes="body", visible_to=("office",))
+    sync(registry, Manifest(source="hidden", entries=(hidden,)))
+    assert len(flags(registry, entry("copy", takes="to bcc"))) == 2
+    office, public = ([*registry.tools("copy", principal=each)[0].flags] for each in (OFFICE, Principal()))
+    assert [flag.partition("(")[2] for flag in public] == ['"bcc")']
+    assert [flag.partition("(")[2] for flag in office] == ['"bcc, to")', '"bcc")']
+
+
 def test_names_texts_and_servers_that_are_alike() -> None:
     assert alike_names("readFile") == {"readFile", "read_file", "read-file"}
     assert not is_near_copy("Search the web.", "Search the web."), "too short to tell"
