@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from waygraph.registry.model.errors import (
     CallTimedOut,
@@ -19,7 +19,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
-from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, add_counts, bucket_of
+from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, bucket_of
 from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.location import MEMORY, is_service
 
@@ -38,21 +38,15 @@ MOST_UNWRITTEN = 50_000
 logger = logging.getLogger("waygraph.gateway")
 
 
-class Written(Protocol):
-    def write(self) -> None:
-        """Writes what was counted since the last time; what cannot be written is logged, not raised."""
-        ...
-
-
 @contextmanager
-def _writing(counter: Written, name: str, every_s: float) -> Iterator[None]:
-    """A thread writes every `every_s`, and at the end."""
+def _writing(write: Callable[[], None], name: str, every_s: float) -> Iterator[None]:
+    """A thread writes what was counted every `every_s`, and at the end."""
     ended = Event()
 
     def work() -> None:
         while not ended.wait(every_s):
-            counter.write()
-        counter.write()
+            write()
+        write()
 
     thread = Thread(target=work, name=name, daemon=True)
     thread.start()
@@ -109,7 +103,7 @@ def open_counter(registry: "Registry", settings: "Settings") -> Iterator[CallCou
     if settings.learn != TRANSITIONS:
         raise InvalidSetting(f"WAYGRAPH_LEARN={settings.learn!r}: expected {TRANSITIONS!r}, or nothing")
     counter = CallCounter(registry, settings)
-    with _writing(counter, "learning", settings.learn_every_s):
+    with _writing(counter.write, "learning", settings.learn_every_s):
         yield counter
 
 
@@ -155,10 +149,7 @@ class UsageCounter:
         """A call has ended. `duration_s` None: it was not sent."""
         at = self._clock()
         bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
-        count = Count(tool_id, outcome, bucket, 1, at, at)
-        with self._lock:
-            before = self._counted.get(count.key)
-            self._counted[count.key] = before.plus(count) if before else count
+        self._add([Count(tool_id, outcome, bucket, 1, at, at)])
 
     def write(self) -> None:
         """What could not be written is kept for the next time. Raises nothing that comes of file or registry."""
@@ -173,13 +164,18 @@ class UsageCounter:
             if not self._is_failing:
                 logger.warning("how tools are used cannot be written now: %s", error)
             self._is_failing = True
-            with self._lock:
-                self._counted = add_counts(counted.values(), self._counted.values())
-                if len(self._counted) > MOST_UNWRITTEN:
-                    logger.warning("how tools were used is lost, as it could not be written")
-                    self._counted = {}
+            self._add(counted.values())
             return
         self._drop_gone()
+
+    def _add(self, counts: Iterable[Count]) -> None:
+        with self._lock:
+            for count in counts:
+                before = self._counted.get(count.key)
+                self._counted[count.key] = before.plus(count) if before else count
+            if len(self._counted) > MOST_UNWRITTEN:
+                logger.warning("how tools were used is lost, as it could not be written")
+                self._counted = {}
 
     def _drop_gone(self) -> None:
         from waygraph.registry.storage.usage_file import held_tools
@@ -202,5 +198,5 @@ def open_usage(registry: "Registry", settings: "Settings") -> Iterator[UsageCoun
         yield None
         return
     counter = UsageCounter(registry, settings)
-    with _writing(counter, "usage", USAGE_EVERY_S):
+    with _writing(counter.write, "usage", USAGE_EVERY_S):
         yield counter

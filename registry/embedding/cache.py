@@ -56,7 +56,7 @@ class VectorFile:
     def write(self, vectors: "Mapping[bytes, Vector]") -> None:
         """Adds vectors by key, each float32 of shape (dimension,). Warns once of a file that cannot be written."""
         rows = [(key, vector.astype("<f4", copy=False).tobytes()) for key, vector in vectors.items()]
-        self._attempt(lambda database: _insert(database, rows))
+        self._attempt(lambda database: database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows))
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The work's result; None if the file does not let itself be used."""
@@ -67,11 +67,6 @@ class VectorFile:
                 self._warned = True
                 logger.warning("vectors are not kept: %s", failed)
             return None
-
-
-def _insert(database: sqlite3.Connection, rows: Sequence[tuple[bytes, bytes]]) -> None:
-    with database:
-        database.executemany("INSERT OR REPLACE INTO vector VALUES (?, ?)", rows)
 
 
 def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tuple[bytes, Vector]]":

@@ -34,11 +34,11 @@ from waygraph.registry.model.nouns import (
     parse_field,
     public_status,
 )
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import ToolUsage
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
 
 type Shape = dict[str, Any]
 type TransportFilter = Callable[[JsonText], JsonText] | None
@@ -210,6 +210,10 @@ def _shown_fields(kept: JsonText, transport: Callable[[JsonText], JsonText]) -> 
 
 def read_changes(told: Mapping[str, Any]) -> Page[Change]:
     return _page(told, (read(Change, each) for each in told["changes"]))
+
+
+def toolsets(held: Iterable[Toolset]) -> list[Shape]:
+    return list(map(shape, held))
 
 
 def usage(used: Iterable[ToolUsage]) -> Shape:

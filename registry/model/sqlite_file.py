@@ -23,7 +23,7 @@ class SqliteFile:
         self.path, self._create, self._mode = path, create, mode
 
     def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The work's result. Raises StorageFailed for a file that does not let itself be used."""
+        """The work's result, in one transaction. Raises StorageFailed for a file that does not let itself be used."""
         try:
             try:
                 return self._attempt(work)
@@ -38,7 +38,7 @@ class SqliteFile:
             raise StorageFailed(f"{self.path} cannot be used ({exc})") from exc
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._open() as database:
+        with self._open() as database, database:
             return work(database)
 
     @contextmanager

@@ -43,9 +43,15 @@ class Toolset:
         named = ((self.tools, included), (self.agents, agents), (self.tags, tags))
         return tuple(each for names, there in named for each in names if each not in there)
 
+    @property
+    def rule(self) -> dict[str, Any]:
+        """What an operator says of it, lists as JSON has them."""
+        values = {each: getattr(self, each) for each in RULE}
+        return {each: list(value) if isinstance(value, tuple) else value for each, value in values.items()}
+
     def rule_json(self) -> dict[str, Any]:
-        """Name and rule, as exports and files have them."""
-        return {"name": self.name} | {each: _plain(getattr(self, each)) for each in RULE}
+        """Name and rule, as exports have them."""
+        return {"name": self.name} | self.rule
 
     def as_json(self) -> dict[str, Any]:
         return self.rule_json() | {"includes": list(self.includes)}
@@ -57,7 +63,3 @@ class Toolset:
             name: tuple(value) if isinstance(value, list) else value for name, value in told.items()
         }
         return cls(**fields)
-
-
-def _plain(value: str | tuple[str, ...]) -> str | list[str]:
-    return value if isinstance(value, str) else list(value)

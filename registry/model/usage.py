@@ -69,15 +69,6 @@ def bucket_of(duration_s: float) -> int:
     return min(max(ceil(_AN_OCTAVE * log2(max(duration_s * 1000, 1.0))), 0), _LAST)
 
 
-def add_counts(*parts: Iterable[Count]) -> dict[tuple[str, Outcome, int], Count]:
-    """The sums, by key."""
-    sums: dict[tuple[str, Outcome, int], Count] = {}
-    for part in parts:
-        for count in part:
-            sums[count.key] = count.plus(sums[count.key]) if count.key in sums else count
-    return sums
-
-
 def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage]:
     """What each tool's counts come to: the `limit` that have most of what is sorted by, then by id."""
     by_tool: defaultdict[str, list[Count]] = defaultdict(list)

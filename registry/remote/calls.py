@@ -40,7 +40,7 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.taxonomy import Browsed
-from waygraph.registry.model.toolset import RULE, Toolset
+from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
     MAX_ID_CHARS,
@@ -462,8 +462,7 @@ def set_toolset(
 ) -> Call[Toolset]:
     _refuse_principal(principal)
     new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
-    body = {each: getattr(new, each) for each in RULE}
-    return _writing("PUT", _toolset_path(new.name), _read_toolset, body)
+    return _writing("PUT", _toolset_path(new.name), _read_toolset, new.rule)
 
 
 def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Written]:

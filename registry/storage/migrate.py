@@ -35,7 +35,6 @@ from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Sou
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
@@ -177,7 +176,7 @@ def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
         *_change_parts(whole.changes),
         *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
         *(Part(len(each.categories), (), partial(_put_taxonomy, each, whole)) for each in whole.taxonomies),
-        *(Part(1, (), partial(_put_toolset, each)) for each in whole.toolsets),
+        *(Part(1, (), partial(put_toolset, new=each)) for each in whole.toolsets),
     ]
 
 
@@ -280,10 +279,6 @@ def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -
 
 def _put_taxonomy(taxonomy: Taxonomy, whole: Contents, session: GraphSession) -> None:
     put_taxonomy(session, taxonomy, None, whole.directions[taxonomy.name])
-
-
-def _put_toolset(toolset: Toolset, session: GraphSession) -> None:
-    put_toolset(session, toolset)
 
 
 Progress = Callable[[int, int], None]

@@ -34,11 +34,8 @@ def keep_toolsets(session: GraphSession, touched: Collection[str]) -> None:
     if not toolsets:
         return
     now, agents = choose_tools(session, toolsets, touched), set(touched)
-    edges: dict[str, tuple[set[str], set[str]]] = {}
-    for each in toolsets:
-        before = {tool for tool in each.includes if owner_of(tool) in agents}
-        edges[each.name] = before, now[each.name]
-    put_edges(session, edges)
+    before = {each.name: {tool for tool in each.includes if owner_of(tool) in agents} for each in toolsets}
+    put_edges(session, {name: (before[name], now[name]) for name in now})
 
 
 def toolset_change(was: Toolset | None, now: Toolset | None) -> Change:

@@ -44,12 +44,7 @@ class UsageFile:
     def add(self, counts: Iterable[Count]) -> None:
         """All of them, or none."""
         rows = [(self._registry, *count) for count in counts]
-
-        def insert(database: sqlite3.Connection) -> None:
-            with database:
-                database.executemany(_ADD, rows)
-
-        self._file.run(insert)
+        self._file.run(lambda database: database.executemany(_ADD, rows))
 
     def read(self) -> list[Count]:
         if not self._file.path.exists():
@@ -60,9 +55,8 @@ class UsageFile:
         """Counts of tools that are not in the registry and were not called since `before` (ISO 8601 in UTC)."""
 
         def delete(database: sqlite3.Connection) -> None:
-            with database:
-                old = [tool for (tool,) in database.execute(_OLD, (self._registry, before))]
-                database.executemany(_DROP, [(self._registry, tool) for tool in old if tool not in held])
+            old = [tool for (tool,) in database.execute(_OLD, (self._registry, before))]
+            database.executemany(_DROP, [(self._registry, tool) for tool in old if tool not in held])
 
         self._file.run(delete)
 

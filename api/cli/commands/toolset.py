@@ -1,8 +1,7 @@
 """`toolset`: named choices of tools and agents, each an endpoint of MCP and a filter."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -10,8 +9,6 @@ from waygraph.api.cli.options import AsJson, Groups, invocation, principal
 from waygraph.api.cli.render.output import show
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from waygraph.registry.model.toolset import Toolset
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
@@ -29,14 +26,7 @@ Callers = Annotated[
 Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
 
 
-class Part(StrEnum):
-    """What of a toolset may be taken away."""
-
-    TOOLS = "tools"
-    AGENTS = "agents"
-    TAGS = "tags"
-    CALLERS = "callers"
-    DESCRIPTION = "description"
+Part = Literal["tools", "agents", "tags", "callers", "description"]
 
 
 @toolset.command()
@@ -81,13 +71,10 @@ def update(
 
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
-    from waygraph.registry.model.toolset import RULE
-
     given = _rule(tool, agent, tag, caller, description)
-    given |= {each.value: "" if each is Part.DESCRIPTION else () for each in clear or ()}
+    given |= {each: "" if each == "description" else () for each in clear or ()}
     with invocation(context).open() as registry:
-        held = registry.toolset(name)
-        changed = registry.set_toolset(name, **{each: getattr(held, each) for each in RULE} | given)
+        changed = registry.set_toolset(name, **registry.toolset(name).rule | given)
     _show(changed, as_json)
 
 
@@ -104,27 +91,28 @@ def apply_file(
     waygraph toolset apply toolsets.toml
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model.toolset import RULE
+    from waygraph.registry.model import shapes
 
     wanted = _read(file)
     with invocation(context).open() as registry:
         for each in wanted:
-            registry.set_toolset(each.name, **{part: getattr(each, part) for part in RULE})
+            registry.set_toolset(each.name, **each.rule)
         for held in registry.toolsets() if prune else ():
             if all(held.name != each.name for each in wanted):
                 registry.remove_toolset(held.name)
         found = registry.toolsets()
-    show(found, _as_json, operation_views.view_toolsets, as_json)
+    show(found, shapes.toolsets, operation_views.view_toolsets, as_json)
 
 
 @toolset.command("list")
 def list_toolsets(context: typer.Context, *, group: Groups = None, as_json: AsJson = False) -> None:
     """List the toolsets."""
     from waygraph.api.cli.render import operation_views
+    from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
         found = registry.toolsets(principal=principal(group))
-    show(found, _as_json, operation_views.view_toolsets, as_json)
+    show(found, shapes.toolsets, operation_views.view_toolsets, as_json)
 
 
 @toolset.command("show")
@@ -163,12 +151,6 @@ def _show(found: "Toolset", as_json: bool) -> None:
     from waygraph.registry.model import shapes
 
     show(found, shapes.shape, operation_views.view_toolset, as_json)
-
-
-def _as_json(found: "list[Toolset]") -> "list[Mapping[str, Any]]":
-    from waygraph.registry.model import shapes
-
-    return [shapes.shape(each) for each in found]
 
 
 def _read(file: Path) -> "list[Toolset]":

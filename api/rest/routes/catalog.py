@@ -253,7 +253,7 @@ async def toolsets(request: Request, service: Serving, caller: ForRead) -> Respo
     def list_toolsets() -> "Shape":
         found = service.registry.toolsets(principal=caller.principal)
         revision = service.registry.status(principal=caller.principal).state.revision
-        return {"toolsets": [shapes.shape(each) for each in found], "revision": revision}
+        return {"toolsets": shapes.toolsets(found), "revision": revision}
 
     return await unless_known(request, service, caller, list_toolsets)
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
@@ -69,9 +69,7 @@ class Neo4jIndex:
         self._engine, self._half_life_days = engine, half_life_days
         self._lock = threading.Lock()
         self._held = _Held(None, {}, CallNames(()))
-        self._transitions: tuple[str | None, NextTools | None] = (None, None)
-        self._taxonomies: tuple[str | None, Sequence[Taxonomy]] = (None, ())
-        self._toolsets: tuple[str | None, Sequence[Toolset]] = (None, ())
+        self._kept: dict[str, tuple[str | None, object]] = {}
         self.state, self._apart = self._read_state()
 
     def refresh(self) -> bool:
@@ -97,33 +95,22 @@ class Neo4jIndex:
 
     @property
     def transitions(self) -> "Transitions | None":
-        """Kept for their revision."""
-        commit, transitions = self._transitions
-        if commit == self.state.commit:
-            return transitions
-        found, is_whole = self._read_whole(lambda commit: (commit, self._read_transitions()))
-        if is_whole:
-            self._transitions = found
-        return found[1]
+        return self._recall("transitions", lambda _: self._read_transitions())
 
     def taxonomies(self) -> Sequence[Taxonomy]:
-        """Kept for their revision."""
-        commit, taxonomies = self._taxonomies
-        if commit == self.state.commit:
-            return taxonomies
-        found, is_whole = self._read_whole(lambda commit: (commit, read_taxonomies(self._engine)))
-        if is_whole:
-            self._taxonomies = found
-        return found[1]
+        return self._recall("taxonomies", read_taxonomies)
 
     def toolsets(self) -> Sequence[Toolset]:
-        """Kept for their revision."""
-        commit, toolsets = self._toolsets
-        if commit == self.state.commit:
-            return toolsets
-        found, is_whole = self._read_whole(lambda commit: (commit, read_toolsets(self._engine)))
+        return self._recall("toolsets", read_toolsets)
+
+    def _recall[T](self, what: str, read: Callable[[GraphSession], T]) -> T:
+        """What was read once for the present revision."""
+        kept = self._kept.get(what)
+        if kept is not None and kept[0] == self.state.commit:
+            return cast("T", kept[1])
+        found, is_whole = self._read_whole(lambda commit: (commit, read(self._engine)))
         if is_whole:
-            self._toolsets = found
+            self._kept[what] = found
         return found[1]
 
     def search(

@@ -350,17 +350,7 @@ def _row_ids(folder: Path) -> list[str]:
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
-_COPIED = (
-    "state",
-    "agents",
-    "tools",
-    "claims",
-    "settings",
-    "transitions",
-    "taxonomies",
-    "toolsets",
-    "vector_keys",
-)
+_COPIED = "state agents tools claims settings transitions taxonomies toolsets vector_keys".split()
 
 
 def _same_copy(held: Path, graph: Graph) -> str:
