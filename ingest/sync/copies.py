@@ -5,7 +5,8 @@ suspicion where the copy takes free text that the original does not: an argument
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.hidden_text import in_latin, quote, without_hidden
@@ -17,7 +18,6 @@ LIKE = 0.8
 """Of the runs of three words in either text so many stand in both (Jaccard)."""
 LEAST_WORDS = 6
 """Shorter texts ("Search the web.") are alike by chance."""
-_RUN = 3
 _BEGINS_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -34,12 +34,25 @@ def is_long(text: str) -> bool:
     return len(re.findall(r"\w+", text)) >= LEAST_WORDS
 
 
-def is_near_copy(one: str, other: str) -> bool:
-    first, second = (re.findall(r"\w+", in_latin(without_hidden(text)).lower()) for text in (one, other))
-    if min(len(first), len(second)) < LEAST_WORDS:
-        return False
-    runs, others = ({tuple(w[i : i + _RUN]) for i in range(len(w) - _RUN + 1)} for w in (first, second))
-    return len(runs & others) >= LIKE * len(runs | others)
+type Runs = frozenset[tuple[str, ...]]
+
+
+def word_runs(text: str) -> Runs:
+    """All its runs of three words; none of a text that is too short to tell."""
+    words = re.findall(r"\w+", in_latin(without_hidden(text)).lower())
+    return frozenset(zip(words, words[1:], words[2:], strict=False)) if len(words) >= LEAST_WORDS else frozenset()
+
+
+def is_near_copy(runs: Runs, others: Runs) -> bool:
+    both = len(runs & others)
+    return both > 0 and both >= LIKE * (len(runs) + len(others) - both)
+
+
+class Original(NamedTuple):
+    """A tool that many may be compared with."""
+
+    tool: Tool
+    runs: Runs
 
 
 def may_be_same_server(one: JsonText, other: JsonText) -> bool:
@@ -60,26 +73,25 @@ def _place(transport: object) -> str:
     return next((str(word) for word in transport.get("args") or () if not str(word).startswith("-")), "")
 
 
-def copy_flags(tool: Tool, held: Tool | None, others: Iterable[Tool]) -> tuple[str, ...]:
-    """Suspicions, and at most one notice; `others`: tools of other servers with a name that is alike.
+def near_originals(tool: Tool, held: Tool | None, others: Iterable[Original]) -> list[Tool]:
+    """Of others with a name that is alike, those whose text the tool has nearly.
 
     What was near to another's text before that one was told of stays the older one, whatever is changed in it.
     """
     is_told = held is not None and any(NEAR_COPY in flag for flag in held.flags)
-    copied = [
-        other
-        for other in others
-        if is_near_copy(tool.description, other.description)
-        and (is_told or held is None or not is_near_copy(held.description, other.description))
-    ]
-    return tuple(_flags(tool, copied))
+    runs = word_runs(tool.description)
+    before = frozenset[tuple[str, ...]]() if is_told or held is None else word_runs(held.description)
+    return [other.tool for other in others if is_near_copy(runs, other.runs) and not is_near_copy(before, other.runs)]
 
 
-def _flags(tool: Tool, copied: Collection[Tool]) -> Iterator[str]:
-    """One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one."""
+def copy_flags(tool: Tool, originals: Iterable[Tool]) -> Iterator[str]:
+    """Suspicions, and at most one notice, of a near copy of tools of other servers.
+
+    One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
+    """
     own = free_texts(tool.input_schema)
     owners: dict[tuple[str, ...], set[str]] = {}
-    for other in copied:
+    for other in originals:
         owners.setdefault(tuple(sorted(own - free_texts(other.input_schema))), set()).add(other.agent_id)
     for taken in sorted(owners, reverse=True):  # the notice last
         more = f", and takes text that it does not ({quote(', '.join(taken))})" if taken else ""

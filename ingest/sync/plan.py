@@ -4,7 +4,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from waygraph.ingest.sync.copies import alike_names, copy_flags, is_long, may_be_same_server
+from waygraph.ingest.sync.copies import (
+    Original,
+    alike_names,
+    copy_flags,
+    is_long,
+    may_be_same_server,
+    near_originals,
+    word_runs,
+)
 from waygraph.ingest.sync.diff import Compared, Judge, OldTools
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
@@ -153,14 +161,18 @@ class _Plan:
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
     def _judge_entry(
-        self, entry: AgentEntry, stated: Sequence[AgentEntry], old_tools: OldTools, others: Mapping[str, Sequence[Tool]]
+        self,
+        entry: AgentEntry,
+        stated: Sequence[AgentEntry],
+        old_tools: OldTools,
+        others: Mapping[str, Sequence[Original]],
     ) -> AgentEntry:
         agent_id = entry.agent.id
         stored = self.held.agents.get(agent_id)
         tools = old_tools.get(agent_id, {})
         return self._judge(entry.agent, stated, others).judge(entry, stored.agent if stored else None, tools)
 
-    def _judge(self, agent: Agent, stated: Sequence[AgentEntry], others: Mapping[str, Sequence[Tool]]) -> Judge:
+    def _judge(self, agent: Agent, stated: Sequence[AgentEntry], others: Mapping[str, Sequence[Original]]) -> Judge:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
@@ -183,13 +195,15 @@ class _Plan:
         return None if view is None else lambda agent_id: agent_id in own or view(agent_id)
 
     def _copy_flags(
-        self, agent: Agent, others: Mapping[str, Sequence[Tool]], tool: Tool, held: Tool | None
+        self, agent: Agent, others: Mapping[str, Sequence[Original]], tool: Tool, held: Tool | None
     ) -> Collection[str]:
         found = (other for name in alike_names(tool.name) for other in others.get(name, ())) if others else ()
-        transports = ((other, self.held.agents[other.agent_id].agent.transport) for other in found)
-        return copy_flags(tool, held, [o for o, place in transports if not may_be_same_server(agent.transport, place)])
+        near = ((each, self.held.agents[each.agent_id].agent) for each in near_originals(tool, held, found))
+        return tuple(
+            copy_flags(tool, (each for each, owner in near if not may_be_same_server(agent.transport, owner.transport)))
+        )
 
-    def _others_alike(self, stated: Iterable[AgentEntry]) -> dict[str, list[Tool]]:
+    def _others_alike(self, stated: Iterable[AgentEntry]) -> dict[str, list[Original]]:
         """By name: held tools, of agents that this source does not name, whose names are like those that come."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
         if not self.held.agents.keys() - own:
@@ -197,11 +211,11 @@ class _Plan:
         tools = [tool for entry in stated for tool in entry.tools if is_long(tool.description)]
         names = {name for tool in tools for name in alike_names(tool.name)}
         owners = {owner for owners in self.held.owners_named(names).values() for owner in owners} - own
-        found: dict[str, list[Tool]] = {}
+        found: dict[str, list[Original]] = {}
         for items in self.held.tools_of(sorted(owners)).values():
             for item in items:
-                if item.tool.name in names:
-                    found.setdefault(item.tool.name, []).append(item.tool)
+                if item.tool.name in names and (runs := word_runs(item.tool.description)):
+                    found.setdefault(item.tool.name, []).append(Original(item.tool, runs))
         return found
 
     def _owners_named(self, stated: Sequence[AgentEntry], names: Collection[str]) -> dict[str, set[str]]:

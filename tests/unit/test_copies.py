@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from waygraph.ingest.sync import copies, plan
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.sync.copies import alike_names, is_near_copy, may_be_same_server
+from waygraph.ingest.sync.copies import Runs, alike_names, may_be_same_server, word_runs
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import NEAR_COPY
 from waygraph.registry.model.changes import AgentEntry, Manifest
@@ -105,9 +106,25 @@ def test_what_is_told_of_one_original_tells_nothing_of_a_hidden_one(registry: Re
     assert [flag.partition("(")[2] for flag in office] == ['"bcc, to")', '"bcc")']
 
 
+def test_a_text_is_taken_apart_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for each pair: names such as `search` are those of thousands of tools."""
+    taken: list[str] = []
+
+    def count(text: str) -> Runs:
+        taken.append(text)
+        return word_runs(text)
+
+    for module in (copies, plan):
+        monkeypatch.setattr(module, "word_runs", count)
+    sync(registry, Manifest(source="second", entries=tuple(entry(f"copy-{number}") for number in range(10))))
+    sync(registry, Manifest(source="third", entries=tuple(entry(f"other-{number}") for number in range(10))))
+    assert len(taken) == (10 + 1) + (10 + 11)
+    assert all(NEAR_COPY in registry.tools(f"other-{number}")[0].flags[0] for number in range(10))
+
+
 def test_names_texts_and_servers_that_are_alike() -> None:
     assert alike_names("readFile") == {"readFile", "read_file", "read-file"}
-    assert not is_near_copy("Search the web.", "Search the web."), "too short to tell"
+    assert not word_runs("Search the web."), "too short to tell"
     npx = canonical_json({"type": "stdio", "command": "npx", "args": ["-y", "@acme/mail"]})
     for other, same in (
         ({"type": "stdio", "command": "bunx", "args": ["@acme/mail", "/tmp"]}, True),
