@@ -1,7 +1,8 @@
 """`toolset`: named choices of tools and agents, each an endpoint of MCP and a filter."""
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,8 +26,8 @@ Callers = Annotated[
 ]
 Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
 
-
-Part = Literal["tools", "agents", "tags", "callers", "description"]
+Part = StrEnum("Part", "tools agents tags callers description")
+"""What of a toolset may be taken away."""
 
 
 @toolset.command()
@@ -72,7 +73,7 @@ def update(
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
     given = _rule(tool, agent, tag, caller, description)
-    given |= {each: "" if each == "description" else () for each in clear or ()}
+    given |= {str(each): "" if each is Part.description else () for each in clear or ()}
     with invocation(context).open() as registry:
         changed = registry.set_toolset(name, **registry.toolset(name).rule | given)
     _show(changed, as_json)
