@@ -12,12 +12,17 @@ from mcp.server import MCPServer
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
-from pydantic import AnyHttpUrl
+from mcp.server.mcpserver import Context
+from pydantic import AnyHttpUrl, BaseModel
 
 from tests.identity_provider import Realm
 from tests.upstream.served import Asgi, running
 
-TOOLS = ["whoami", "remember", "recall"]
+TOOLS = ["whoami", "remember", "recall", "ask"]
+
+
+class Answer(BaseModel):
+    colour: str
 
 
 @dataclass
@@ -34,6 +39,8 @@ class ProtectedServer:
     """Of every request, by name in lower case."""
     calls: list[tuple[str, str]] = field(default_factory=list)
     """Tool and subject."""
+    modern: bool = True
+    """False: it speaks the handshake era alone."""
     quotes_tokens: bool = False
     """Whether it quotes the token that it was sent in an error."""
 
@@ -83,6 +90,13 @@ class ProtectedServer:
             """Give the note that was kept of whoever is logged in."""
             return self.notes.get(self._caller("recall"), "nothing")
 
+        @server.tool()
+        async def ask(context: Context) -> str:
+            """Ask whoever is logged in for a colour."""
+            subject = self._caller("ask")
+            said = await context.elicit(f"Which colour, {subject}?", Answer)
+            return f"{subject}: {said.data.colour if said.action == 'accept' else said.action}"
+
         @server.resource("note://mine")
         async def note() -> str:
             """The note that was kept of whoever is logged in."""
@@ -103,6 +117,10 @@ class ProtectedServer:
                 heard = {name.decode(): value.decode() for name, value in scope["headers"]}
                 self.headers.append(heard)
                 token = heard.get("authorization", "").removeprefix("Bearer ")
+                if not self.modern and self.realm.claims(token) and heard.get("mcp-protocol-version", "") >= "2026":
+                    await send({"type": "http.response.start", "status": 400, "headers": []})
+                    await send({"type": "http.response.body", "body": b"Bad Request"})
+                    return
                 if self.quotes_tokens and self.realm.claims(token):
                     error = {"code": -32000, "message": f"no seat is left for {token}"}
                     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()

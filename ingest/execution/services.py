@@ -274,6 +274,9 @@ class _LoginEntry(_Strict):
         }[self.by] | {"agent", "by", "headers"}
         if astray := sorted(self.model_fields_set - of):
             raise ValueError(f"{astray[0]} does not go with by = {self.by!r}, which takes {', '.join(sorted(of))}")
+        own = (self.name if self.by == "header" else "Authorization").lower()
+        if own in (name.lower() for name in self.headers):
+            raise ValueError(f"headers may not have {own}, which is the caller's own")
         if self.by == "exchange" and not (_keeps_secrets(self.token_endpoint) and self.client_id):
             raise ValueError(
                 "by = 'exchange' needs client_id and token_endpoint: https://…, or http:// on this machine"

@@ -279,10 +279,15 @@ class Provider(OAuthClientProvider):
                             outgoing = await flow.asend((yield outgoing))
             if self.context.is_token_valid():
                 self._add_auth_header(request)
+            else:
+                await self._go_without_token()
             repeated = refused is not None
             refused = yield request
             if logged_in or not _asks_for_login(refused):
                 return
+
+    async def _go_without_token(self) -> None:
+        """Before a request that shows none: the server says where to log in."""
 
     def _end_token(self, sent: str | None) -> None:
         """Whatever its time: if this is the one that was refused, and can be renewed, that is tried first."""
@@ -347,9 +352,13 @@ class UserProvider(Provider):
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
         if self.refused_with != 403:
-            await to_thread.run_sync(self._entry.forget)
-            raise UpstreamRefused("the caller's login has ended")
+            await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
+
+    async def _go_without_token(self) -> None:
+        """Nobody acts as a caller who is not logged in: the server might let in whoever shows nothing."""
+        await to_thread.run_sync(self._entry.forget)
+        raise UpstreamRefused("the caller's login has ended")
 
 
 class Callback:

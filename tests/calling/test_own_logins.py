@@ -15,7 +15,7 @@ from tests.calling.opened_here import Here
 from tests.identity_provider import Realm, Refused, identity_provider
 from tests.own_logins import KEY, OTHER_KEY, enroll, log_in
 from tests.protected_server import ProtectedServer, protected_server
-from tests.upstream.calling import PATIENCE_S
+from tests.upstream.calling import PATIENCE_S, Listening
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, open_executor
@@ -372,6 +372,7 @@ def test_only_servers_at_a_plain_address_have_logins_of_callers(here: Here) -> N
         ),
         ('[[login]]\nagent = "a"\nby = "oauth"\nnaem = "x"\n', "Did you mean 'name'"),
         (2 * BY_OAUTH, "two [[login]] are of one agent"),
+        (BY_OAUTH + 'headers = { "AUTHORIZATION" = "Bearer x" }\n', "headers may not have"),
     ],
 )
 def test_a_wrong_rule_is_refused_at_the_start(here: Here, rules: str, told: str) -> None:
@@ -463,7 +464,7 @@ def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
     )
 
     async def act(executor: Executor) -> None:
-        for caller in (ANN, "oidc:Zoë\u2028x", ""):
+        for caller in (ANN, "oidc:Zoë\u2028x", "oidc:ann ", ""):
             await whoami(here, executor, caller)
         assert executor.logins is not None
         with pytest.raises(NotCallable, match="as each caller"):
@@ -472,7 +473,7 @@ def test_a_header_names_the_caller(here: Here, server: ProtectedServer) -> None:
 
     run(here, act, settings_of(here, rules, key=""))
     named = [heard["x-user"] for heard in server.headers]
-    assert list(dict.fromkeys(named)) == [ANN, "oidc:Zo%C3%AB%E2%80%A8x", "local"]
+    assert list(dict.fromkeys(named)) == [ANN, "oidc:Zo%C3%AB%E2%80%A8x", "oidc:ann%20", "local"]
 
 
 def test_the_key_comes_from_the_keyring_where_there_is_one(
@@ -496,3 +497,73 @@ def test_the_key_comes_from_the_keyring_where_there_is_one(
     with pytest.raises(LoginsUnusable, match="the keyring gives no key"):
         LoginFile(path).open(login)
     assert path.read_bytes() == before
+
+
+def test_in_the_handshake_era_each_caller_has_a_session_of_their_own(here: Here, server: ProtectedServer) -> None:
+    """Interleaved and at once. What the server asks over one's connection is asked of that one's host alone."""
+    server.modern = False
+    file = file_of(here)
+    people = {ANN: "ann", BOB: "bob"}
+    for caller, person in people.items():
+        log_in(server, file, caller, person)
+    said: list[tuple[str, str]] = []
+
+    async def act(executor: Executor) -> None:
+        [agent] = here.registry.agents()
+        tool = next(tool for tool in here.registry.tools(agent.id) if tool.name == "ask")
+        both_asked = anyio.Event()
+        hosts = {
+            caller: Listening({"elicitation/create": {"action": "accept", "content": {"colour": person}}})
+            for caller, person in people.items()
+        }
+
+        async def ask(caller: str) -> None:
+            call = ToolCall(
+                agent=agent, tool=tool, arguments={}, deadline_s=PATIENCE_S, caller=caller, host=hosts[caller]
+            )
+            said.append((caller, (await executor.call(call))["content"][0]["text"]))
+
+        async def await_both() -> None:
+            while not all(host.asked for host in hosts.values()):
+                await anyio.sleep(0.01)
+            both_asked.set()
+
+        for caller in (ANN, BOB, ANN, BOB):
+            assert await whoami(here, executor, caller) == people[caller]
+        for host in hosts.values():
+            host.thinks = both_asked
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(await_both)
+            for caller in people:
+                tasks.start_soon(ask, caller)
+        for caller, person in people.items():
+            assert [asked["message"] for _, asked in hosts[caller].asked] == [f"Which colour, {person}@office?"]
+
+    run(here, act)
+    assert sorted(said) == [(ANN, "ann@office: ann"), (BOB, "bob@office: bob")]
+    by_session: dict[str, set[str]] = {}
+    for heard in server.headers:
+        if session := heard.get("mcp-session-id"):
+            token = heard["authorization"].removeprefix("Bearer ")
+            by_session.setdefault(session, set()).add(server.realm.tokens[token].person)
+    assert sorted(map(sorted, by_session.values())) == [["ann"], ["bob"]]
+
+
+def test_without_a_good_token_nothing_is_sent(here: Here, server: ProtectedServer) -> None:
+    """A server that lets strangers in would run the tool as nobody."""
+    file = file_of(here)
+    content = enroll(server, "ann")
+    del content["tokens"]["refresh_token"]
+    file.put(ANN, "desk", server.url, "oauth", {**content, "expires_at": 1.0})
+    renewed = enroll(server, "bob")
+    file.put(BOB, "desk", server.url, "oauth", {**renewed, "expires_at": 1.0})
+    server.realm.renewals.clear()
+
+    async def act(executor: Executor) -> None:
+        for caller in (ANN, BOB):
+            with pytest.raises(NeedsLogin):
+                await whoami(here, executor, caller)
+
+    run(here, act)
+    assert server.headers == []
+    assert file.list() == ()
