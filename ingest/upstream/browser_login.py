@@ -36,7 +36,7 @@ _FIRST = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 class Begun:
     """Where the person goes on, and what to bring when they come back with this `state`."""
 
-    page: str
+    page: str = field(repr=False)
     state: str = field(repr=False)
     content: Mapping[str, Any] = field(repr=False)
 
@@ -91,7 +91,7 @@ async def finish_login(
         raise UpstreamRefused("the issuer gave no token for this login") from None
     except UpstreamError:
         raise
-    except (httpx2.HTTPError, ValueError) as exc:
+    except (httpx2.HTTPError, httpx2.StreamError, ValueError) as exc:
         raise UpstreamUnreachable(f"the issuer did not answer as it should ({type(exc).__name__})") from None
     raise UpstreamUnreachable(f"the issuer did not answer within {settings.upstream_connect_timeout_s:g} s")
 

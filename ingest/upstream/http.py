@@ -49,6 +49,8 @@ from waygraph.registry.model.settings import Settings
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
 _OVER_SESSION = "mcp-session-id"
+_OF_SERVER = "waygraph.of_server"
+"""In the extensions of what the SDK's transport sends: the requests of a login lack it."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
 """A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
 _RETRYABLE = frozenset({408, 425, 429})
@@ -136,6 +138,7 @@ class OriginClient(httpx2.AsyncClient):
             timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None),  # the asker has a deadline
         )
         (Guard() if launch.public else Guard(url, beyond=Reach.MACHINE)).watch(self)  # for its login as well
+        self.event_hooks["response"].append(self._bound_login)
         hush()  # what it sends with is imported by now
         self._url = url
         self._form = launch.form
@@ -152,6 +155,7 @@ class OriginClient(httpx2.AsyncClient):
         if not same_origin(self._url, request.url):
             for name in self._own_headers:
                 request.headers.pop(name, None)
+        request.extensions[_OF_SERVER] = True
         if request.method == "POST" and not _asks(request):
             request.extensions["timeout"] = {**self.timeout.as_dict(), "read": _NOTICE_TIMEOUT_S}
             if self._form == "http" and _OVER_SESSION not in request.headers:
@@ -163,6 +167,15 @@ class OriginClient(httpx2.AsyncClient):
                 self._note_undelivered(request)
             return self._no_answer(request, self._transport_error(exc))
         return await self._check_response(request, response)
+
+    async def _bound_login(self, response: httpx2.Response) -> None:
+        """What an issuer answers to a request of a login is read whole by the SDK."""
+        if _OF_SERVER in response.request.extensions or not isinstance(response.stream, httpx2.AsyncByteStream):
+            return
+        if error := _refuse_compressed(response):
+            raise error
+        most = self._settings.upstream_max_message_bytes
+        response.stream = _Bounded(response.stream, most, self._wire, events=False)
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -307,7 +320,7 @@ class _Bounded(httpx2.AsyncByteStream):
                     self._wire.trouble = UpstreamRefused(
                         f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
                     )
-                    raise httpx2.StreamError("too long")
+                    raise httpx2.StreamError("too long") from self._wire.trouble
                 yield chunk
         except httpx2.TransportError as exc:
             self._wire.trouble = UpstreamUnreachable("the connection broke amid an answer")

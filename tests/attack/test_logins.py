@@ -1,6 +1,7 @@
 """Attacks on callers' own logins: by other callers, by servers and their issuers, and by chance."""
 
 import base64
+import gzip
 import json
 import re
 import threading
@@ -11,6 +12,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tests.gateway.hosts import Place, ingest
 from tests.gateway.test_login_pages import BY_OAUTH, World, leave, log_in_by_browser, prove, world
@@ -148,6 +151,44 @@ def test_an_issuer_leads_a_person_or_the_gateway_nowhere_else(here: World, endpo
         if led and unescape(led[1]).startswith(genuine):
             assert ann.open(unescape(led[1])).status_code >= 400
     assert here.file.list() == ()
+
+
+@pytest.mark.parametrize("path", [".well-known/openid-configuration", "token"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_issuer_s_answer_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, *, compressed: bool
+) -> None:
+    """The SDK reads it whole: no more than any other message of a server, and nothing compressed."""
+    with world(tmp_path, monkeypatch, upstream_max_message_bytes=200_000) as here, Person("ann") as ann:
+        genuine, padding = here.office.answer, b" " * 1_000_000
+
+        def answer_at_length(request: Request, given: Any) -> Response:
+            answer = genuine(request, given)
+            if request.path_params["path"] != path:
+                return answer
+            content = bytes(answer.body) + padding
+            headers = {"content-encoding": "gzip"} if compressed else {}
+            return Response(gzip.compress(content) if compressed else content, headers=headers)
+
+        monkeypatch.setattr(here.office, "answer", answer_at_length)
+        answer = ann.submit(prove(ann, here.page, here.key()), do="begin")
+        if led := re.search('content="0;url=([^"]+)"', answer.text):
+            answer = ann.open(unescape(led[1]))
+        assert answer.status_code == 502, answer.text
+        assert here.file.list() == ()
+
+
+def test_strangers_have_the_gateways_issuer_asked_with_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(
+        tmp_path, monkeypatch, oidc_issuer=lambda main: main.issuer, oidc_audience="gateway", oidc_client_id="gateway"
+    ) as here:
+        with Person("eve") as eve:
+            shown = eve.open(here.page)
+            statuses = [eve.submit(shown, do="issuer", until="http").status_code for _ in range(30)]
+            back = f"{here.service.url}/login?state=x&code=x"
+            assert eve.browser.get(back).status_code == 403
+        assert statuses[-1] == 429
+        assert here.main.asked.count(".well-known/openid-configuration") < 25
 
 
 def test_keys_cannot_be_guessed_without_end(here: World) -> None:

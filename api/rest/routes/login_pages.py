@@ -157,9 +157,10 @@ class LoginPages:
 
     def _counts_still(self, caller: Caller) -> bool:
         """A key may have been revoked since, and a service without authentication may ask for it by now."""
-        keys = self._service.authenticator.keys if self._service.authenticator else None
-        if keys is None or caller.id.startswith("oidc:"):
-            return True
+        assert self._service.authenticator is not None  # noqa: S101 - without one everybody is known
+        keys = self._service.authenticator.keys
+        if caller.id.startswith("oidc:"):
+            return bool(self._service.settings.oidc_issuer)
         return any(f"key:{key.id}" == caller.id and keys.state(key) == "active" for key in keys.list())
 
     async def _with_groups_in_use(self, caller: Caller) -> Caller:
@@ -258,15 +259,20 @@ class LoginPages:
         try:
             caller = await service.lanes.wait(lambda: authenticator.caller(f"Bearer {secret.strip()}", None))
         except NotAuthenticated:
-            service.failures.count_failure(visit.request.client.host if visit.request.client else "")
+            self._count_stranger(visit)
             raise
         return visit.go_on_as(await self._with_groups_in_use(caller), visit.agent_id)
+
+    def _count_stranger(self, visit: "_Visit") -> None:
+        """Raises TooManyRequests: whoever is not known has us ask the issuer, or guesses."""
+        self._service.failures.count_failure(visit.request.client.host if visit.request.client else "")
 
     async def _go_to_issuer(self, visit: "_Visit") -> Response:
         """OpenID Connect Core 1.0, 3.1, with PKCE: the issuer's token for this gateway is the proof."""
         settings = self._service.settings
         if not settings.oidc_client_id or not settings.oidc_issuer:
             raise NotAllowed("this gateway has no client at an issuer (WAYGRAPH_OIDC_CLIENT_ID)")
+        self._count_stranger(visit)
         page = await self._service.lanes.wait(lambda: _documents(self._service).login_page())
         way = {"state": secrets.token_urlsafe(24), "verifier": secrets.token_urlsafe(48), "agent": visit.agent_id}
         challenge = urlsafe_b64encode(sha256(way["verifier"].encode()).digest()).rstrip(b"=").decode()
@@ -289,6 +295,7 @@ class LoginPages:
             raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
         if "code" not in said or said.get("iss", settings.oidc_issuer) != settings.oidc_issuer:
             raise NotAuthenticated("the issuer says of nobody that they are here")
+        self._count_stranger(visit)
         form = {
             "grant_type": "authorization_code",
             "code": said["code"],
