@@ -233,7 +233,7 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
     if logins is None or not error.page or not await _open_page(host, call, error):
         raise error
     with anyio.move_on_after(LOGIN_S):
-        while not logins.is_logged_in(call):
+        while not await logins.is_logged_in(call):
             await anyio.sleep(LOOK_S)
     try:
         return await gateway.executor.call(call)

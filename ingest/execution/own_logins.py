@@ -102,9 +102,15 @@ class OwnLogins:
         launch = await self.address(agent)
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "header", {"key": text}))
 
-    def is_logged_in(self, call: ToolCall) -> bool:
-        """Whether the caller has a login at the agent."""
-        return self.file.has(call.caller or LOCAL_USER, call.agent.id)
+    async def is_logged_in(self, call: ToolCall) -> bool:
+        """Whether the call can be made as its caller. Raises as it does, but for a login that is missing."""
+        acting = self.acting(call)
+        try:
+            if acting:
+                await acting.launch()
+        except NeedsLogin:
+            return False
+        return True
 
     # -- by a person in a browser ----------------------------------------------------------------------
 
@@ -259,7 +265,7 @@ class ActingCaller:
             exchanged = await self.logins.exchange(rule, self.call)
             return _with_header(plain, "Authorization", f"Bearer {exchanged.token}", exchanged.token)
         if not rule.takes_login:
-            return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=,./ ")))
+            return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=./")))
         find = partial(self.logins.file.find, self.caller, self.call.agent.id, plain.url)
         found = await to_thread.run_sync(find)  # of many callers the file is large
         if found is None or found.by != rule.by:
@@ -278,8 +284,8 @@ class ActingCaller:
         """After a refusal of the server. Raises NeedsLogin if the caller's login has ended meanwhile."""
         if self.rule.by == "exchange":
             self.logins.token_place(self.call).ends_s = 0.0
-        elif self.rule.by == "oauth" and not self.logins.is_logged_in(self.call):
-            raise NeedsLogin(self.call.name, self.call.agent.id)
+        elif self.rule.by == "oauth":
+            await self.launch()
 
 
 def _client_of(rule: LoginRule) -> Mapping[str, Any]:

@@ -104,10 +104,6 @@ class LoginFile:
         found = self._index().get((caller, agent_id))
         return found if found and found.address == digest_of(address) else None
 
-    def has(self, caller: str, agent_id: str) -> bool:
-        """Whether there is one, for whatever address."""
-        return (caller, agent_id) in self._index()
-
     def open(self, login: Login) -> dict[str, Any]:
         """What it holds."""
         return self._decrypt(login.box, login.key, login.binding())

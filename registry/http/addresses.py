@@ -15,6 +15,8 @@ _WITHIN_A_SITE = tuple(
         ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16", "192.88.99.0/24"),
     )
 )
+"""Which Python calls global: IPv4 as written of old or translated (RFC 2765, RFC 8215), addresses of a site, of
+documentation (RFC 9637), of segments (RFC 9602) and of relays that are no more (RFC 7526)."""
 _HOLDS_IPV4 = _WITHIN_A_SITE[:3]
 """Those that end in an address of IPv4."""
 _METADATA = tuple(
@@ -33,8 +35,6 @@ _METADATA = tuple(
     )
 )
 """Link-local, and what clouds answer their machines at: with credentials, to whoever asks."""
-"""Which Python calls global: IPv4 as written of old or translated (RFC 2765, RFC 8215), addresses of a site, of
-documentation (RFC 9637), of segments (RFC 9602) and of relays that are no more (RFC 7526)."""
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 """Before the IPv4 address in the last 64 bits of a host that is reached through one (RFC 5214)."""
 

@@ -165,6 +165,68 @@ def test_an_agent_may_be_named_as_the_endpoint_is(here: World) -> None:
     assert (shown.status_code, shown.headers["content-type"]) == (200, "text/html; charset=utf-8")
 
 
+def test_a_call_waits_for_a_login_at_the_server_s_address_of_now(here: World) -> None:
+    """One that was made for another address is none."""
+    key = here.key()
+    here.file.put(f"key:{key.split('_')[1]}", "desk", "https://former.example/mcp", "oauth", {})
+
+    async def work() -> None:
+        accepted = anyio.Event()
+
+        async def accept(*_: Any) -> ElicitResult:
+            accepted.set()
+            return ElicitResult(action="accept")
+
+        async def log_ann_in() -> None:
+            await accepted.wait()
+            with Person("ann") as ann:
+                await anyio.to_thread.run_sync(log_in_by_browser, ann, here.page, key)
+
+        async with (
+            over_http(f"{here.service.url}/mcp", key=key, elicitation_callback=accept) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(log_ann_in)
+            answer: Any = await client.call_tool("use_tool", {"name": "desk__whoami", "params": {}})
+            assert answer.content[-1].text == "ann@office"
+
+    anyio.run(work)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_what_a_server_asks_reaches_the_host_of_its_user_alone(here: World, era: Era) -> None:
+    """Both questions are open at once."""
+    here.server.modern = False
+    keys = {person: here.key() for person in ("ann", "bob")}
+    heard: list[tuple[str, str]] = []
+
+    async def work() -> None:
+        both_asked = anyio.Event()
+
+        async def call(person: str) -> None:
+            async def answer(_: Any, params: Any) -> ElicitResult:
+                heard.append((person, re.findall(r"\w+@office", params.message)[0]))
+                if len(heard) == 2:
+                    both_asked.set()
+                await both_asked.wait()
+                return ElicitResult(action="accept", content={"colour": person})
+
+            url = f"{here.service.url}/mcp"
+            async with over_http(url, era, key=keys[person], elicitation_callback=answer) as client:
+                said: Any = await client.call_tool("use_tool", {"name": "desk__ask", "params": {}})
+            assert said.content[-1].text == f"{person}@office: {person}"
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for person in keys:
+                    tasks.start_soon(call, person)
+
+    for person, key in keys.items():
+        log_in(here.server, here.file, f"key:{key.split('_')[1]}", person)
+    anyio.run(work)
+    assert sorted(heard) == [("ann", "ann@office"), ("bob", "bob@office")]
+
+
 def test_over_rest_the_page_is_told(here: World) -> None:
     told = assert_problem(here.whoami(here.key()), 403, "needs-login")
     assert told["facts"]["page"] == here.page
