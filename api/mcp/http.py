@@ -24,7 +24,7 @@ from waygraph.api.mcp.calls import Wanted, call_tool, record_call
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
-from waygraph.api.mcp.sessions import Asker, Context, Session, Site, connection_of, session_of
+from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
 from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
@@ -246,7 +246,7 @@ class HttpGateway:
         assert self._gateway is not None, "it is not running"  # noqa: S101
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
         wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
-        site = Site(public_address(self._settings.public_url, sent_to))
+        site = public_address(self._settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=_token(authorization), site=site)
         return await call_tool(self._gateway, asker, wanted, Deaf())
 
@@ -326,7 +326,7 @@ def _asker_of(ctx: Context, settings: "Settings") -> Asker:
         namespace=scope[_NAMESPACE],
         owner=owner,
         token=_token(ctx.request.headers.get("authorization", "")),
-        site=Site(public_address(settings.public_url, str(ctx.request.base_url))),
+        site=public_address(settings.public_url, str(ctx.request.base_url)),
     )
 
 

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
-from urllib.parse import quote
 
 import anyio
 from cachetools import FIFOCache
@@ -78,22 +77,13 @@ class Session:
             self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The public address of a service, without a slash at its end; empty: it is not known."""
-
-    address: str
-
-    def login_page(self, agent_id: str) -> str:
-        return f"{self.address}/login/{quote(agent_id)}" if self.address else ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
     """Who sent a request, and by which door. `namespace`: of a toolset or of sources; empty: the whole registry.
 
     `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
-    `token`: the bearer token that the request showed. `site`: where a person reaches this gateway with a browser.
+    `token`: the bearer token that the request showed. `site`: where a person reaches this gateway with a browser;
+    empty: that is not known; None: there is no such place.
     """
 
     caller: Caller
@@ -101,7 +91,7 @@ class Asker:
     namespace: str = ""
     owner: str = ""
     token: str = field(default="", repr=False)
-    site: "Site | None" = None
+    site: str | None = None
 
     @property
     def principal(self) -> Principal | None:

@@ -6,13 +6,11 @@ nothing of another caller's, goes to them: who has none is told where to log in.
 
 import hmac
 import json
-import re
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -25,7 +23,7 @@ from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRul
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file
+from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.settings import Settings
@@ -42,7 +40,6 @@ UNTIMED_S = 60.0
 """How long one counts whose issuer does not say when it ends."""
 _GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what a token is called (RFC 8693, 3)
-_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +74,24 @@ class OwnLogins:
         rule = self.rule(call.agent.id)
         return ActingCaller(self, rule, call) if rule else None
 
-    def user_launch(self, rule: LoginRule, launch: Launch, name: str) -> HttpLaunch:
-        """The launch without anything of the operator's login. Raises NotCallable."""
+    async def server_of(self, agent: Agent, name: str = "") -> tuple[LoginRule, HttpLaunch]:
+        """Its rule, which has to be there, and how its server is reached, without anything of the operator's login.
+
+        Raises NotCallable, of `name`.
+        """
+        name = name or agent.id
+        rule, launch = self.rule(agent.id), await self.launches(agent)
+        assert rule is not None  # noqa: S101
         if not isinstance(launch, HttpLaunch):
             raise NotCallable(name, f"[[login]] of {rule.agent!r} is for a server at an address, and this is a process")
         if _holds_secret(launch):
             raise NotCallable(name, "its address holds a secret or a reference, which would be the operator's login")
-        return replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
-
-    def resolve_rule(self, rule: LoginRule, name: str) -> LoginRule:
-        """Raises NotCallable for a reference that stands for nothing."""
         try:
-            return rule.resolve(self.surroundings)
+            rule = rule.resolve(self.surroundings)
         except Incomplete as exc:
             raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.services.place}: {exc}") from None
+        plain = replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
+        return rule, plain
 
     async def set_key(self, caller: str, agent: Agent, key: str) -> None:
         """Keeps the key that a caller typed. Raises InvalidSetting for what no header can carry; else as `begin`."""
@@ -99,7 +100,7 @@ class OwnLogins:
             raise NotAllowed(f"nobody has a key of their own at {agent.id!r}")
         if not text or not text.isascii() or not text.isprintable() or len(text) > MOST_KEY_CHARS:
             raise InvalidSetting(f"a key is 1 to {MOST_KEY_CHARS:,} printable ASCII characters")
-        launch = await self.address(agent)
+        _, launch = await self.server_of(agent)
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "header", {"key": text}))
 
     async def is_logged_in(self, call: ToolCall) -> bool:
@@ -114,12 +115,6 @@ class OwnLogins:
 
     # -- by a person in a browser ----------------------------------------------------------------------
 
-    async def address(self, agent: Agent) -> HttpLaunch:
-        """How its server is reached for a caller, before any login. Raises NotCallable; a rule has to be there."""
-        rule = self.rule(agent.id)
-        assert rule is not None  # noqa: S101
-        return self.user_launch(self.resolve_rule(rule, agent.id), await self.launches(agent), agent.id)
-
     async def begin(self, caller: str, agent: Agent, callback: str, browser: str) -> str:
         """The issuer's page, where the caller's login goes on in this `browser`, which a secret of its own names.
 
@@ -128,10 +123,8 @@ class OwnLogins:
         from waygraph.ingest.upstream.browser_login import begin_login  # imports the SDK
 
         self.file.check_key()
-        rule, launch = self.rule(agent.id), await self.address(agent)
-        client = None
-        if rule and rule.client_id:
-            client = {**_client_of(self.resolve_rule(rule, agent.id)), "redirect_uris": [callback]}
+        rule, launch = await self.server_of(agent)
+        client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
         begun = await begin_login(launch, self.settings, callback, client)
         content = {**begun.content, "browser": browser}
         put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(begun.state))
@@ -143,9 +136,9 @@ class OwnLogins:
 
         Raises NotAllowed for what was not begun by this caller in this browser a short time ago; else as `begin`.
         """
-        from waygraph.ingest.upstream.browser_login import error_code, finish_login
+        from waygraph.ingest.upstream.browser_login import finish_login
 
-        launch = await self.address(agent)
+        _, launch = await self.server_of(agent)
         take = partial(self.file.take, caller, agent.id, digest_of(said.get("state", "")))
         begun = await to_thread.run_sync(take)
         content = self.file.open(begun) if begun else {}
@@ -155,7 +148,7 @@ class OwnLogins:
         if begun.address != digest_of(launch.url):
             raise NotAllowed("the agent's server has another address by now: begin the login again")
         if "code" not in said:
-            raise UpstreamRefused(f"the login was refused ({error_code(said.get('error', ''))})")
+            raise UpstreamRefused(f"the login was refused ({refusal_code(said.get('error')) or 'no reason given'})")
         held = await finish_login(launch, self.settings, callback, content, code=said["code"], iss=said.get("iss"))
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", held))
 
@@ -163,11 +156,7 @@ class OwnLogins:
 
     def token_place(self, call: ToolCall) -> "_Exchanged":
         """The place of the token for this caller, agent and token shown."""
-        key = (call.caller, call.agent.id, sha256(call.token.encode()).hexdigest())
-        found = self._tokens.get(key)
-        if found is None:
-            found = self._tokens[key] = _Exchanged()
-        return found
+        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _Exchanged())
 
     async def exchange(self, rule: LoginRule, call: ToolCall) -> "_Exchanged":
         """A token for the server in the caller's name. Raises NotCallable, UpstreamError; neither holds a token."""
@@ -219,8 +208,7 @@ class OwnLogins:
             told: Mapping[str, Any] = said if isinstance(said, dict) else {}
             if answer.status == 200:
                 return told
-            code = str(told.get("error", ""))
-            reason = code if _CODE.fullmatch(code) else f"HTTP {answer.status}"
+            reason = refusal_code(told.get("error")) or f"HTTP {answer.status}"
             raise UpstreamRefused(f"the token exchange was refused ({reason})")
         raise UpstreamRefused("the token exchange took too long")
 
@@ -254,13 +242,12 @@ class ActingCaller:
     def user(self) -> str:
         if self.rule.by != "exchange":
             return self.caller
-        return f"{self.caller} {sha256(self.call.token.encode()).hexdigest()}"
+        return f"{self.caller} {digest_of(self.call.token)}"
 
     async def launch(self) -> Launch:
         """As `Acting.launch`; also LoginsUnusable."""
         name = self.call.name
-        rule, launch = self.logins.resolve_rule(self.rule, name), await self.logins.launches(self.call.agent)
-        plain = self.logins.user_launch(rule, launch, name)
+        rule, plain = await self.logins.server_of(self.call.agent, name)
         if rule.by == "exchange":
             exchanged = await self.logins.exchange(rule, self.call)
             return _with_header(plain, "Authorization", f"Bearer {exchanged.token}", exchanged.token)

@@ -18,7 +18,7 @@ What an OpenAPI document or an agent's card says of its own address is somebody 
 import tomllib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from anyio import to_thread
@@ -92,51 +92,15 @@ KEY, CALLER = "{key}", "{caller}"
 """In the value of a header: what the caller typed, and the caller's id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoginRule:
-    """That an agent's server is called as each caller, and how: one entry of the file, unresolved.
-
-    Nothing of the operator's own login goes there: `headers` are all that is sent beside the caller's.
-    """
-
-    agent: str
-    by: By
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    name: str = "Authorization"
-    value: str = ""
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    token_endpoint: str = ""
-    audience: str = ""
-    resource: str = ""
-    scope: str = ""
-
-    @property
-    def takes_login(self) -> bool:
-        """Whether the caller has to do something, once."""
-        return self.by == "oauth" or KEY in self.value
-
-    def resolve(self, surroundings: Surroundings) -> "LoginRule":
-        """Raises Incomplete."""
-        resolver = Resolver(Scope(surroundings=surroundings))
-        try:
-            headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = resolver.text(self.client_secret)
-            resolver.finish()
-        except Unresolved as exc:
-            raise Incomplete(str(exc)) from None
-        return replace(self, headers=headers, client_secret=secret)
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
     """All entries. `place`: the file, as it was named; empty: there is none."""
 
     entries: tuple[Service, ...] = ()
     place: str = ""
-    logins: tuple[LoginRule, ...] = ()
+    logins: "tuple[LoginRule, ...]" = ()
 
-    def login_of(self, agent_id: str) -> LoginRule | None:
+    def login_of(self, agent_id: str) -> "LoginRule | None":
         """None: the agent is called as the operator has it."""
         return next((rule for rule in self.logins if rule.agent == agent_id), None)
 
@@ -171,7 +135,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     except ValidationError as exc:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
-    return Services(tuple(entry.service() for entry in checked.service), path, tuple(e.rule() for e in checked.login))
+    return Services(tuple(entry.service() for entry in checked.service), path, tuple(checked.login))
 
 
 # -- as it is written ------------------------------------------------------------------------------
@@ -252,21 +216,26 @@ class _Entry(_Strict):
         )
 
 
-class _LoginEntry(_Strict):
+class LoginRule(_Strict):
+    """That an agent's server is called as each caller, and how. Until `resolve`, secrets are references.
+
+    Nothing of the operator's own login goes there: `headers` are all that is sent beside the caller's.
+    """
+
     agent: _Text
     by: By
-    headers: dict[_HeaderName, str] = {}
+    headers: dict[_HeaderName, str] = Field(default={}, repr=False)
     name: _HeaderName = "Authorization"
     value: str = ""
     client_id: str = ""
-    client_secret: str = ""
+    client_secret: str = Field(default="", repr=False)
     token_endpoint: str = ""
     audience: str = ""
     resource: str = ""
     scope: str = ""
 
     @model_validator(mode="after")
-    def _sound(self) -> "_LoginEntry":
+    def _sound(self) -> "LoginRule":
         of = {
             "oauth": {"client_id", "client_secret"},
             "exchange": {"client_id", "client_secret", "token_endpoint", "audience", "resource", "scope"},
@@ -285,8 +254,21 @@ class _LoginEntry(_Strict):
             raise ValueError(f"by = 'header' needs a value with {KEY} (what the caller types) or {CALLER} (their id)")
         return self
 
-    def rule(self) -> LoginRule:
-        return LoginRule(**self.model_dump())
+    @property
+    def takes_login(self) -> bool:
+        """Whether the caller has to do something, once."""
+        return self.by == "oauth" or KEY in self.value
+
+    def resolve(self, surroundings: Surroundings) -> "LoginRule":
+        """Raises Incomplete."""
+        resolver = Resolver(Scope(surroundings=surroundings))
+        try:
+            headers = {name: resolver.text(value) for name, value in self.headers.items()}
+            secret = resolver.text(self.client_secret)
+            resolver.finish()
+        except Unresolved as exc:
+            raise Incomplete(str(exc)) from None
+        return self.model_copy(update={"headers": headers, "client_secret": secret})
 
 
 def _keeps_secrets(address: str) -> bool:
@@ -298,7 +280,7 @@ def _keeps_secrets(address: str) -> bool:
 
 class _File(_Strict):
     service: list[_Entry] = []
-    login: list[_LoginEntry] = []
+    login: list[LoginRule] = []
 
     @model_validator(mode="after")
     def _agents_differ(self) -> "_File":
@@ -319,7 +301,7 @@ def _first_fault(error: ValidationError) -> str:
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     """What is known where this key stands."""
-    table: type[_Strict] = _LoginEntry if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
+    table: type[_Strict] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
     table = _File if len(place) == 1 else table
     return [field.alias or name for name, field in table.model_fields.items()]
 

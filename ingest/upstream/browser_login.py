@@ -4,7 +4,6 @@ What the second half needs of the first (the code verifier, the client, the issu
 kept encrypted in between.
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -21,12 +20,11 @@ from mcp.types import LATEST_PROTOCOL_VERSION
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.http import OriginClient
-from waygraph.ingest.upstream.oauth import Kept, Provider
+from waygraph.ingest.upstream.oauth import Kept, Provider, read_as
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
-_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 _ABOUT_US = {"protocolVersion": LATEST_PROTOCOL_VERSION, "capabilities": {}}
 _FIRST = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 """What a server that wants a login does not answer."""
@@ -76,8 +74,8 @@ async def finish_login(
     provider = Provider(launch.url, Kept(draft, discreet), callback, None, None)
     await provider._initialize()
     context = provider.context
-    context.oauth_metadata = _as(OAuthMetadata, content["metadata"])
-    context.protected_resource_metadata = _as(ProtectedResourceMetadata, content["resource"])
+    context.oauth_metadata = read_as(OAuthMetadata, content["metadata"])
+    context.protected_resource_metadata = read_as(ProtectedResourceMetadata, content["resource"])
     context.client_metadata.scope = content["scope"]
     try:
         validate_authorization_response_iss(iss, context.oauth_metadata)
@@ -94,11 +92,6 @@ async def finish_login(
     except (httpx2.HTTPError, httpx2.StreamError, ValueError) as exc:
         raise UpstreamUnreachable(f"the issuer did not answer as it should ({type(exc).__name__})") from None
     raise UpstreamUnreachable(f"the issuer did not answer within {settings.upstream_connect_timeout_s:g} s")
-
-
-def error_code(text: str) -> str:
-    """An issuer's reason, as RFC 6749 has them: any page in the person's browser can come back with another."""
-    return text if _CODE.fullmatch(text) else "no reason given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +138,3 @@ class _Leaving(Provider):
             "scope": self.context.client_metadata.scope,
         }
         raise UpstreamRefused("a person goes on at the issuer's page")
-
-
-def _as[T: (OAuthMetadata, ProtectedResourceMetadata)](kind: type[T], value: object) -> T | None:
-    return kind.model_validate(value) if value is not None else None

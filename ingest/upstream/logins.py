@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import os
+import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
@@ -46,6 +47,14 @@ _LOCK_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
 
+_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
+
+
+def refusal_code(text: object) -> str:
+    """An issuer's reason, as RFC 6749 has them; empty for another: any page in the person's browser can send one."""
+    return text if isinstance(text, str) and _CODE.fullmatch(text) else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """Of one caller at the server of one agent. `by`: how it was made (`oauth`, `header`); `at`: when, in ISO 8601.
@@ -78,6 +87,10 @@ class Login:
         return json.dumps([VERSION, self.caller, self.agent_id, self.by, self.address, self.id]).encode()
 
 
+_Index = dict[tuple[str, str, bool], Login]
+"""By caller, agent, and whether it is only begun: of each there is one at most."""
+
+
 class LoginFile:
     """The logins in one file, which need not be there yet. Threads and processes may share it.
 
@@ -88,8 +101,7 @@ class LoginFile:
     def __init__(self, path: Path, key: str = "") -> None:
         self.path, self._key_text = path, key
         self._key: bytes | None = None
-        self._held: tuple[tuple[int, ...], tuple[Login, ...]] | None = None
-        self._indexed: tuple[object, dict[tuple[str, str], Login]] = None, {}
+        self._held: tuple[tuple[int, ...], _Index] = (), {}
 
     def check_key(self) -> None:
         """Raises LoginsUnusable without a key."""
@@ -97,11 +109,11 @@ class LoginFile:
 
     def list(self) -> tuple[Login, ...]:
         """By caller and agent. It needs no key."""
-        return tuple(login for login in self._current() if login.by != BEGUN)
+        return tuple(login for login in self._current().values() if login.by != BEGUN)
 
     def find(self, caller: str, agent_id: str, address: str) -> Login | None:
         """The login that stands now, for this address of the server."""
-        found = self._index().get((caller, agent_id))
+        found = self._current().get((caller, agent_id, False))
         return found if found and found.address == digest_of(address) else None
 
     def open(self, login: Login) -> dict[str, Any]:
@@ -144,28 +156,24 @@ class LoginFile:
 
     def take(self, caller: str, agent_id: str, login_id: str) -> Login | None:
         """One that this caller began, which is taken once."""
-        taken: list[Login] = []
-
-        def remove(held: tuple[Login, ...]) -> Iterable[Login]:
-            own = (login for login in held if (login.caller, login.agent_id) == (caller, agent_id))
-            taken.extend(login for login in own if login.by == BEGUN and login.id == login_id)
-            return (login for login in held if login not in taken)
-
-        if any(login.id == login_id for login in self._current()):
-            self._change(remove)
+        taken = self._remove(lambda login: login.is_of(caller, agent_id) and (login.by, login.id) == (BEGUN, login_id))
         return taken[0] if taken else None
 
     def forget(self, caller: str = "", agent_id: str = "", *, login_id: str = "") -> tuple[Login, ...]:
         """Those of the caller, at the agent, of this id; empty: of any. It needs no key. Tells what is gone."""
+        gone = self._remove(lambda login: login.is_of(caller, agent_id) and login_id in ("", login.id))
+        return tuple(login for login in gone if login.by != BEGUN)
+
+    def _remove(self, is_meant: Callable[[Login], bool]) -> tuple[Login, ...]:
         gone: list[Login] = []
 
         def remove(held: tuple[Login, ...]) -> Iterable[Login]:
-            gone.extend(login for login in held if login.is_of(caller, agent_id) and login_id in ("", login.id))
+            gone.extend(filter(is_meant, held))
             return (login for login in held if login not in gone)
 
-        if any(login.is_of(caller, agent_id) for login in self._current()):
+        if any(map(is_meant, self._current().values())):
             self._change(remove)
-        return tuple(login for login in gone if login.by != BEGUN)
+        return tuple(gone)
 
     # -- encryption ------------------------------------------------------------------------------
 
@@ -233,27 +241,20 @@ class LoginFile:
 
     # -- the file --------------------------------------------------------------------------------
 
-    def _current(self) -> tuple[Login, ...]:
+    def _current(self) -> "_Index":
         """As the file is now; it is read only if it changed."""
         try:
             found = self.path.stat()
             signature = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             held = self._held
-            if held is None or held[0] != signature:
-                held = self._held = signature, self._parse(self.path.read_bytes())
+            if held[0] != signature:
+                logins = self._parse(self.path.read_bytes())
+                held = self._held = signature, {(o.caller, o.agent_id, o.by == BEGUN): o for o in logins}
         except FileNotFoundError:
-            return ()
+            return {}
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         return held[1]
-
-    def _index(self) -> dict[tuple[str, str], Login]:
-        """By caller and agent."""
-        logins, indexed = self._current(), self._indexed
-        if indexed[0] is not logins:
-            found = {(login.caller, login.agent_id): login for login in logins if login.by != BEGUN}
-            self._indexed = indexed = logins, found
-        return indexed[1]
 
     def _parse(self, content: bytes) -> tuple[Login, ...]:
         try:
@@ -266,7 +267,9 @@ class LoginFile:
 
     def _change(self, change: Callable[[tuple[Login, ...]], Iterable[Login]]) -> None:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            made = sorted(change(self._current()), key=lambda login: (login.caller, login.agent_id, login.by))
+            made = sorted(
+                change(tuple(self._current().values())), key=lambda login: (login.caller, login.agent_id, login.by)
+            )
             document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in made]}
             try:
                 write_atomically(self.path, json.dumps(document).encode(), mode=PRIVATE)
@@ -287,9 +290,9 @@ def _login_file(path: Path, key: str) -> LoginFile:
     return LoginFile(path, key)
 
 
-def digest_of(address: str) -> str:
-    """A server's address may itself hold a secret."""
-    return sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(text: str) -> str:
+    """Of what may hold a secret: an address, a state, a token."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ alone, and begins with what the others have made of it.
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -32,11 +31,11 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
-from pydantic import AnyUrl, ValidationError
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.logins import LoginEntry, login_file, take_turn
+from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.settings import Settings
@@ -119,8 +118,6 @@ OpenPage = Callable[[str], None]
 """Shows a person the address of the page where they log in."""
 
 _CALLBACK = "/callback"
-_CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
-"""An error's, as RFC 6749 has them: any page in the person's browser can come to the callback with another."""
 _MOST_REQUEST_BYTES = 16 * 1024
 _RENEWAL_S = 10.0
 """How long a renewal goes on for a request that was cancelled."""
@@ -147,8 +144,7 @@ async def log_in(
     if open_page is None:
         yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
         return
-    async with listen_for_callback(kept.last_port()) as callback:
-        callback.timeout_s = settings.upstream_login_timeout_s
+    async with listen_for_callback(settings.upstream_login_timeout_s, kept.last_port()) as callback:
         yield Provider(launch.url, kept, callback.address, open_page, callback)
 
 
@@ -165,21 +161,14 @@ class Place(Protocol):
 
 
 class Kept(TokenStorage):
-    """The SDK's storage over a file."""
+    """The SDK's storage over a place."""
 
-    def __init__(self, file: Place, discretion: Discretion) -> None:
-        self._file, self._discretion = file, discretion
+    def __init__(self, place: Place, discretion: Discretion) -> None:
+        self.place, self._discretion = place, discretion
         self.provider: Provider | None = None
 
-    def content(self) -> dict[str, Any]:
-        """As it is on disk."""
-        return self._file.read()
-
-    def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
-        return self._file.alone(timeout_s)
-
     async def get_tokens(self) -> OAuthToken | None:
-        tokens = _as(OAuthToken, self._file.read().get("tokens"))
+        tokens = read_as(OAuthToken, self.place.read().get("tokens"))
         if tokens:
             self._discretion.learn(tokens.access_token, tokens.refresh_token)
         return tokens
@@ -189,7 +178,7 @@ class Kept(TokenStorage):
         known = self.provider.context if self.provider else None
         metadata = known.oauth_metadata if known else None
         keep = partial(
-            self._file.keep,
+            self.place.keep,
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires_at=None if tokens.expires_in is None else time.time() + tokens.expires_in,
             issuer=metadata.model_dump(mode="json", exclude_none=True) if metadata else None,
@@ -197,7 +186,7 @@ class Kept(TokenStorage):
         await to_thread.run_sync(keep)  # another process may hold the file for long
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        client = _as(OAuthClientInformationFull, self._file.read().get("client"))
+        client = read_as(OAuthClientInformationFull, self.place.read().get("client"))
         if client:
             self._discretion.learn(client.client_secret)
         return client
@@ -205,19 +194,19 @@ class Kept(TokenStorage):
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._discretion.learn(client_info.client_secret)
         client = client_info.model_dump(mode="json", exclude_none=True)
-        await to_thread.run_sync(partial(self._file.keep, client=client))
+        await to_thread.run_sync(partial(self.place.keep, client=client))
 
     def last_port(self) -> int:
         """To which the last login came back: some issuers insist on the address that was registered. 0: none."""
-        client = _as(OAuthClientInformationFull, self._file.read().get("client"))
+        client = read_as(OAuthClientInformationFull, self.place.read().get("client"))
         addresses = (client.redirect_uris if client else None) or []
         return next((uri.port for uri in addresses if uri.port), 0)
 
     def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
         """Who renews the token, and when it ends, in seconds since 1970."""
-        held = self._file.read()
+        held = self.place.read()
         ends = held.get("expires_at")
-        return _as(OAuthMetadata, held.get("issuer")), ends if isinstance(ends, int | float) else None
+        return read_as(OAuthMetadata, held.get("issuer")), ends if isinstance(ends, int | float) else None
 
 
 class Provider(OAuthClientProvider):
@@ -297,7 +286,7 @@ class Provider(OAuthClientProvider):
 
     async def _take_up(self, *, anew: bool) -> None:
         """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
-        held = self._kept.content()
+        held = self._kept.place.read()
         if anew or held != self._taken_up:
             self._taken_up = held
             await self._initialize()
@@ -310,7 +299,7 @@ class Provider(OAuthClientProvider):
         again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
         """
         timeout_s = _TURN_S + (self._awaited.timeout_s if self._awaited else 0.0)
-        async with self._kept.alone(timeout_s):
+        async with self._kept.place.alone(timeout_s):
             with anyio.CancelScope(shield=True) as scope:
                 end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
                 try:
@@ -364,9 +353,8 @@ class UserProvider(Provider):
 class Callback:
     """Where the browser comes back to, on a port of the loopback address."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.timeout_s = 300.0
+    def __init__(self, address: str, timeout_s: float) -> None:
+        self.address, self.timeout_s = address, timeout_s
         self._came = anyio.Event()
         self._query: dict[str, list[str]] = {}
 
@@ -381,8 +369,7 @@ class Callback:
         said = {name: values[0] for name, values in self._query.items()}
         self._came, self._query = anyio.Event(), {}
         if "code" not in said:
-            code = said.get("error", "")
-            raise UpstreamRefused(f"the login was refused ({code if _CODE.fullmatch(code) else 'no reason given'})")
+            raise UpstreamRefused(f"the login was refused ({refusal_code(said.get('error')) or 'no reason given'})")
         return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
 
     async def answer(self, stream: SocketStream) -> None:
@@ -403,14 +390,14 @@ class Callback:
 
 
 @asynccontextmanager
-async def listen_for_callback(port: int = 0) -> AsyncGenerator[Callback]:
+async def listen_for_callback(timeout_s: float, port: int = 0) -> AsyncGenerator[Callback]:
     """Listens on the port, or on another where that is taken."""
     try:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     except OSError:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
     bound = listener.extra(SocketAttribute.local_port)  # noqa: S610 - a socket's, no database's
-    callback = Callback(f"http://127.0.0.1:{bound}{_CALLBACK}")
+    callback = Callback(f"http://127.0.0.1:{bound}{_CALLBACK}", timeout_s)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, callback.answer)
         yield callback
@@ -435,7 +422,7 @@ def _asks_for_login(response: httpx2.Response) -> bool:
     return response.status_code == 401 or short
 
 
-def _as[T: (OAuthToken, OAuthClientInformationFull, OAuthMetadata)](kind: type[T], value: object) -> T | None:
+def read_as[T: BaseModel](kind: type[T], value: object) -> T | None:
     """What was kept in a form that is no longer known counts as not kept."""
     try:
         return kind.model_validate(value) if value is not None else None

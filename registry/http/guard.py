@@ -45,7 +45,10 @@ class Guard:
     def watch(self, client: httpx2.Client | httpx2.AsyncClient) -> None:
         """Before its first request. What the client sends through a proxy goes on to do so."""
         is_async = isinstance(client, httpx2.AsyncClient)
-        pool = self._pool_of(client)
+        transport: Any = client._transport
+        pool = (
+            transport._pool
+        )  # the library takes its dialling by no parameter; the tests of this module hold its place
         pool._network_backend = (_AsyncDial if is_async else _Dial)(pool._network_backend, self)
         if getproxies():
             client.event_hooks = {"request": [self._check_async if is_async else self._check]}
@@ -82,11 +85,6 @@ class Guard:
 
     async def _check_async(self, request: httpx2.Request) -> None:
         self._check(request)
-
-    @staticmethod
-    def _pool_of(client: Any) -> Any:
-        """The library takes a pool's dialling by no parameter; the tests of this module hold its place."""
-        return client._transport._pool
 
 
 class _Dial:

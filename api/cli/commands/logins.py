@@ -90,8 +90,7 @@ async def _log_in(registry: "Registry", settings: "Settings", agent: "Agent", en
             await logins.set_key(LOCAL_USER, agent, key)
             return
         refused: WaygraphError | None = None
-        async with listen_for_callback() as callback:
-            callback.timeout_s = settings.upstream_login_timeout_s
+        async with listen_for_callback(settings.upstream_login_timeout_s) as callback:
             try:
                 open_page(await logins.begin(LOCAL_USER, agent, callback.address, ""))
                 came = await callback.result()

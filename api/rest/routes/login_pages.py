@@ -9,14 +9,17 @@ import hmac
 import secrets
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from anyio import to_thread
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -71,38 +74,31 @@ class Browser:
         return sha256(f"form {self.id}".encode()).hexdigest()
 
     def seal(self, file: "LoginFile") -> str:
-        who = self.caller
-        shown = who and {
-            "id": who.id,
-            "name": who.name,
-            "groups": None if who.principal is None else list(who.principal.groups),
-            "toolset": who.toolset,
-        }
-        return file.seal_text({"id": self.id, "ends": self.ends_at, "who": shown, "way": dict(self.way)}, _PURPOSE)
+        return file.seal_text(_browsers().dump_python(self, mode="json"), _PURPOSE)
 
     @classmethod
     def unseal(cls, file: "LoginFile", sealed: str) -> "Browser | None":
-        try:
-            held = file.open_text(sealed, _PURPOSE) if sealed else {}
-        except LoginsUnusable:
-            return None  # by another key, or made up
-        if not held or held["ends"] < time.time():
-            return None
-        who = held["who"]
-        principal = who and (None if who["groups"] is None else Principal(groups=tuple(who["groups"])))
-        caller = who and Caller(
-            id=who["id"], name=who["name"], scopes=frozenset(), principal=principal, toolset=who.get("toolset", "")
-        )
-        return cls(id=held["id"], ends_at=held["ends"], caller=caller, way=held["way"])
+        """None: it has ended, is by another key, or made up."""
+        with suppress(LoginsUnusable, ValidationError):
+            found = _browsers().validate_python(file.open_text(sealed, _PURPOSE)) if sealed else None
+            return found if found and found.ends_at >= time.time() else None
+        return None
+
+
+@cache
+def _browsers() -> TypeAdapter[Browser]:
+    return TypeAdapter(Browser)
 
 
 def login_routes(service: "Service", gateway: "OfferedGateway") -> list[Route]:
     pages = LoginPages(service, gateway)
     return [
-        Route("/login", pages.come_back_proven, include_in_schema=False),
-        Route("/login/{agent_id}", pages.show, include_in_schema=False),
-        Route("/login/{agent_id}", pages.take_form, methods=["POST"], include_in_schema=False),
-        Route("/login/{agent_id}/callback", pages.come_back, include_in_schema=False),
+        Route("/login", partial(pages.answer, step=pages.come_back_proven), include_in_schema=False),
+        Route("/login/{agent_id}", partial(pages.answer, step=pages.show), include_in_schema=False),
+        Route(
+            "/login/{agent_id}", partial(pages.answer, step=pages.take_form), methods=["POST"], include_in_schema=False
+        ),
+        Route("/login/{agent_id}/callback", partial(pages.answer, step=pages.come_back), include_in_schema=False),
     ]
 
 
@@ -113,31 +109,13 @@ class LoginPages:
         self._service, self._gateway = service, gateway
         self._begins = RateLimit(BEGINS_PER_MINUTE, BEGINS_AT_ONCE)
 
-    # -- what browsers ask ---------------------------------------------------------------------------
-
-    async def show(self, request: Request) -> Response:
-        return await self._answer(request, self._show)
-
-    async def take_form(self, request: Request) -> Response:
-        return await self._answer(request, self._take_form)
-
-    async def come_back(self, request: Request) -> Response:
-        """From the issuer of the agent's server."""
-        return await self._answer(request, self._come_back)
-
-    async def come_back_proven(self, request: Request) -> Response:
-        """From the gateway's own issuer."""
-        return await self._answer(request, self._come_back_proven)
-
-    async def _answer(self, request: Request, step: Callable[["_Visit"], Any]) -> Response:
+    async def answer(self, request: Request, step: Callable[["_Visit"], Awaitable[Response]]) -> Response:
         try:
-            visit = await self._visit(request)
-            response = cast("Response", await step(visit))
+            return await step(await self._visit(request))
         except WaygraphError as error:
             told = problem_of(error)
             status = 403 if told["status"] == 401 else told["status"]  # a browser cannot answer a challenge of ours
             return _page("This did not work", f"<p>{escape(told['detail'])}</p>", status)
-        return response
 
     async def _visit(self, request: Request) -> "_Visit":
         service = self._service
@@ -173,7 +151,7 @@ class LoginPages:
 
     # -- the page ------------------------------------------------------------------------------------
 
-    async def _show(self, visit: "_Visit") -> Response:
+    async def show(self, visit: "_Visit") -> Response:
         if visit.browser.caller is None:
             return visit.keep(_page("Who are you?", self._proof_form(visit)))
         agent = await self._agent(visit)
@@ -194,7 +172,7 @@ class LoginPages:
         assert rule is not None  # noqa: S101 - `_agent` looked
         if not rule.takes_login:
             return f"<p>You are {who}. This agent's server is called as you, and there is nothing to do.</p>"
-        launch = await visit.logins.address(agent)
+        _, launch = await visit.logins.server_of(agent)
         parts = urlsplit(launch.url)
         is_in = visit.logins.file.find(caller.id, agent.id, launch.url) is not None
         told = (
@@ -225,7 +203,7 @@ class LoginPages:
 
     # -- its forms -----------------------------------------------------------------------------------
 
-    async def _take_form(self, visit: "_Visit") -> Response:
+    async def take_form(self, visit: "_Visit") -> Response:
         request, browser = visit.request, visit.browser
         given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
         from_elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
@@ -289,7 +267,8 @@ class LoginPages:
         browser = replace(visit.browser, way=way)
         return replace(visit, browser=browser).keep(_leave(str(page.copy_merge_params(asked))))
 
-    async def _come_back_proven(self, visit: "_Visit") -> Response:
+    async def come_back_proven(self, visit: "_Visit") -> Response:
+        """From the gateway's own issuer."""
         settings, way, said = self._service.settings, visit.browser.way, visit.request.query_params
         if not way or not hmac.compare_digest(said.get("state", "").encode(), way["state"].encode()):
             raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
@@ -312,7 +291,8 @@ class LoginPages:
         caller = await self._service.lanes.wait(lambda: authenticator.caller(shown, None))
         return visit.go_on_as(await self._with_groups_in_use(caller), way["agent"])
 
-    async def _come_back(self, visit: "_Visit") -> Response:
+    async def come_back(self, visit: "_Visit") -> Response:
+        """From the issuer of the agent's server."""
         if visit.browser.caller is None:
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
         caller, agent = visit.caller, await self._agent(visit)
@@ -353,7 +333,7 @@ class _Visit:
 
     def go_on_as(self, caller: Caller, agent_id: str) -> Response:
         """Back to the agent's page, under another id than before it was known who it is."""
-        known = replace(self, browser=Browser(caller=caller))
+        known = replace(self, browser=Browser(caller=replace(caller, scopes=frozenset())))
         return known.keep(RedirectResponse(f"{self.site}/login/{quote(agent_id)}", 303))
 
     def keep(self, response: Response) -> Response:
