@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import anyio
 
@@ -245,7 +244,7 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
 def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:
     if asker.site is None:
         return needed
-    page = asker.site and f"{asker.site}/login/{quote(needed.agent_id)}"
+    page = asker.login_page(needed.agent_id)
     how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
     return NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
 

@@ -201,7 +201,7 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
             if agent.id not in gateway.executor.open_servers:
                 gateway.late.add(agent.id)
         except NeedsLogin:
-            logins[agent.id] = asker.site.login_page(agent.id) if asker.site else ""
+            logins[agent.id] = asker.login_page(agent.id)
         except (WaygraphError, TimeoutError):
             return
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
+from urllib.parse import quote
 
 import anyio
 from cachetools import FIFOCache
@@ -92,6 +93,10 @@ class Asker:
     owner: str = ""
     token: str = field(default="", repr=False)
     site: str | None = None
+
+    def login_page(self, agent_id: str) -> str:
+        """Where the caller logs in at the agent's server; empty: nowhere."""
+        return f"{self.site}/login/{quote(agent_id)}" if self.site else ""
 
     @property
     def principal(self) -> Principal | None:
