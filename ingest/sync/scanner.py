@@ -25,7 +25,7 @@ from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, parse_field
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel, Completion
+    from waygraph.registry.http.openai_endpoint import ChatModel
     from waygraph.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -95,43 +95,21 @@ def scanned_text(entity: Agent | Tool) -> str:
     return canonical_json({"name": entity.name, "description": entity.description, **fields})
 
 
-class _Run:
-    """One scan under way, which several threads fill."""
-
-    def __init__(self, scan: Scan) -> None:
-        self.scan, self.lock = scan, Lock()
-        self.has_answered = False
-        """Whether any answer was fit."""
-        self._give_up = monotonic() + MOST_S
-        self.ended = ""
-        """Why nothing more is asked: the endpoint is away, or slow."""
-
-    @property
-    def is_over(self) -> bool:
-        if not self.ended and monotonic() > self._give_up:
-            self.ended = f"it took longer than {MOST_S:g} s"
-        return bool(self.ended)
-
-    def count(self, completion: "Completion") -> None:
-        with self.lock:
-            self.scan.calls += 1
-            self.scan.tokens += completion.prompt_tokens + completion.completion_tokens
-
-    def put(self, verdicts: Mapping[str, str]) -> None:
-        with self.lock:
-            self.scan.verdicts |= verdicts
-
-
 class Scanner:
-    """`kept`: a folder of former verdicts, by text; one that cannot be read or written costs a request."""
+    """One scan, which several threads fill. `kept`: a folder of former verdicts, by text; one that cannot be read or
+    written costs a request.
+    """
 
     def __init__(self, model: "ChatModel", kept: Path) -> None:
-        self._model, self._kept = model, kept
+        self._model, self._kept, self._scan, self._lock = model, kept, Scan(), Lock()
+        self._give_up, self._has_answered, self._ended = monotonic() + MOST_S, False, ""
+        """Until when it asks, whether any answer was fit, and why nothing more is asked: it is away, babbles or slow.
+        """
 
     def scan(self, servers: Sequence[Sequence[str]]) -> Scan:
         """Texts, by server. Raises nothing that comes of the endpoint: `failure` says it."""
-        scan = Scan(asked=sum(len(set(texts)) for texts in servers))
-        run, left, batches = _Run(scan), MOST_TEXTS, list[list[str]]()
+        scan, left, batches = self._scan, MOST_TEXTS, list[list[str]]()
+        scan.asked = sum(len(set(texts)) for texts in servers)
         for texts in servers:
             scan.verdicts |= {text: verdict for text in texts if (verdict := self._recall(text))}
             new = [text for text in dict.fromkeys(texts) if text not in scan.verdicts]
@@ -141,33 +119,33 @@ class Scanner:
                 scan.failure = f"{MOST_TEXTS:,} texts of {CHARS_AT_ONCE:,} characters are read at a time"
             batches += _batches(fit)
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="scan") as threads:
-            list(threads.map(lambda batch: self._read(batch, run), batches))
-        scan.failure = run.ended or scan.failure
+            list(threads.map(self._read, batches))
+        scan.failure = self._ended or scan.failure
         if scan.failure:
             unread = scan.asked - len(scan.verdicts)
             logger.warning("%d of %d texts were not scanned: %s", unread, scan.asked, scan.failure)
         return scan
 
-    def close(self) -> None:
-        self._model.close()
-
-    def _read(self, texts: Sequence[str], run: _Run) -> None:
+    def _read(self, texts: Sequence[str]) -> None:
         """Without a fit answer each by itself: one of them may have spoiled it for the others."""
-        if verdicts := self._ask(texts, run):
-            run.put(verdicts)
+        if verdicts := self._ask(texts):
             self._keep(verdicts)
-        elif not self._answers(run):
-            run.ended = run.ended or "the endpoint gave no fit answer, the log says more"
+        elif not self._answers():
+            self._ended = self._ended or "the endpoint gave no fit answer, the log says more"
         elif len(texts) > 1:
             for text in texts:
-                self._read([text], run)
-        elif not run.ended:
-            run.put({texts[0]: UNFIT})
+                self._read([text])
+        elif not self._ended:
+            verdicts = {texts[0]: UNFIT}
+        with self._lock:
+            self._scan.verdicts |= verdicts
 
-    def _ask(self, texts: Sequence[str], run: _Run) -> dict[str, str]:
+    def _ask(self, texts: Sequence[str]) -> dict[str, str]:
         """Text → verdict; empty for no fit answer in TRIES."""
         for _ in range(TRIES):
-            if run.is_over:
+            if not self._ended and monotonic() > self._give_up:
+                self._ended = f"it took longer than {MOST_S:g} s"
+            if self._ended:
                 break
             # A text that could name its id could have a model repeat an answer that stands in it.
             ids = {secrets.token_hex(6): text for text in texts}
@@ -179,19 +157,21 @@ class Scanner:
                 logger.warning("the scanner refused %d texts: %s", len(texts), refusal)
                 continue
             except LanguageModelError as error:
-                run.ended = str(error)
+                self._ended = str(error)
                 break
-            run.count(completion)
+            with self._lock:
+                self._scan.calls += 1
+                self._scan.tokens += completion.prompt_tokens + completion.completion_tokens
             if said := parse_verdicts(completion.message.get("content"), ids):
-                run.has_answered = True
+                self._has_answered = True
                 return {ids[each]: verdict for each, verdict in said.items()}
         return {}
 
-    def _answers(self, run: _Run) -> bool:
+    def _answers(self) -> bool:
         """Where no answer was fit yet, a harmless text tells whether that comes of the texts or of the endpoint: else
         each text would be asked for alone of one that refuses its key, or babbles.
         """
-        return run.has_answered or bool(self._ask([_HARMLESS_TEXT], run))
+        return self._has_answered or bool(self._ask([_HARMLESS_TEXT]))
 
     def _place(self, text: str) -> Path:
         parts = "\0".join((self._model.model, SYSTEM, text))

@@ -292,7 +292,7 @@ class StoredKey(BaseModel):
     scopes: list[Scope] = Field(min_length=1)
     groups: list[Plain]
     everything: bool = Field(strict=True)
-    toolset: Plain | None = None
+    toolset: Plain | Literal[""] = ""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at: Time
     expires_at: Time
@@ -307,8 +307,7 @@ class StoredKey(BaseModel):
     @property
     def noun(self) -> ApiKey:
         fields: dict[str, Any] = self.model_dump()
-        lists = {"scopes": tuple(self.scopes), "groups": tuple(self.groups)}
-        return ApiKey(**{**fields, **lists, "toolset": self.toolset or ""})
+        return ApiKey(**{**fields, "scopes": tuple(self.scopes), "groups": tuple(self.groups)})
 
 
 class StoredKeys(BaseModel):
