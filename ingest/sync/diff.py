@@ -264,7 +264,7 @@ class Judge:
         if held and not fields:
             return replace(said, **_standing(held), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
-        flags = (*self.scan.flags(said, held), *self.copy_flags(said, held), *tool_flags(said, elsewhere))
+        flags = (*self.scan.flags(said, held), *tool_flags(said, elsewhere), *self.copy_flags(said, held))
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         if held and telling and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
