@@ -145,7 +145,7 @@ class OwnLogins:
         is_late = begun is not None and begun.age_s() > self.settings.upstream_login_timeout_s
         if begun is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
-        if begun.address != digest_of(launch.url):
+        if begun.address != self.file.place_of(caller, launch.url):
             raise NotAllowed("the agent's server has another address by now: begin the login again")
         if "code" not in said:
             raise UpstreamRefused(f"the login was refused ({refusal_code(said.get('error')) or 'no reason given'})")

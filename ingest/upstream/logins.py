@@ -43,6 +43,8 @@ BEGUN = "begun"
 """In place of how one logs in: a login that waits for the caller to come back from the issuer."""
 _BEGUN_S = 3_600.0
 """So long one that was begun and not finished is kept at most."""
+TURNS = 4_096
+"""Lock files for renewals, which stay: callers come and go. Two logins that share one renew one after the other."""
 _LOCK_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -94,12 +96,14 @@ _Index = dict[tuple[str, str, bool], Login]
 class LoginFile:
     """The logins in one file, which need not be there yet. Threads and processes may share it.
 
+    `issuer`: of the gateway's OIDC tokens. Another issuer may give a caller's id to somebody else.
+
     Every method raises LoginsUnusable for a file that is damaged, and StorageFailed where it cannot be read or written;
     those that encrypt or decrypt raise LoginsUnusable without a key, or with another one than the file's.
     """
 
-    def __init__(self, path: Path, key: str = "") -> None:
-        self.path, self._key_text = path, key
+    def __init__(self, path: Path, key: str = "", issuer: str = "") -> None:
+        self.path, self._key_text, self._issuer = path, key, issuer
         self._key: bytes | None = None
         self._held: tuple[tuple[int, ...], _Index] = (), {}
 
@@ -114,7 +118,11 @@ class LoginFile:
     def find(self, caller: str, agent_id: str, address: str) -> Login | None:
         """The login that stands now, for this address of the server."""
         found = self._current().get((caller, agent_id, False))
-        return found if found and found.address == digest_of(address) else None
+        return found if found and found.address == self.place_of(caller, address) else None
+
+    def place_of(self, caller: str, address: str) -> str:
+        """A digest of the server's address, and of the issuer that knows the caller."""
+        return digest_of(f"{self._issuer} {address}" if caller.startswith("oidc:") else address)
 
     def open(self, login: Login) -> dict[str, Any]:
         """What it holds."""
@@ -128,7 +136,7 @@ class LoginFile:
             caller=caller,
             agent_id=agent_id,
             by=by,
-            address=digest_of(address),
+            address=self.place_of(caller, address),
             id=login_id or secrets.token_hex(8),
             at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -282,12 +290,12 @@ class LoginFile:
 
 def login_file(settings: Settings) -> LoginFile:
     """The file in the data folder."""
-    return _login_file(settings.data_path / "logins.json", settings.login_key)
+    return _login_file(settings.data_path / "logins.json", settings.login_key, settings.oidc_issuer)
 
 
 @lru_cache(maxsize=16)
-def _login_file(path: Path, key: str) -> LoginFile:
-    return LoginFile(path, key)
+def _login_file(path: Path, key: str, issuer: str) -> LoginFile:
+    return LoginFile(path, key, issuer)
 
 
 def digest_of(text: str) -> str:
@@ -312,7 +320,8 @@ class LoginEntry:
         self.file.keep(self.user, parts)
 
     def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
-        return take_turn(self.file.path, f"{self.user.caller} {self.user.agent_id}", timeout_s)
+        number = int(digest_of(f"{self.user.caller} {self.user.agent_id}"), 16) % TURNS
+        return take_turn(self.file.path, f"callers {number}", timeout_s)
 
     def forget(self) -> None:
         self.file.forget(self.user.caller, self.user.agent_id, login_id=self.user.id)

@@ -19,7 +19,9 @@ from tests.upstream.calling import PATIENCE_S, Listening
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, open_executor
-from waygraph.ingest.upstream.logins import LoginFile, login_file
+from waygraph.ingest.manifest.records import UserLogin
+from waygraph.ingest.upstream import logins as logins_module
+from waygraph.ingest.upstream.logins import LoginEntry, LoginFile, login_file
 from waygraph.registry.model.errors import (
     InvalidSetting,
     LoginsUnusable,
@@ -283,6 +285,35 @@ def test_an_entry_is_good_for_its_caller_agent_and_address_alone(here: Here, ser
         run(here, act)
     assert server.calls == []
     assert file.find(ANN, "desk", "https://elsewhere.example/mcp") is None
+
+
+def test_another_issuer_s_caller_of_the_same_id_has_no_login(here: Here, server: ProtectedServer) -> None:
+    """Of keys the gateway itself makes the ids: they stay."""
+    callers = ("oidc:1", ANN)
+    for caller in callers:
+        log_in(server, login_file(replace(settings_of(here), oidc_issuer="https://a.example")), caller, "ann")
+
+    async def act(executor: Executor) -> None:
+        with pytest.raises(NeedsLogin):
+            await whoami(here, executor, callers[0])
+        assert await whoami(here, executor, ANN) == "ann"
+
+    run(here, act, replace(settings_of(here), oidc_issuer="https://b.example"))
+    assert [login.caller for login in file_of(here).list()] == sorted(callers)
+
+
+def test_of_many_callers_few_locks_are_left(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins_module, "TURNS", 3)
+    file = file_of(here)
+
+    async def take_turns() -> None:
+        for number in range(30):
+            user = UserLogin(caller=f"key:{number}", agent_id="desk", id="x")
+            async with LoginEntry(file, user, "https://a.example/mcp").alone(PATIENCE_S):
+                pass
+
+    anyio.run(take_turns)
+    assert 1 < len([path for path in file.path.parent.iterdir() if path.name.startswith("login-")]) <= 3
 
 
 def test_many_writers_lose_no_login(here: Here) -> None:
