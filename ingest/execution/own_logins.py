@@ -125,7 +125,7 @@ class OwnLogins:
         self.file.check_key()
         rule, launch = await self.server_of(agent)
         client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
-        begun = await begin_login(launch, self.settings, callback, client)
+        begun = await begin_login(launch, self.settings, callback, client, rule.issuer)
         content = {**begun.content, "browser": browser}
         put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(begun.state))
         await to_thread.run_sync(put)

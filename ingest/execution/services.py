@@ -229,6 +229,7 @@ class LoginRule(_Strict):
     value: str = ""
     client_id: str = ""
     client_secret: str = Field(default="", repr=False)
+    issuer: str = ""
     token_endpoint: str = ""
     audience: str = ""
     resource: str = ""
@@ -237,7 +238,7 @@ class LoginRule(_Strict):
     @model_validator(mode="after")
     def _sound(self) -> "LoginRule":
         of = {
-            "oauth": {"client_id", "client_secret"},
+            "oauth": {"client_id", "client_secret", "issuer"},
             "exchange": {"client_id", "client_secret", "token_endpoint", "audience", "resource", "scope"},
             "header": {"name", "value"},
         }[self.by] | {"agent", "by", "headers"}

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 from mcp.client.auth import OAuthFlowError
-from mcp.client.auth.utils import validate_authorization_response_iss
+from mcp.client.auth.utils import issuers_match, validate_authorization_response_iss
 from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata, ProtectedResourceMetadata
 from mcp.types import LATEST_PROTOCOL_VERSION
 
@@ -40,15 +40,20 @@ class Begun:
 
 
 async def begin_login(
-    launch: HttpLaunch, settings: Settings, callback: str, client: Mapping[str, Any] | None = None
+    launch: HttpLaunch,
+    settings: Settings,
+    callback: str,
+    client: Mapping[str, Any] | None = None,
+    issuer: str = "",
 ) -> Begun:
-    """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand.
+    """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand, whose
+    secret any issuer gets that the server names; with `issuer`, no other one.
 
     Raises UpstreamError.
     """
     draft = _Draft({"client": dict(client)} if client else {})
     discreet, wire = discretion(launch), Wire()
-    provider = _Leaving(launch.url, Kept(draft, discreet), callback)
+    provider = _Leaving(launch.url, Kept(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
     message = {**_FIRST, "params": {**_ABOUT_US, "clientInfo": {"name": "waygraph", "version": "1"}}}
     with anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
@@ -113,14 +118,18 @@ class _Draft:
 class _Leaving(Provider):
     """Stops where a person goes to the issuer's page, with all that is needed to go on from there."""
 
-    def __init__(self, address: str, kept: Kept, callback: str) -> None:
+    def __init__(self, address: str, kept: Kept, callback: str, issuer: str) -> None:
         super().__init__(address, kept, callback, None, None)
+        self._issuer = issuer
         self.page = self.state = self.verifier = ""
         self.content: dict[str, Any] = {}
 
     async def _redirect(self, page: str) -> None:
         if urlsplit(page).scheme not in ("http", "https"):
             raise UpstreamRefused("its issuer's page is at no address of the web")
+        metadata = self.context.oauth_metadata
+        if self._issuer and not (metadata and issuers_match(str(metadata.issuer), self._issuer)):
+            raise UpstreamRefused("its issuer is another one than [[login]] names")
         self.page, self.state = page, parse_qs(urlsplit(page).query)["state"][-1]
 
     async def _result(self) -> AuthorizationCodeResult:

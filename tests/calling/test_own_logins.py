@@ -256,6 +256,25 @@ def test_a_client_that_the_operator_registered_may_get_another_secret(here: Here
     assert server.realm.count("refreshed", "ann") == 1
 
 
+def test_a_server_names_no_other_issuer_than_the_operator(here: Here, server: ProtectedServer) -> None:
+    """It would get the secret of the operator's client."""
+
+    async def begin(executor: Executor) -> None:
+        assert executor.logins is not None
+        page = await executor.logins.begin(ANN, here.registry.agents()[0], "http://127.0.0.1:1/", "browser")
+        assert page.startswith(f"{server.realm.issuer}/authorize?")
+
+    async def refused(executor: Executor) -> None:
+        with pytest.raises(UpstreamRefused, match="another one than"):
+            await begin(executor)
+
+    here.environ["SECRET"] = server.realm.add_client("by hand", "http://127.0.0.1:1/")
+    client = 'client_id = "by hand"\nclient_secret = "${SECRET}"\nissuer = '
+    run(here, begin, settings_of(here, f'{BY_OAUTH}{client}"{server.realm.issuer}"\n'))
+    run(here, refused, settings_of(here, f'{BY_OAUTH}{client}"https://login.example"\n'))
+    assert "token" not in server.realm.asked
+
+
 def test_what_is_written_tells_nobody_a_secret(here: Here, server: ProtectedServer) -> None:
     file = file_of(here)
     content = enroll(server, "ann")
