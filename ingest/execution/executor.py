@@ -1,6 +1,7 @@
 """`Executor`: every call of a process goes through it, to whatever runs tools of this kind of agent."""
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -39,6 +40,7 @@ from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
 from waygraph.registry.model.errors import (
     CallTimedOut,
+    LoginsUnusable,
     NotCallable,
     SourceError,
     UpstreamAnswered,
@@ -49,6 +51,8 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
+
+_log = logging.getLogger("waygraph.gateway")
 
 # A person is given time to think: what a question takes does not count to the deadline of its call.
 
@@ -94,7 +98,7 @@ class McpCaller:
             )
         except UpstreamRefused as refusal:
             if acting is not None and not isinstance(refusal, UpstreamAnswered):
-                await acting.check()  # it may have refused a login that has ended
+                await acting.check(refusal)  # it may have refused a login that has ended
             raise
         except NotCallable as refusal:  # of its server, whichever tool was asked for
             raise NotCallable(call.name, refusal.reason, how=refusal.how) from None
@@ -294,6 +298,7 @@ async def open_executor(
         logins = OwnLogins(
             services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
         )
+        await to_thread.run_sync(_warn_without_key, logins)
         pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool, logins),
@@ -304,6 +309,14 @@ async def open_executor(
         executor = Executor(ways, settings.calls_at_once, logins)
         stack.callback(executor.close)
         yield executor
+
+
+def _warn_without_key(logins: OwnLogins) -> None:
+    if agents := [rule.agent for rule in logins.services.logins if rule.takes_login]:
+        try:
+            logins.file.check_key()
+        except LoginsUnusable as fault:
+            _log.warning("nobody can log in at %s: %s", ", ".join(agents), fault)
 
 
 # How the server of an agent is started or reached for a call, with every reference resolved.

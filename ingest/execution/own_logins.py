@@ -23,6 +23,7 @@ from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRul
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
@@ -267,12 +268,18 @@ class ActingCaller:
         key = str(held.get("key", ""))
         return _with_header(plain, rule.name, rule.value.replace(KEY, key), key)
 
-    async def check(self) -> None:
-        """After a refusal of the server. Raises NeedsLogin if the caller's login has ended meanwhile."""
+    async def check(self, refusal: UpstreamRefused) -> None:
+        """After a refusal of the server, by which a key that the caller typed is forgotten.
+
+        Raises NeedsLogin if the caller is no longer logged in.
+        """
         if self.rule.by == "exchange":
             self.logins.token_place(self.call).ends_s = 0.0
         elif self.rule.by == "oauth":
             await self.launch()
+        elif self.rule.takes_login and isinstance(refusal, LoginRefused):
+            await to_thread.run_sync(self.logins.file.forget, self.caller, self.call.agent.id)
+            raise NeedsLogin(self.call.name, self.call.agent.id) from refusal
 
 
 def _client_of(rule: LoginRule) -> Mapping[str, Any]:

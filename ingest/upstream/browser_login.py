@@ -21,7 +21,7 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.http import OriginClient
 from waygraph.ingest.upstream.oauth import Kept, Provider, read_as
-from waygraph.ingest.upstream.wire import Wire
+from waygraph.ingest.upstream.wire import Wire, hush, quietly
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
@@ -56,7 +56,8 @@ async def begin_login(
     provider = _Leaving(launch.url, Kept(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
     message = {**_FIRST, "params": {**_ABOUT_US, "clientInfo": {"name": "waygraph", "version": "1"}}}
-    with anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
+    hush()
+    with quietly(), anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
         async with OriginClient(launch, settings, wire, discreet, provider) as http:
             is_sse = launch.form == "sse"
             request = http.build_request(
@@ -85,7 +86,8 @@ async def finish_login(
     try:
         validate_authorization_response_iss(iss, context.oauth_metadata)
         request = await provider._exchange_token_authorization_code(code, content["verifier"])
-        with anyio.move_on_after(settings.upstream_connect_timeout_s):
+        hush()
+        with quietly(), anyio.move_on_after(settings.upstream_connect_timeout_s):
             async with OriginClient(launch, settings, Wire(), discreet, None) as http:
                 response = await httpx2.AsyncClient.send(http, request)  # to the issuer, as any request of a login
             await provider._handle_token_response(response)

@@ -18,6 +18,7 @@ from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.oauth import OpenPage, log_in
 from waygraph.ingest.upstream.wire import (
     KINDS,
@@ -271,7 +272,7 @@ class OriginClient(httpx2.AsyncClient):
             offers = "resource_metadata" in response.headers.get("www-authenticate", "")
             ways = "an Authorization header" + (", or OAuth, which it offers" if offers else "")
             told = "the login given is not accepted" if given else f"needs a login: {ways}"
-            return UpstreamRefused(f"{told} ({what})")
+            return LoginRefused(f"{told} ({what})")
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
         if _session_ended(request, response):

@@ -370,6 +370,11 @@ def test_keys_that_callers_type_go_with_their_own_calls(tmp_path: Path, monkeypa
         assert typed not in here.file.path.read_text() + here.service.log
         assert "logged out" in ann.submit(ann.open(here.page), do="forget").text
         assert_problem(here.whoami(key), 403, "needs-login")
+        wrong = typed[:-1]
+        assert "You are logged in" in ann.submit(ann.open(here.page), do="key", secret=wrong).text
+        for _ in range(2):
+            assert_problem(here.whoami(key), 403, "needs-login")
+        assert here.file.list() == ()
 
 
 def test_callers_list_and_forget_their_own_logins_alone(here: World) -> None:
@@ -461,6 +466,8 @@ def test_without_a_key_for_logins_the_page_says_so(tmp_path: Path, monkeypatch: 
         assert (answer.status_code, "WAYGRAPH_LOGIN_KEY" in answer.text) == (503, True)
         told = assert_problem(here.whoami(here.key()), 403, "needs-login")
         assert told["facts"]["page"] == here.page
+        [warned] = [line for line in map(json.loads, here.service.log.splitlines()) if line["level"] == "warning"]
+        assert "desk" in warned["event"]
 
 
 def test_no_secret_is_left_in_logs_or_files(here: World, tmp_path: Path) -> None:
@@ -477,6 +484,7 @@ def test_no_secret_is_left_in_logs_or_files(here: World, tmp_path: Path) -> None
     assert found == {"mcp.json"}, "where the operator wrote a token of theirs"
     actions = [line["action"] for line in map(json.loads, here.service.log.splitlines()) if line.get("action")]
     assert "login" in actions
+    assert not [line for line in map(json.loads, here.service.log.splitlines()) if line["level"] == "error"]
 
 
 def test_a_service_elsewhere_needs_to_know_its_address(here: World) -> None:

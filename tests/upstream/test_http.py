@@ -13,6 +13,7 @@ from mcp.server import MCPServer
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.http import _Bounded
 from waygraph.ingest.upstream.open import connect
 from waygraph.ingest.upstream.wire import Wire
@@ -109,7 +110,7 @@ def test_a_redirect_on_the_same_host_is_followed_with_the_headers() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "says"),
     [
-        (401, UpstreamRefused, "needs a login: an Authorization header"),
+        (401, LoginRefused, "needs a login: an Authorization header"),
         (403, UpstreamRefused, "HTTP 403"),
         (404, UpstreamRefused, "no MCP server at this path"),
         (410, UpstreamRefused, "HTTP 410"),
