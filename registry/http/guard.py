@@ -45,10 +45,9 @@ class Guard:
     def watch(self, client: httpx2.Client | httpx2.AsyncClient) -> None:
         """Before its first request. What the client sends through a proxy goes on to do so."""
         is_async = isinstance(client, httpx2.AsyncClient)
+        # The library takes its dialling by no parameter; the tests of this module hold its place.
         transport: Any = client._transport
-        pool = (
-            transport._pool
-        )  # the library takes its dialling by no parameter; the tests of this module hold its place
+        pool = transport._pool
         pool._network_backend = (_AsyncDial if is_async else _Dial)(pool._network_backend, self)
         if getproxies():
             client.event_hooks = {"request": [self._check_async if is_async else self._check]}

@@ -94,7 +94,7 @@ def test_every_way_that_a_call_ends_is_counted(
     assert main(["--registry", str(place.registry), "usage", "--sort", "errors", "--json"]) == 0
     used = json.loads(capsys.readouterr().out.splitlines()[-1])["usage"]
     assert [each["tool_id"] for each in used] == ["box/fail", "box/refuse", "box/wait", "box/add", "box/erase"]
-    assert 270 <= used[2]["p50_ms"] < 3_000
+    assert used[2]["p50_ms"] >= 270
     assert used[4]["p50_ms"] is None
     [kept] = (tmp_path / "data").glob("usage.sqlite")
     assert kept.stat().st_mode & 0o777 == 0o600
