@@ -46,6 +46,12 @@ _TOOLSET = {
     "members": ["trencher-tables"],
     "missing": [],
 }
+_ENTRY = {
+    "identifier": "urn:air:registry.example.com:agent:trencher-tables",
+    "type": "application/vnd.waygraph.agent+json",
+    "url": "https://registry.example.com/v1/agents/trencher-tables",
+    "displayName": "Trencher Tables",
+}
 _FOUND: dict[str, Any] = {
     "query": {
         "text": "book a table for four",
@@ -143,6 +149,7 @@ REQUESTS: dict[str, Any] = {
         "tools": ["trencher-tables/reserve"],
         "callers": ["concierge"],
     },
+    "search_resources": {"query": {"text": "book a table for four", "filter": {"tags": ["food"]}}, "pageSize": 1},
     "call_tool": {"arguments": {"party_size": 4, "name": "Ann"}, "timeout_s": 20},
     "manifests": {
         "source": "weather-team",
@@ -304,17 +311,8 @@ ANSWERS: dict[str, Any] = {
     "servers": {"servers": [_SERVER], "metadata": {"count": 1}},
     "server_versions": {"servers": [_SERVER], "metadata": {"count": 1}},
     "server": _SERVER,
-    "ai_catalog": {
-        "specVersion": "1.0",
-        "entries": [
-            {
-                "identifier": "urn:air:registry.example.com:agent:trencher-tables",
-                "type": "application/vnd.waygraph.agent+json",
-                "url": "https://registry.example.com/v1/agents/trencher-tables",
-                "displayName": "Trencher Tables",
-            }
-        ],
-    },
+    "ai_catalog": {"specVersion": "1.0", "entries": [_ENTRY]},
+    "search_resources": {"results": [{**_ENTRY, "score": 97, "source": "https://registry.example.com/ard"}]},
 }
 """By operation."""
 
@@ -365,6 +363,7 @@ _SHAPES: dict[str, type[BaseModel]] = {
     "cypher": r.Rows,
     "healthz": r.Alive,
     "readyz": r.Ready,
+    "search_resources": r.FoundResources,
     "servers": r.ServerList,
     "server_versions": r.ServerList,
     "server": r.ListedServer,

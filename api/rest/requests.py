@@ -168,6 +168,28 @@ class SearchRequest(Asked):
         return Query(text=self.text, limit=self.limit, filters=filters, strict=self.strict, history=history)
 
 
+class ResourceQuery(Strict):
+    """What is looked for: words, and what fields of an entry of the catalogue must hold, by their path."""
+
+    text: Words = Field(min_length=1, description="What an agent is to do, in plain words.")
+    filter: dict[Name, Name | list[Name]] = Field(
+        default={},
+        max_length=MAX_NAMES,
+        description="By path, such as `tags`, `type` or `publisher`: any of these values. All fields must fit.",
+    )
+
+
+class ResourceSearch(Strict):
+    """A search as Agentic Resource Discovery 0.9 has it."""
+
+    query: ResourceQuery
+    federation: Literal["auto", "referrals", "none"] = Field(
+        default="auto", description="Taken; this registry searches only what it holds, and refers to no other."
+    )
+    page_size: int = Field(default=10, ge=1, le=100, alias="pageSize", description="How many to give at most.")
+    page_token: str = Field(default="", max_length=64, alias="pageToken", description="`pageToken` of the page before.")
+
+
 class Document(Strict):
     """A file of a source: JSON or YAML as text. `name` tells which of the two, and stands in messages."""
 

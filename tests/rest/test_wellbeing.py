@@ -86,7 +86,11 @@ def test_a_catalogue_names_the_address_that_the_world_knows() -> None:
         ingest(client, "s", agent("a"))
         catalogue = assert_good(client.get("/.well-known/ai-catalog.json"))
     public = "https://agents.example.com/way"
-    assert [entry["url"] for entry in catalogue["entries"]] == [f"{public}/openapi.json", f"{public}/v1/agents/a"]
+    assert [entry["url"] for entry in catalogue["entries"]] == [
+        f"{public}/openapi.json",
+        f"{public}/ard",
+        f"{public}/v1/agents/a",
+    ]
     assert all(":agents.example.com:" in entry["identifier"] for entry in catalogue["entries"])
 
 
@@ -100,9 +104,9 @@ def test_a_stranger_learns_of_the_service_alone(guarded: Served) -> None:
         assert response.headers["content-type"] == "application/ai-catalog+json"
         return [entry["url"].removeprefix(guarded.url) for entry in assert_good(response)["entries"]]
 
-    service = "/openapi.json"
-    assert names(guarded.client()) == [service]
-    assert names(guarded.caller("route", "write", "cypher", "use", everything=True)) == [service]
-    assert names(guarded.caller("read")) == [service, "/v1/agents/open"]
-    assert names(guarded.caller("read", groups=("g",))) == [service, "/v1/agents/closed", "/v1/agents/open"]
+    service = ["/openapi.json", "/ard"]
+    assert names(guarded.client()) == service
+    assert names(guarded.caller("route", "write", "cypher", "use", everything=True)) == service
+    assert names(guarded.caller("read")) == [*service, "/v1/agents/open"]
+    assert names(guarded.caller("read", groups=("g",))) == [*service, "/v1/agents/closed", "/v1/agents/open"]
     assert_problem(guarded.client("wg_000000000000_nobody").get(path), 401, NotAuthenticated)

@@ -1,4 +1,4 @@
-"""The documents by which other programs find this service and what it holds: an AI Catalog, a list of MCP servers."""
+"""By what other programs find this service and what it holds: an AI Catalog and its search, a list of MCP servers."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
@@ -7,13 +7,15 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.api.rest.dependencies import ForRead, Service, Serving
+from waygraph.api.rest.dependencies import ForRead, ForRoute, Service, Serving
 from waygraph.api.rest.mcp_mount import WHOLE
 from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, unless_known
+from waygraph.api.rest.requests import ResourceSearch
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.validation import MAX_ID_CHARS, after, cursor
+from waygraph.registry.model import nouns
+from waygraph.registry.model.errors import InvalidQuery, UnknownName
+from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cursor
 
 if TYPE_CHECKING:
     from waygraph.registry.model.shapes import Shape
@@ -41,6 +43,49 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
     if not await service.lanes.ask(lambda: service.registry.exists):
         return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
     return await unless_known(request, service, caller, catalog_json, media_type=MEDIA_TYPE)
+
+
+@router.post("/ard/search", **operation("search_resources"))
+async def search_resources(asked: ResourceSearch, request: Request, service: Serving, caller: ForRoute) -> Response:
+    """The entries of the catalogue that fit, best first, as Agentic Resource Discovery 0.9 has registries searched.
+
+    A score is how near an entry comes to the best one, times how likely that one is right, in percent.
+    """
+    base_url, skipped = _base_url(request, service), _read_offset(asked.page_token)
+    return as_json(await service.lanes.ask(lambda: _find_entries(asked, service, caller, base_url, skipped)))
+
+
+def _find_entries(asked: ResourceSearch, service: Service, caller: Caller, base_url: str, skipped: int) -> "Shape":
+    from waygraph.registry.storage.export.formats import catalog_entry, fits_entry
+
+    found: Shape = {"results": []}
+    filters, wanted = nouns.Filters(), asked.query.filter
+    if wanted:
+        agents = service.registry.agents(principal=caller.principal)
+        fit = (agent.id for agent in agents if fits_entry(catalog_entry(agent, base_url), wanted))
+        filters = nouns.Filters(agent_ids=tuple(fit))
+    if skipped < MAX_PART and (filters.agent_ids or not wanted):
+        query = nouns.Query(text=asked.query.text, limit=min(skipped + asked.page_size + 1, MAX_PART), filters=filters)
+        route = service.registry.route(query, principal=caller.principal)
+        matches = sorted((*route.matches, *route.pinned), key=lambda match: (-match.score, match.agent.id))
+        matches = [match for match in matches if match.score > 0]
+        sure = 1.0 if route.confidence is None else route.confidence
+        found["results"] = [
+            catalog_entry(match.agent, base_url)
+            | {"score": round(100 * sure * match.score / matches[0].score), "source": f"{base_url}/ard"}
+            for match in matches[skipped : skipped + asked.page_size]
+        ]
+        if len(matches) > skipped + asked.page_size:
+            found["pageToken"] = cursor(str(skipped + asked.page_size))
+    return found | ({"referrals": []} if asked.federation == "referrals" else {})
+
+
+def _read_offset(token: str) -> int:
+    """How many entries came before. Raises InvalidQuery."""
+    said = after(token)
+    if said and not (said.isdecimal() and said.isascii()):
+        raise InvalidQuery("this `pageToken` is not one that a page ended with")
+    return int(said or 0)
 
 
 class ServersPart(BaseModel):

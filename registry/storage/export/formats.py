@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Contents, Vectors, read_vectors
@@ -219,12 +219,13 @@ def _approval(entity: Agent | Tool) -> dict[str, object]:
 
 MEDIA_TYPE = "application/ai-catalog+json"
 AGENT_TYPE = "application/vnd.waygraph.agent+json"
+REGISTRY_TYPE = "application/ai-registry+json"
 OPENAPI_TYPE = "application/vnd.oai.openapi+json"
 SPEC_VERSION = "1.0"
 
 
 def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[str, Any]:
-    """The service itself, then the agents, in the order given: those that the asker may see.
+    """The service itself and its search, then the agents, in the order given: those that the asker may see.
 
     `host_name` is for people; `base_url` is where the service is reached from outside, with or without a slash at its
     end. Raises InvalidSetting for one that has no host: what names an entry begins with it.
@@ -238,8 +239,38 @@ def ai_catalog(agents: Iterable[Agent], host_name: str, base_url: str) -> dict[s
         "displayName": host_name,
         "description": "Finds the agents, and which of their tools, that can do what is asked for.",
     }
-    entries = [service, *(_entry(agent, publisher, base) for agent in agents)]
+    search = {
+        "identifier": _identifier(publisher, "registry", "waygraph"),
+        "type": REGISTRY_TYPE,
+        "url": f"{base}/ard",
+        "displayName": host_name,
+        "description": "Searches this catalogue (Agentic Resource Discovery 0.9).",
+    }
+    entries = [service, search, *(_entry(agent, publisher, base) for agent in agents)]
     return {"specVersion": SPEC_VERSION, "host": host, "entries": entries}
+
+
+def catalog_entry(agent: Agent, base_url: str) -> dict[str, Any]:
+    """Of the catalogue. Raises InvalidSetting, as `ai_catalog`."""
+    return _entry(agent, *_address(base_url))
+
+
+def fits_entry(entry: Mapping[str, Any], wanted: Mapping[str, str | list[str]]) -> bool:
+    """Whether the entry has one of the values at each path, such as `tags`; `publisher` is that of its identifier.
+
+    Source: Agentic Resource Discovery 0.9, 7.1.
+    """
+    told = {**entry, "publisher": unquote(str(entry["identifier"]).split(":")[2])}
+    listed = {path: [values] if isinstance(values, str) else values for path, values in wanted.items()}
+    return all(not set(values).isdisjoint(_values_at(told, path)) for path, values in listed.items())
+
+
+def _values_at(told: Any, path: str) -> list[str]:
+    name, _, rest = path.partition(".")
+    found = told.get(name, []) if isinstance(told, dict) else []
+    if rest:
+        return [value for each in (found if isinstance(found, list) else [found]) for value in _values_at(each, rest)]
+    return [str(value) for value in (found if isinstance(found, list) else [found])]
 
 
 def _address(base_url: str) -> tuple[str, str]:
