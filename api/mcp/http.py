@@ -28,6 +28,7 @@ from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, se
 from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
+from waygraph.registry.access.authenticator import bearer_token
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.access.visibility import Scope as Grant
 from waygraph.registry.http.addresses import public_address
@@ -247,7 +248,7 @@ class HttpGateway:
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
         wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
         site = public_address(self._settings.public_url, sent_to)
-        asker = Asker(caller=caller, session=Session(), owner=caller.id, token=_token(authorization), site=site)
+        asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
         return await call_tool(self._gateway, asker, wanted, Deaf())
 
     async def answer(
@@ -325,11 +326,6 @@ def _asker_of(ctx: Context, settings: "Settings") -> Asker:
         session=session_of(ctx),
         namespace=scope[_NAMESPACE],
         owner=owner,
-        token=_token(ctx.request.headers.get("authorization", "")),
+        token=bearer_token(ctx.request.headers.get("authorization", "")),
         site=public_address(settings.public_url, str(ctx.request.base_url)),
     )
-
-
-def _token(authorization: str) -> str:
-    scheme, _, token = authorization.strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""

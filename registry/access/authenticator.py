@@ -150,10 +150,9 @@ class Authenticator:
             raise NotAuthenticated(f"two headers say who calls; {HOW}")
         if api_key is not None:
             return api_key.strip(), None
-        scheme, _, text = (authorization or "").strip().partition(" ")
-        if scheme.lower() != "bearer" or not text:
+        if not (text := bearer_token(authorization or "")):
             raise NotAuthenticated(f"nothing says who calls; {HOW}")
-        return text.strip(), None if _is_key(text.strip()) else self._tokens
+        return text, None if _is_key(text) else self._tokens
 
     def _holder(self, text: str) -> Caller:
         key = self.keys.find(text)
@@ -196,6 +195,12 @@ def _tokens(settings: Settings) -> "OidcTokens | None":
     from waygraph.registry.access.oidc import OidcTokens
 
     return OidcTokens.of(settings)
+
+
+def bearer_token(authorization: str) -> str:
+    """Of the header (RFC 6750, 2.1); empty: it holds none."""
+    scheme, _, text = authorization.strip().partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
 
 
 def _is_key(text: str) -> bool:
