@@ -20,7 +20,6 @@ from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.upstream.connection import Host, NotAnswered
-from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import (
     InvalidArguments,
@@ -197,7 +196,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             tool=tool,
             arguments=arguments,
             deadline_s=wanted.deadline_s,
-            caller="" if asker.caller == LOCAL else asker.caller.id,
+            caller=asker.call_caller,
             token=asker.token,
             host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
         )

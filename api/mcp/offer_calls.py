@@ -13,7 +13,6 @@ from waygraph.api.mcp.tools import RUNNERS
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.upstream.connection import Host, NotOffered, Result
 from waygraph.registry.access.policy import Judgement
-from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.routing.find_tools.find import judging
@@ -73,7 +72,7 @@ async def call_offer(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Ho
             tool=tool,
             arguments=wanted.params_for(name),
             deadline_s=wanted.deadline_s,
-            caller="" if asker.caller == LOCAL else asker.caller.id,
+            caller=asker.call_caller,
             token=asker.token,
             host=OnBehalf(host, agent, asker.caller, gateway.questions),
             method=wanted.method,

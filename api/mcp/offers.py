@@ -26,7 +26,7 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
-from waygraph.registry.access.visibility import LOCAL, Scope
+from waygraph.registry.access.visibility import Scope
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError
 from waygraph.registry.model.identity import holds_control, is_broken, name_fault, tool_id
@@ -235,7 +235,7 @@ async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) ->
         tool=stand_in(kind, agent, "*"),
         arguments={},
         deadline_s=min(LIST_S, gateway.settings.call_timeout_s),
-        caller="" if asker.caller == LOCAL else asker.caller.id,
+        caller=asker.call_caller,
         token=asker.token,
         method=listed.method,
     )

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ValidationError
 
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.access.authenticator import RateLimit
-from waygraph.registry.access.visibility import Caller
+from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import TooManyRequests
 from waygraph.registry.model.nouns import Agent, CallOutcome, Principal, Turn
 
@@ -101,6 +101,11 @@ class Asker:
     @property
     def principal(self) -> Principal | None:
         return self.caller.principal
+
+    @property
+    def call_caller(self) -> str:
+        """As `ToolCall.caller` has it: empty where nobody is told apart."""
+        return "" if self.caller == LOCAL else self.caller.id
 
 
 def connection_of(ctx: Context) -> Connection:
