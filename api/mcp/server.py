@@ -27,6 +27,7 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
 from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
+from waygraph.api.mcp.list_changed import Listeners
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
 from waygraph.api.mcp.offer_calls import OfferCall, call_offer, read_as_tool
 from waygraph.api.mcp.offers import AGENTS, Kind, offers_page
@@ -37,7 +38,6 @@ from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connec
 from waygraph.api.mcp.tools import (
     IDENTITY,
     RUNNERS,
-    Listeners,
     cache_hints,
     instructions,
     questions,

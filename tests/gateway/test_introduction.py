@@ -9,7 +9,7 @@ from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, over_http
 from tests.service import Served, agent, ingest, served
-from waygraph.api.mcp import tools
+from waygraph.api.mcp import list_changed
 from waygraph.api.mcp.tools import INSTRUCTIONS, SUMMARY_BYTES
 
 
@@ -64,7 +64,7 @@ def test_little_is_told_of_much_and_only_plain_words(tmp_path: Path) -> None:
 
 
 def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "LOOK_S", 0.05)
+    monkeypatch.setattr(list_changed, "LOOK_S", 0.05)
     with served() as service:
         changed = anyio.Event()
 
