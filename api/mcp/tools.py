@@ -16,6 +16,7 @@ from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import LISTED, MAY_KNOW, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from waygraph.registry.routing.tool_formats import Detail
 
 
-IDENTITY = {"name": "waygraph", "title": "Waygraph"}
+IDENTITY = {"name": NAME, "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
 ROUTE, EXECUTE = "route", "execute"
 MAX_AGENTS, MAX_STEPS = 20, 50

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from waygraph.ingest.hosts import edit_json, edit_toml
-from waygraph.ingest.hosts.hosts import Host, is_gateway, reaches_gateway
+from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import repeated_names
+from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK
 from waygraph.registry.model.errors import SourceError
 

@@ -5,11 +5,13 @@ no form for an address or no references has that field empty.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Literal
 
+from waygraph.ingest.manifest.own_gateway import KEY, is_gateway
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.parse import parse_file
@@ -41,11 +43,14 @@ _PLACES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownConfig:
-    """A config that is there. `servers`: how many it names, the disabled ones too. `fault`: why it cannot be read."""
+    """A config that is there. `servers`: how many it names, the disabled ones too, but for the `gateways`, which are
+    Waygraph's own entries. `fault`: why it cannot be read.
+    """
 
     client: str
     path: Path
     servers: int = 0
+    gateways: int = 0
     fault: str = ""
 
 
@@ -109,8 +114,9 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
     if not mcp_config.fits(document):
         return None if path.name == "settings.json" else KnownConfig(client=client, path=path)
     intake = Intake(where=str(path), settings=settings)
-    named = sum(1 for _ in mcp_config.read(document, str(path), intake))
-    return KnownConfig(client=client, path=path, servers=named + len(intake.rejected))
+    gateways = Counter(is_gateway(record.transport) for record in mcp_config.read(document, str(path), intake))
+    servers = gateways[False] + len(intake.rejected)
+    return KnownConfig(client=client, path=path, servers=servers, gateways=gateways[True])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +275,6 @@ def refuse_outside(path: Path, project: Path) -> None:
 # The entry by which a host starts or reaches the gateway.
 
 
-NAME = "waygraph"
-"""What the gateway is called in a host's config."""
-KEY = f"{PREFIX}API_KEY"
 _INSTALLED_PLACES = ("XDG_DATA_HOME", "XDG_CACHE_HOME")
 _MODULE = "waygraph.api.cli.app"
 
@@ -332,17 +335,6 @@ def _address(host: Host, gateway: Gateway) -> dict[str, Any]:
             "bridge to the service"
         )
     return {**entry, "headers": {"Authorization": f"Bearer {host.reference.format(KEY)}"}}
-
-
-def is_gateway(entry: object) -> bool:
-    """Whether an entry starts a gateway of ours: it is not taken over by itself."""
-    if not isinstance(entry, Mapping):
-        return False
-    command, args = entry.get("command"), entry.get("args")
-    told = [str(part) for part in (command, *(args if isinstance(args, list) else ()))]
-    program = PurePath(told[0].replace("\\", "/")).name.casefold().removesuffix(".exe")
-    ours = program == NAME or _MODULE in told or NAME in told[1:2]
-    return ours and "mcp" in told[1:]
 
 
 def reaches_gateway(host: Host, entry: object) -> bool:

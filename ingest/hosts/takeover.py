@@ -17,8 +17,9 @@ from typing import Any
 
 from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
-from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of, is_gateway
+from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of
 from waygraph.ingest.manifest.environment import PLAIN, input_variable
+from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.records import shape_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
@@ -44,13 +45,13 @@ def standard(host: Host, entry: object, *, project: Path | None = None) -> dict[
     """Raises Stays. `project`: the folder that the config belongs to, which its entries may refer to."""
     if not isinstance(entry, Mapping):
         raise Stays(f"expected an object, found {shape_of(entry)}")
-    if is_gateway(entry):
-        raise Stays("it is a gateway itself")
     if entry.get("disabled") is True or entry.get("enabled") is False:
         raise Stays("it is switched off")
     if limit := next((name for name in _LIMITS & set(entry) if entry[name] not in ([], ["*"], None)), None):
         raise Stays(f"{limit} limits its tools in this host; give the limit by a policy, and take the field out first")
     told = _FORMS.get(host.id, _as_it_is)(dict(entry))
+    if is_gateway(told):
+        raise Stays("it is a gateway itself")
     if not told.get("command") and not told.get("url"):
         raise Stays("has neither a command nor an address")
     return told if project is None else _of_project(told, project)

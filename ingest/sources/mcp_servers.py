@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from waygraph.ingest.manifest.own_gateway import is_gateway_name, left_out
 from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
@@ -135,8 +136,10 @@ class Answer:
 def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: Settings) -> Answer:
     """What a server says of itself, where its source says nothing of it: name, description, version. Its tools.
 
-    Without a word on the server by either, its tools describe it.
+    Without a word on the server by either, its tools describe it. A gateway of Waygraph is left out.
     """
+    if is_gateway_name(listing.name):
+        return Answer(cut=(left_out(server.where or where, server.key),))
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
     named = record.name if record.name != record.key else ""
@@ -203,7 +206,8 @@ def _status(error: UpstreamError) -> str:
 
 def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
     if answer.entry is None:
-        return Asked(key=server.key, state="failed", seconds=seconds, reason=answer.rejected[0].reason)
+        [fault, *_] = (*answer.rejected, *answer.cut)
+        return Asked(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
     return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
 
 

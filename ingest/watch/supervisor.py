@@ -9,6 +9,7 @@ from random import Random
 import anyio
 from anyio.abc import TaskGroup
 
+from waygraph.ingest.manifest.own_gateway import is_gateway_name
 from waygraph.ingest.manifest.records import Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, first_of
 from waygraph.ingest.upstream.connection import Connect, Connection
@@ -91,8 +92,14 @@ class Supervision:
     random: Random
 
 
+class _IsGateway(Exception):
+    """A server is a gateway of Waygraph itself."""
+
+
 class Supervised:
-    """A server that is followed until its task is cancelled. Nothing that it does ends the task."""
+    """A server that is followed until its task is cancelled. Nothing that it does ends the task, but that it is a
+    gateway itself.
+    """
 
     def __init__(self, name: str, launch: Launch, given: Supervision) -> None:
         self._name, self._launch, self._given = name, launch, given
@@ -107,6 +114,8 @@ class Supervised:
         try:
             while True:
                 await self._clock.sleep(await self._live_once())
+        except _IsGateway:
+            return
         finally:
             self._given.tell(Stopped(server=self._name))
 
@@ -121,6 +130,8 @@ class Supervised:
                 await self._follow(connection)
         except UpstreamError as error:
             return self._note_end(error)
+        except _IsGateway:
+            raise
         except Exception as error:  # noqa: BLE001 - a fault of one server, or in reading it, never ends the others
             return self._note_end(UpstreamRefused(f"unexpected {type(error).__name__}"))
         raise AssertionError("unreachable")
@@ -160,6 +171,8 @@ class Supervised:
         self._refused.begin_anew()
         self._gone_since = ""
         self._given.tell(Listed(server=self._name, listing=listing, seconds=self._clock.now_s() - began_s))
+        if is_gateway_name(listing.name):
+            raise _IsGateway
         return self._given.pace.poll_after_s(listing.lasts_s, self._given.random)
 
 
