@@ -12,11 +12,11 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.read import Listing, Parts, documents, with_answers
+from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
 from waygraph.ingest.sync.apply import sync, with_statuses
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Document, Manifest, Policy, SyncReport
+from waygraph.registry.model.changes import Document, Manifest, Policy, Rejected, SyncReport
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
@@ -142,7 +142,7 @@ class Ingestion:
             return
         for source in sources:
             parts = source.parts()
-            yield self.take(registry, source, parts, source.with_answers(parts), progress)
+            yield self.take(registry, source, parts, self._manifest(source, parts), progress)
 
     def take(
         self,
@@ -157,6 +157,10 @@ class Ingestion:
         self._vouch(source, parts)
         return done
 
+    def _manifest(self, source: OpenedSource, parts: Parts) -> Manifest:
+        """A dry run starts nothing and asks no server, whoever named it."""
+        return without_answers(parts) if self.dry_run else source.with_answers(parts)
+
     def _vouch(self, source: OpenedSource, parts: Parts) -> None:
         """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""
         if not self.dry_run:
@@ -164,9 +168,10 @@ class Ingestion:
 
     def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
         parts = source.parts()
+        offer, notes = self._offer(source, parts)
         reports = offer_documents(
             registry,
-            self._offer(source, parts),
+            offer,
             self.opening.settings,
             host="" if self.opening.source else socket.gethostname(),
             kind=self.opening.kind,
@@ -175,15 +180,16 @@ class Ingestion:
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
-        done = [Ingested(report=report) for report in reports]
+        done = [Ingested(report=_with_notes(report, notes)) for report in reports]
         self._vouch(source, parts)
         return done
 
-    def _offer(self, source: OpenedSource, parts: Parts) -> Offer:
-        """Files are read there, servers are asked here."""
-        if source.listing and not parts.servers:
-            return offer_of_listing(source.listing(), self.opening.settings)
-        return offer_of_manifest(with_answers(parts, source.ask))
+    def _offer(self, source: OpenedSource, parts: Parts) -> tuple[Offer, Sequence[Rejected]]:
+        """Files are read there, servers are asked here: what is noted of them is known here alone."""
+        if source.listing and not parts.servers and not parts.waiting:
+            return offer_of_listing(source.listing(), self.opening.settings), ()
+        manifest = self._manifest(source, parts)
+        return offer_of_manifest(manifest), manifest.cut
 
     def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
         asked = self._with_questions(manifest, progress)
@@ -208,6 +214,10 @@ class Ingestion:
         return with_questions(manifest, self.asking.author, self.asking.count, progress)
 
 
+def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:
+    return replace(report, changes=replace(report.changes, cut=(*report.changes.cut, *notes)))
+
+
 def ingest(
     registry: Registry,
     given: Given,
@@ -218,6 +228,7 @@ def ingest(
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     connect: bool | None = None,
+    start: bool = False,
     policy: Policy | None = None,
     texts: TextForm | None = None,
     dry_run: bool = False,
@@ -230,14 +241,17 @@ def ingest(
     `given`: a file, folder, glob or address, the words of a command that starts an MCP server, or what a file would
     hold as JSON, in memory; that needs `source`, the name by which it is known when it comes again. The servers of an
     MCP host's configuration are started, or reached, and asked for their tools; `connect` also asks those that a
-    registry lists (True), or none (False). `headers` go to an address, `env` to a command; like configurations they
-    may refer to variables, of `environ` (default: the process's).
+    registry lists (True), or none (False). Servers of configurations below a folder, or that fit a glob, are asked
+    only with `start`, or as they were asked before. A `dry_run` starts nothing and asks no server. `headers` go to an
+    address, `env` to a command; like configurations they may refer to variables, of `environ` (default: the
+    process's).
 
     Nothing of `rejected` was taken: a server that does not answer is named there, with the reason.
     Raises SourceError for what cannot be read at all, MassRemoval, and what a write raises.
     """
     how = Opening(
         settings=registry.settings,
+        registry=registry.store.place,
         surroundings=Surroundings.here(os.environ if environ is None else environ),
         source=source,
         namespace=namespace,
@@ -245,6 +259,7 @@ def ingest(
         headers=headers or {},
         env=env or {},
         connect=connect,
+        start=start,
         ask=partial(ask_servers, registry.settings),
     )
     sources = open_given(given, how)

@@ -127,7 +127,9 @@ def watched(
     """Raises what the watch raised."""
     settings = settings or Settings()
     seen = Watched(registry)
-    followed = followed_sources([str(source) for source in sources], [], Opening(settings=settings))
+    followed = followed_sources(
+        [str(source) for source in sources], [], Opening(settings=settings, registry=registry.store.place)
+    )
     watch = Watch(registry, followed, watching(settings, seen.told.append, policy=policy))
     with watch_in_thread(watch):
         yield seen

@@ -104,7 +104,7 @@ class Gateway(Parts):
 async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
-    reach = Reach(registry, services, vouched_file(settings.data_path))
+    reach = Reach(registry, services, vouched_file(settings.data_path, registry.store.place))
     # A host's next request may come to another process, where nothing of this one is kept: then nothing is cut.
     limit_tokens = settings.call_result_tokens if parts.parks else 0
     parking = Parking() if parts.parks else None

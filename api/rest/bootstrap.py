@@ -240,7 +240,8 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         settings = replace(settings, service_threads=_SERVER_THREADS)
     authenticator = None if chosen.open_to_all else authentication_of(settings)
     # Of several workers none follows: the registry has one writer, and their parent is it.
-    followed_here = sources_to_follow(chosen.watch, settings, environ) if chosen.workers == 1 else []
+    follows = chosen.watch if chosen.workers == 1 else ()
+    followed_here = sources_to_follow(follows, chosen.location, settings, environ)
     registry = _registry(chosen, settings, environ)
     if settings.scanner:  # who sends a manifest would be told instead of who can mend it
         registry.open_model(settings.scanner, option="WAYGRAPH_SCANNER").close()
@@ -317,7 +318,7 @@ def _run(
     if chosen.workers == 1:
         Alone(config, heard).run(sockets=[listening])
         return
-    sources = sources_to_follow(chosen.watch, settings, os.environ)
+    sources = sources_to_follow(chosen.watch, chosen.location, settings, os.environ)
     with (
         shared_folder(os.environ),
         closing(Audit(settings.audit_path)) as audit,

@@ -29,6 +29,7 @@ from waygraph.ingest.watch.events import (
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.process import step_back
+from waygraph.registry.storage.location import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,10 +46,14 @@ WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
 """Who writes what is followed."""
 
 
-def sources_to_follow(given: Sequence[str], settings: "Settings", environ: "Mapping[str, str]") -> "list[Followed]":
-    """Raises SourceError for what cannot be opened, so that a service says so before it begins."""
-    around = Surroundings.here(environ)
-    return followed_sources(given, [], Opening(settings=settings, surroundings=around))
+def sources_to_follow(
+    given: Sequence[str], location: str, settings: "Settings", environ: "Mapping[str, str]"
+) -> "list[Followed]":
+    """`location`: of the registry. Raises SourceError for what cannot be opened, so that a service says so before it
+    begins.
+    """
+    place, around = place_of(location, settings), Surroundings.here(environ)
+    return followed_sources(given, [], Opening(settings=settings, registry=place, surroundings=around))
 
 
 class Follower:

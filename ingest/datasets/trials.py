@@ -178,7 +178,7 @@ class AgentBench:
     def _fill(self, registry: Registry, dataset: Dataset, servers: Path, texts: TextForm) -> None:
         surroundings = Surroundings.here(self.environ)
         ask = partial(ask_servers, registry.settings)
-        opening = Opening(settings=registry.settings, surroundings=surroundings, ask=ask)
+        opening = Opening(settings=registry.settings, registry=registry.store.place, surroundings=surroundings, ask=ask)
         asking = Asking(count=MAX_QUESTIONS, author=DatasetQuestions.of(dataset))
         ingestion = Ingestion(opening=opening, texts=texts, asking=asking)
         with self.watching("Embedding") as progress:

@@ -13,7 +13,6 @@ from contextlib import (
 )
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -33,8 +32,9 @@ from waygraph.ingest.execution.services import (
     servers_vouched_for,
 )
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, StdioLaunch
-from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, vouched_file
+from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
+from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
@@ -292,7 +292,7 @@ async def open_executor(
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aclosing(Web(settings)))
-        vouched = vouched_file(settings.data_path)
+        vouched = vouched_file(settings.data_path, registry.store.place)
         launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
         configured = Configured(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
@@ -372,9 +372,11 @@ class Launches:
             launch = self._from_config(claim, server, around)
         else:
             launch = launch_of(read_server(json.loads(agent.transport)), Scope(surroundings=around))
+        if launches_gateway(launch):
+            raise Faulty(LEFT_OUT)
         if isinstance(launch, HttpLaunch):
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
-        return _where_it_was(launch, server.folder)
+        return launch_in(launch, server.folder)
 
     def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
@@ -401,11 +403,6 @@ class _Known:
         """None: it has to be looked for."""
         is_old = anyio.current_time() - self.at > FRESH_S
         return None if self.transport != agent.transport or is_old else self.launch
-
-
-def _where_it_was(launch: StdioLaunch, folder: str) -> StdioLaunch:
-    """In the folder that it was asked in, if its config names none."""
-    return launch if launch.cwd or not folder or not Path(folder).is_dir() else replace(launch, cwd=folder)
 
 
 def _not_vouched(claims: list[Claimed]) -> str:

@@ -7,29 +7,31 @@ restored says its own ranks, and one config among the documents of a source rais
 person opened here by `ingest`, `watch` or `serve --watch` is noted here, in the data folder, beside the tokens: each
 server that was asked, under its source and key, with the digest of its launch as the graph holds it. Nothing that a
 source, a service's caller or a copy of a registry says gets into this file, and a launch that became another is none
-that was vouched for. Of a server in a config the graph has no values, and a variable of a command may load code
-(`LD_PRELOAD`, `NODE_OPTIONS`): so what the config says, values included, is noted too, as a digest under a key that is
-made here and kept in this file alone. A value is not in the file, and without the file no guess of it can be checked.
+that was vouched for. Each registry has its own part: two of them may hold sources of one name. Of a server in a config
+the graph has no values, and a variable of a command may load code (`LD_PRELOAD`, `NODE_OPTIONS`): so what the config
+says, values included, is noted too, as a digest under a key that is made here and kept in this file alone. A value is
+not in the file, and without the file no guess of it can be checked.
 """
 
 import hmac
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.manifest.records import HttpLaunch, ServerEntry, held_transport
+from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, ServerEntry, StdioLaunch, held_transport
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import JsonText
 
-VERSION = 2
-_READ = (1, VERSION)
-"""The first had no digests of what configs say."""
+VERSION = 3
+_READ = (1, 2, VERSION)
+"""The first had no digests of what configs say, the first two did not tell registries apart."""
 _KEY_BYTES = 32
 _LOCK_TIMEOUT_S = 10.0
 
@@ -88,6 +90,52 @@ def vouched_servers(
     return {server.key: _server(server, folder, digest_of) for server in asked}
 
 
+def _no_digest(_: str) -> str:
+    raise AssertionError("nothing is noted, so nothing is compared")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approvals:
+    """What a person had asked of one source before."""
+
+    servers: Mapping[str, VouchedServer] = field(default_factory=dict)
+    """By key."""
+    digest_of: Callable[[str], str] = _no_digest
+    """The file's own."""
+
+    def unchanged(self, find: Callable[[str], Iterable[ServerEntry]]) -> list[ServerEntry]:
+        """The servers of which all of the launch is as it was then.
+
+        `find`: a config's servers, with their references resolved as in a folder. Raises RegistryLocked, StorageFailed.
+        """
+        found = list[ServerEntry]()
+        for folder in dict.fromkeys(server.folder for server in self.servers.values()):
+            for server in find(folder):
+                known = self.servers.get(server.key)
+                if known and known.folder == folder and self._is_as(server, known):
+                    found.append(replace(server, launch=launch_in(server.launch, folder)))
+        return found
+
+    def _is_as(self, server: ServerEntry, known: VouchedServer) -> bool:
+        """Whichever way the config's path is written. A link to it is another config: its project may be another."""
+        if known.config and not known.written:
+            return False
+        try:
+            now = _server(server, known.folder, self.digest_of)
+        except Refusal:  # such as an address that cannot be read
+            return False
+        return replace(now, config=os.path.normpath(now.config)) == replace(
+            known, config=os.path.normpath(known.config)
+        )
+
+
+def launch_in(launch: Launch, folder: str) -> Launch:
+    """The launch in the folder that it was asked in, if its config names none."""
+    if isinstance(launch, StdioLaunch) and not launch.cwd and folder and Path(folder).is_dir():
+        return replace(launch, cwd=folder)
+    return launch
+
+
 def vouched_cards(manifest: Manifest) -> dict[str, str]:
     return {e.key: launch_digest(e.agent.transport) for e in manifest.entries if e.agent.kind == "a2a_agent"}
 
@@ -110,25 +158,43 @@ def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -
     )
 
 
+type _Sources = Mapping[str, VouchedSource]
+"""By name."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Content:
     """`key`: in hex; empty where nothing was noted under one yet."""
 
     key: str = field(default="", repr=False)
-    sources: Mapping[str, VouchedSource] = field(default_factory=dict)
+    registries: Mapping[str, _Sources] = field(default_factory=dict)
+    """By place."""
+    older: _Sources = field(default_factory=dict)
+    """Of a file that did not tell registries apart: they count for each registry that says nothing of the source."""
+
+    def source(self, registry: str, name: str) -> VouchedSource:
+        own = self.registries.get(registry, {})
+        return own.get(name) or self.older.get(name) or VouchedSource()
+
+    def with_source(self, registry: str, name: str, vouched: VouchedSource) -> "_Content":
+        own = {**self.registries.get(registry, {}), name: vouched}
+        kept = {each: source for each, source in own.items() if not source.is_empty or each in self.older}
+        return replace(self, registries={**self.registries, registry: kept})
 
 
 @dataclass(slots=True)
 class VouchedFile:
-    """The file of all that was vouched for. Threads and processes may share it."""
+    """What was vouched for of the sources of one registry. Threads and processes may share the file."""
 
     path: Path
+    registry: str
+    """The place of its store."""
     _known: "tuple[object, _Content] | None" = None
     """The content, and the stamp of the file that had it: one value, since threads share it."""
 
     def source(self, name: str) -> VouchedSource:
         """Empty for a source that nobody opened here. Raises StorageFailed for a file that is no such file."""
-        return self._content().sources.get(name, VouchedSource())
+        return self._content().source(self.registry, name)
 
     @property
     def stamp(self) -> object:
@@ -152,15 +218,14 @@ class VouchedFile:
             return
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             held = self._content()
-            sources = {**held.sources, name: vouched.beside(self.source(name)) if partial else vouched}
-            kept = {name: source for name, source in sources.items() if not source.is_empty}
-            self._write(_Content(held.key, kept))
+            kept = vouched.beside(self.source(name)) if partial else vouched
+            self._write(held.with_source(self.registry, name, kept))
 
     def _new_key(self) -> str:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             held = self._content()  # another process may have made one
             if not held.key:
-                held = _Content(secrets.token_hex(_KEY_BYTES), held.sources)
+                held = replace(held, key=secrets.token_hex(_KEY_BYTES))
                 self._write(held)
             return held.key
 
@@ -189,27 +254,43 @@ class VouchedFile:
         raise StorageFailed(f"{self.path}: is no file of what was vouched for; remove it, and ingest anew") from None
 
     def _write(self, content: _Content) -> None:
-        sources = {name: asdict(source) for name, source in content.sources.items()}
-        told = {"version": VERSION, "key": content.key, "sources": sources}
+        document = {
+            "version": VERSION,
+            "key": content.key,
+            "registries": {place: _as_json(sources) for place, sources in content.registries.items()},
+            "sources": _as_json(content.older),
+        }
         try:
-            write_atomically(self.path, json.dumps(told, indent=1).encode(), mode=PRIVATE)
+            write_atomically(self.path, json.dumps(document, indent=1).encode(), mode=PRIVATE)
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
 
 
-def vouched_file(folder: Path) -> VouchedFile:
-    """The file in the data folder."""
-    return VouchedFile(folder / "vouched.json")
+def vouched_file(folder: Path, registry: str) -> VouchedFile:
+    """The file in the data folder. `registry`: the place of its store."""
+    return VouchedFile(folder / "vouched.json", registry)
+
+
+def _as_json(sources: _Sources) -> dict[str, Any]:
+    return {name: asdict(source) for name, source in sources.items()}
 
 
 def _content(document: Mapping[str, Any]) -> _Content:
     """Raises KeyError, TypeError, ValueError, AttributeError."""
     key = document.get("key", "")
     bytes.fromhex(key)
-    return _Content(key, {str(name): _source(told) for name, told in document["sources"].items()})
+    registries = document["registries"] if document["version"] == VERSION else {}
+    return _Content(
+        key, {str(place): _sources(told) for place, told in registries.items()}, _sources(document["sources"])
+    )
+
+
+def _sources(document: Mapping[str, Any]) -> dict[str, VouchedSource]:
+    """Raises KeyError, TypeError, AttributeError."""
+    return {str(name): _source(told) for name, told in document.items()}
 
 
 def _source(told: Mapping[str, Any]) -> VouchedSource:
-    """Raises TypeError, AttributeError."""
+    """Raises KeyError, TypeError, AttributeError."""
     servers = {str(key): VouchedServer(**server) for key, server in told["servers"].items()}
     return VouchedSource(**{**told, "servers": servers})

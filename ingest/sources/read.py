@@ -10,17 +10,21 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
+from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, left_out
 from waygraph.ingest.manifest.records import Intake, ServerEntry
+from waygraph.ingest.manifest.trust_store import Approvals
 from waygraph.ingest.sources.formats import export
+from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import SUFFIXES, Content, parse, text_of
 from waygraph.ingest.sources.skill_folder import NAME, is_skill, read_skill_file
-from waygraph.registry.model.changes import Document, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Document, Manifest, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
+ReadServers = Callable[[Any, str, Intake], Iterator[ServerEntry]]
 Ask = Callable[[str, Sequence[ServerEntry]], Manifest]
 """Asks the servers of a source for their tools: an entry of each that answered, `rejected` of each other with its key.
 """
@@ -35,19 +39,26 @@ class Listing:
     namespace: str
     are_files: bool = True
     """Whether they are there by these names later on, too."""
+    named: bool = True
+    """Whether a person named each of them; else they were met below a folder, or fit a pattern."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """How documents are read. `ask` None: no server is started or reached, whatever they name.
 
-    `connect`: servers are asked also where their kind does not do so by itself.
+    `connect`: servers are asked also where their kind does not do so by itself. `start`: also those that documents
+    name which nobody named. `registry`: the place of the one that is read into.
     """
 
     settings: Settings
     kind: str = ""
     ask: Ask | None = None
     connect: bool = False
+    start: bool = False
+    registry: str = ""
+    approvals: Approvals = field(default_factory=Approvals)
+    """Of servers that a person had asked before."""
     surroundings: Surroundings = field(default_factory=Surroundings)
 
     def asks(self, kind: Kind) -> bool:
@@ -65,6 +76,12 @@ class Parts:
     servers: tuple[ServerEntry, ...] = ()
     must_answer: frozenset[str] = frozenset()
     """Keys."""
+    approved: frozenset[str] = frozenset()
+    """Keys of those servers that are asked since a person had them asked before."""
+    kept: frozenset[str] = frozenset()
+    """Keys of what is listed still of that which a person had asked before, whether it is asked now or not."""
+    waiting: tuple[Rejected, ...] = ()
+    """Documents whose servers are not asked before a person says so; the manifest tells of them, too."""
     no_document: str = ""
     """Of an address that is asked as a server for want of a document: why there is none."""
 
@@ -79,7 +96,7 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing.are_files)
+    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing)
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
@@ -94,7 +111,7 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
             if len(listing.files) == 1:
                 raise
             merged.refuse(error)
-    return [merged.parts(listing)]
+    return [merged.parts(reading.approvals)]
 
 
 def _is_export(document: object, where: str, kind: str) -> bool:
@@ -131,37 +148,88 @@ def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
     )
 
 
+def without_answers(parts: Parts) -> Manifest:
+    """The manifest of a dry run, which asks no server: what is held of each stays."""
+    keys = {server.key for server in parts.servers}
+    by_document: dict[str, list[str]] = {}
+    for server in parts.servers:
+        by_document.setdefault(server.where or parts.manifest.source, []).append(server.key)
+    return replace(
+        parts.manifest,
+        entries=tuple(replace(each, unasked=each.unasked or each.key in keys) for each in parts.manifest.entries),
+        cut=(*parts.manifest.cut, *(_unasked(where, names, NOT_IN_REHEARSALS) for where, names in by_document.items())),
+        rank=LIVE_RANK if keys else parts.manifest.rank,
+    )
+
+
+NOT_STARTED = "not started: name it, or --start"
+NOT_IN_REHEARSALS = "not asked in a dry run"
+_MOST_NAMES = 10
+
+
+def _unasked(where: str, names: Sequence[str], reason: str) -> Rejected:
+    """Of one document, with the names of its servers."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return Rejected(where=where, reason=f"{reason} ({', '.join(names[:_MOST_NAMES])}{more})")
+
+
 @dataclass(slots=True)
 class _Merged:
     """What all documents of a source say together."""
 
     intake: Intake
-    are_files: bool
+    listing: Listing
     servers: list[ServerEntry] = field(default_factory=list)
     must_answer: set[str] = field(default_factory=set)
+    asks: bool = False
+    approved: set[str] = field(default_factory=set)
+    waiting: list[Rejected] = field(default_factory=list)
 
     def take(self, document: object, where: str, reading: Reading) -> None:
-        intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
+        intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
+        gateways = set[str]()
         for record in kind.read(document, where, intake):
-            intake.take(record)
+            if kind.live and is_gateway(record.transport, reading.registry):
+                gateways.add(str(record.key))
+            else:
+                intake.take(record)
         if kind.live:
             intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
         if reading.asks(kind) and kind.servers:
-            found = kind.servers(document, where, intake)
-            servers = [replace(each, where=where, in_config=each.in_config and self.are_files) for each in found]
-            known = {server.key for server in self.servers}  # of two documents that name one, the first counts
-            self.servers += [server for server in servers if server.key not in known]
-            self.must_answer |= {server.key for server in servers if kind.live}
+            self.asks = True
+            found = partial(self._servers, kind.servers, document)
+            if self.listing.named or reading.start:
+                servers = found(where, intake)
+            else:
+                servers = _approved_servers(found, where, intake, reading)
+                self.approved |= {server.key for server in servers}
+                self._note_waiting(where, [entry for entry in intake.entries if entry.key not in self.approved])
+            gateways |= {server.key for server in servers if launches_gateway(server.launch, reading.registry)}
+            self._take_servers(kind, [server for server in servers if server.key not in gateways])
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
-            intake.rejected = list(dict.fromkeys(intake.rejected))
-            unasked = {fault.key for fault in intake.rejected if fault.key}
-            intake.entries = [entry for entry in intake.entries if entry.key not in unasked]
+            intake.rejected = [fault for fault in dict.fromkeys(intake.rejected) if fault.key not in gateways]
+            unlisted = {fault.key for fault in intake.rejected if fault.key} | gateways
+            intake.entries = [entry for entry in intake.entries if entry.key not in unlisted]
         self.intake.partial = self.intake.partial or intake.partial
         self.intake.entries += intake.entries
         self.intake.rejected += intake.rejected
-        self.intake.cut += intake.cut
+        self.intake.cut += [*intake.cut, *(left_out(where, key) for key in sorted(gateways))]
         self.intake.gone += intake.gone
+
+    def _servers(self, read: ReadServers, document: object, where: str, intake: Intake) -> list[ServerEntry]:
+        found = read(document, where, intake)
+        return [replace(each, where=where, in_config=each.in_config and self.listing.are_files) for each in found]
+
+    def _take_servers(self, kind: Kind, servers: Sequence[ServerEntry]) -> None:
+        known = {server.key for server in self.servers}  # of two documents that name one, the first counts
+        self.servers += [server for server in servers if server.key not in known]
+        if kind.live:
+            self.must_answer |= {server.key for server in servers}
+
+    def _note_waiting(self, where: str, entries: Sequence[AgentEntry]) -> None:
+        if names := [entry.key for entry in entries if DISABLED not in entry.agent.tags]:
+            self.waiting.append(_unasked(where, names, NOT_STARTED))
 
     def note_repeated(self, where: str, place: str) -> None:
         if len(self.intake.cut) < MOST_TOLD:  # of lines each is a document
@@ -177,9 +245,33 @@ class _Merged:
         # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
         self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
 
-    def parts(self, listing: Listing) -> Parts:
-        manifest = self.intake.manifest(listing.source, listing.namespace)
-        return Parts(manifest=manifest, servers=tuple(self.servers), must_answer=frozenset(self.must_answer))
+    def parts(self, approvals: Approvals) -> Parts:
+        manifest = self.intake.manifest(self.listing.source, self.listing.namespace)
+        listed = {entry.key for entry in manifest.entries} | {fault.key for fault in manifest.rejected}
+        kept = listed & approvals.servers.keys() if self.asks else set[str]()
+        return Parts(
+            manifest=replace(manifest, cut=(*manifest.cut, *self.waiting), rank=LIVE_RANK if kept else 0),
+            servers=tuple(self.servers),
+            must_answer=frozenset(self.must_answer),
+            approved=frozenset(self.approved),
+            kept=frozenset(kept),
+            waiting=tuple(self.waiting),
+        )
+
+
+def _approved_servers(
+    find: Callable[[str, Intake], list[ServerEntry]], where: str, intake: Intake, reading: Reading
+) -> list[ServerEntry]:
+    """Those that a person had asked before. What is wrong with one of them now is told to the intake."""
+    around, approvals = reading.surroundings, reading.approvals
+
+    def find_in(folder: str) -> list[ServerEntry]:
+        there = Intake(where=where, settings=reading.settings, surroundings=replace(around, cwd=folder))
+        found = find(str(Path(around.cwd, where)), there)
+        intake.rejected += [fault for fault in there.rejected if fault.key in approvals.servers]
+        return found
+
+    return [replace(server, where=where) for server in approvals.unchanged(find_in)]
 
 
 # Files, folders, globs and standard input: which documents a source has, and what each holds.
@@ -227,7 +319,8 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
     content = [(str(path), partial(_read_file, path, folder)) for path in files]
-    return Listing(files=content, source=name, namespace=space)
+    is_named = files == [Path(text).expanduser()] and folder is None
+    return Listing(files=content, source=name, namespace=space, named=is_named)
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:

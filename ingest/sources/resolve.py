@@ -10,12 +10,20 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
-from waygraph.ingest.manifest.records import AgentRecord, Refusal, ServerEntry
+from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
+from waygraph.ingest.manifest.records import AgentRecord, Intake, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
-from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_cards, vouched_file, vouched_servers
+from waygraph.ingest.manifest.trust_store import (
+    Approvals,
+    VouchedFile,
+    VouchedServer,
+    VouchedSource,
+    vouched_cards,
+    vouched_file,
+    vouched_servers,
+)
 from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
-from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.read import (
     STDIN,
     Ask,
@@ -30,7 +38,7 @@ from waygraph.ingest.sources.read import (
 )
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Manifest
-from waygraph.registry.model.errors import RegistryLocked, SourceError, StorageFailed
+from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
@@ -141,6 +149,8 @@ class Opening:
     """
 
     settings: Settings
+    registry: str = ""
+    """The place of the registry into which they go: what a person has asked is noted for each of its own."""
     surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
     source: str = ""
     namespace: str = ""
@@ -150,6 +160,10 @@ class Opening:
     oauth: bool = False
     since: str = ""
     connect: bool | None = None
+    start: bool = False
+    """A person's yes to the configurations that are met now below a folder, or fit a pattern."""
+    named: bool = True
+    """Whether a person named these sources; else they are those that a registry knows."""
     followed: bool = False
     """Every reading is a new one; else the first is that by which a file was opened."""
     ask: Ask | None = field(default=None, repr=False)
@@ -158,9 +172,13 @@ class Opening:
     """Of a registry's pages: entries read so far, and 0."""
 
     def __post_init__(self) -> None:
-        """Raises InvalidSetting for a kind that is not known: it is wrong once, not of each file."""
+        """Raises InvalidSetting for a kind that is not known: it is wrong once, not of each file. Also for a yes to
+        starting servers beside the wish to ask none.
+        """
         if self.kind:
             check_kind(self.kind)
+        if self.start and self.connect is False:
+            raise InvalidSetting("start has servers asked, and no-connect has none asked: leave one of them away")
 
     def reading(self) -> Reading:
         ask = None if self.connect is False else self.ask
@@ -169,8 +187,20 @@ class Opening:
             kind=self.kind,
             ask=ask,
             connect=bool(self.connect),
+            start=self.start,
+            registry=self.registry,
             surroundings=self.surroundings,
         )
+
+    def approved_reading(self, source: str) -> Reading:
+        """The same, with what a person had asked of this source before. Raises StorageFailed."""
+        file = self.vouched_file()
+        return replace(
+            self.reading(), approvals=Approvals(servers=file.source(source).servers, digest_of=file.digest_of)
+        )
+
+    def vouched_file(self) -> VouchedFile:
+        return vouched_file(self.settings.data_path, self.registry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +224,8 @@ class OpenedSource:
     def with_answers(self, parts: Parts) -> Manifest:
         """With what its servers say. Raises SourceError if it is one, and says nothing."""
         manifest = with_answers(parts, self.ask)
-        if len(parts.servers) == len(manifest.rejected) == 1 and not manifest.entries:
-            reason = manifest.rejected[0].reason  # nothing at all could be read
+        if len(parts.servers) == 1 and not manifest.entries and (faults := manifest.rejected or manifest.cut):
+            reason = faults[0].reason  # nothing at all could be read
             if parts.no_document:
                 reason = f"{parts.no_document}; as an MCP server: {reason}"
             raise SourceError(self.name, reason)
@@ -251,27 +281,35 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
 
 def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") -> list[OpenedSource]:
     """Read once here, since only its content tells how many sources a file holds."""
-    reading, first = how.reading(), listing()
+    first = listing()
+    is_named, vouch = first.named and how.named, _vouching(first.source, how, path=path)
+
+    def listing_now() -> Listing:
+        """A folder that became a file since was not named as one."""
+        now = listing()
+        return replace(now, named=is_named and now.named)
+
+    def read_all(now: Listing, how: Opening) -> list[Parts]:
+        return read_parts(now, how.approved_reading(now.source))
 
     def read_anew(name: str) -> Parts:
-        now = {parts.manifest.source: parts for parts in read_parts(listing(), reading)}
+        later = replace(how, start=False)  # the yes was to what was there
+        now = {parts.manifest.source: parts for parts in read_all(listing_now(), later)}
         if name not in now:
             raise SourceError(name, "is no longer in the export that held it")
         return now[name]
 
     def read(parts: Parts) -> Callable[[], Parts]:
         again = partial(read_anew, parts.manifest.source)
+        if how.followed and how.start:
+            vouch(parts)
         return again if how.followed else _Read(parts, again)
 
     return [
         OpenedSource(
-            name=parts.manifest.source,
-            parts=read(parts),
-            vouch=_vouching(first.source, how, path=path),
-            ask=reading.ask,
-            listing=listing,
+            name=parts.manifest.source, parts=read(parts), vouch=vouch, ask=how.reading().ask, listing=listing_now
         )
-        for parts in read_parts(first, reading)
+        for parts in read_all(replace(first, named=is_named), how)
     ]
 
 
@@ -284,10 +322,9 @@ def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") ->
             return
         cards = vouched_cards(manifest) if origin else {}
         try:
-            file = vouched_file(how.settings.data_path)
-            asked = said.servers if how.reading().ask else ()
+            file = how.vouched_file()
             vouched = VouchedSource(
-                servers=vouched_servers(asked, how.surroundings.cwd, file.digest_of),
+                servers=_vouched_servers(said, file, how) if how.reading().ask else {},
                 cards=cards,
                 origin=origin if cards else "",
                 path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
@@ -297,6 +334,16 @@ def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") ->
             raise SourceError(manifest.source, str(exc)) from exc
 
     return vouch
+
+
+def _vouched_servers(said: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
+    """What a person had asked before counts as long as it is listed, unless it is asked as it is now."""
+    earlier = file.source(said.manifest.source).servers if said.kept else {}
+    asked = [server for server in said.servers if server.key not in said.approved]
+    return {
+        **{key: server for key, server in earlier.items() if key in said.kept},
+        **vouched_servers(asked, how.surroundings.cwd, file.digest_of),
+    }
 
 
 class _Read:
@@ -399,11 +446,20 @@ def _server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> O
         launch = launch_of(configured_server, Scope(surroundings=how.surroundings))
     except Faulty as exc:
         raise SourceError(source, str(exc)) from None
-    record = AgentRecord(pointer="", key=key, transport=configured_server.transport)
-    server = ServerEntry(key=key, launch=launch, record=record)
-    manifest = Manifest(source=source, namespace=how.namespace or agent_id(key), rank=LIVE_RANK)
-    parts = Parts(manifest=manifest, servers=(server,), must_answer=frozenset({key}))
-    return OpenedSource(name=source, parts=lambda: parts, vouch=_vouching(source, how), ask=how.ask)
+    if is_gateway(configured_server.transport, how.registry) or launches_gateway(launch, how.registry):
+        raise SourceError(source, LEFT_OUT)
+    intake = Intake(where=source, settings=how.settings)
+    record = AgentRecord(pointer="", key=key, transport=configured_server.transport, asked=False)
+    intake.take(record)
+    if intake.rejected:
+        raise SourceError(source, intake.rejected[0].reason)
+    is_asked = how.reading().ask is not None
+    parts = Parts(
+        manifest=intake.manifest(source, how.namespace or agent_id(key)),
+        servers=(ServerEntry(key=key, launch=launch, record=record),) if is_asked else (),
+        must_answer=frozenset({key} if is_asked else ()),
+    )
+    return OpenedSource(name=source, parts=lambda: parts, vouch=_vouching(source, how), ask=how.reading().ask)
 
 
 def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]:

@@ -154,7 +154,7 @@ class Writer:
             partial=True,
             rank=LIVE_RANK,
         )
-        if not (part.entries or part.rejected) or self._sync(self._under_policy(part)):
+        if not (part.entries or part.rejected or part.cut) or self._sync(self._under_policy(part)):
             self._written |= {(manifest.source, key): hashes[key] for key in fresh}
         if whole:
             self._remove_gone(said)
@@ -214,7 +214,7 @@ class Writer:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
             return False
         self._confirmed[manifest.source] = time.monotonic()
-        if not report.changes.is_empty or report.changes.rejected:
+        if not report.changes.is_empty or report.changes.rejected or report.changes.cut:
             self.tell(Synced(report=report))
         return True
 

@@ -333,7 +333,8 @@ def _follow_sources(text: str, how: Opening) -> list[Followed]:
 def _unread(text: str, how: Opening) -> OpenedSource:
     """A file or folder that is there and cannot be read. Raises SourceError if nothing is there."""
     listing = partial(list_path, text, source=how.source, namespace=how.namespace)
-    name = listing().source
+    first = listing()
+    name, how = first.source, replace(how, start=False, named=how.named and first.named)
 
     def parts() -> Parts:
         opened = open_sources(text, how)

@@ -116,6 +116,17 @@ def _file(location: str) -> Path:
     return path
 
 
+def place_of(location: object, settings: Settings) -> str:
+    """The one text for a place, however it was written: that of its store. Raises as `open_store`."""
+    if is_service(location):
+        return ServiceAddress.parse(str(location)).url
+    if is_server(location):
+        from waygraph.registry.graph.neo4j_address import ServerLocation
+
+        return ServerLocation.parse(str(location), settings.neo4j_database).place
+    return MEMORY if str(location) == MEMORY else str(_file(str(location)))
+
+
 def api_key(address: ServiceAddress, settings: Settings) -> str:
     """The key to show at this address; empty: none. Raises InvalidSetting for one that would be seen by others."""
     key = settings.api_key

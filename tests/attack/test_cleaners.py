@@ -30,7 +30,7 @@ def change_tokens(folder: Path, name: str) -> None:
 
 
 def change_trust(folder: Path, name: str) -> None:
-    vouched_file(folder).keep(name, VouchedSource(cards={name: name}))
+    vouched_file(folder, "r.grafeo").keep(name, VouchedSource(cards={name: name}))
 
 
 def change_logins(folder: Path, name: str) -> None:

@@ -11,7 +11,7 @@ from tests.upstream.launches import PROGRAMS
 from waygraph.ingest.execution.executor import Launches
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import ServerEntry
-from waygraph.ingest.manifest.trust_store import vouched_file
+from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sync.apply import sync
@@ -59,6 +59,17 @@ class Here:
         return self.settings.data_path / "vouched.json"
 
     @property
+    def vouched_file(self) -> VouchedFile:
+        """Its part of this registry."""
+        return vouched_file(self.settings.data_path, self.registry.store.place)
+
+    @property
+    def vouched_sources(self) -> dict[str, Any]:
+        """What the file has of this registry's sources, as JSON."""
+        found: dict[str, Any] = json.loads(self.vouched.read_text())["registries"][self.registry.store.place]
+        return found
+
+    @property
     def starts(self) -> int:
         """How often the program was started."""
         marks = self.folder / "started"
@@ -75,11 +86,17 @@ class Here:
             registry=self.registry,
             settings=self.settings,
             surroundings=self.surroundings,
-            vouched=vouched_file(self.settings.data_path),
+            vouched=self.vouched_file,
         )
 
     def opening(self, **options: Any) -> Opening:
-        return Opening(settings=self.settings, surroundings=self.surroundings, ask=self._ask, **options)
+        return Opening(
+            settings=self.settings,
+            registry=self.registry.store.place,
+            surroundings=self.surroundings,
+            ask=self._ask,
+            **options,
+        )
 
     def ingest(self, given: str, **options: Any) -> list[Agent]:
         """What `waygraph ingest GIVEN` does."""

@@ -110,7 +110,7 @@ def test_what_is_sent_to_a_service_starts_nothing(here: Here, kind: str, transpo
                 registry=service.registry,
                 settings=here.settings,
                 surroundings=here.surroundings,
-                vouched=vouched_file(here.settings.data_path),
+                vouched=here.vouched_file,
             )
             refused(gateway, service.registry)
     assert here.starts == started
@@ -180,7 +180,7 @@ def test_a_file_that_names_commands_or_addresses_here(here: Here, kind: str, tra
 def test_a_catalogue_beside_a_config_is_not_vouched_for_by_it(here: Here) -> None:
     here.config({"scales": here.entry}, "both/mcp.json")
     here.write("both/catalogue.json", catalogue({"command": "/bin/sh", "args": ["-c", "echo pwned"]}))
-    agents = {agent.id: agent for agent in here.ingest(str(here.folder / "both"))}
+    agents = {agent.id: agent for agent in here.ingest(str(here.folder / "both"), start=True)}
     assert [source.rank for source in here.registry.sources()] == [1]
     assert here.launches.of(agents["scales"])
     refused(here.launches, here.registry)
@@ -208,7 +208,7 @@ def test_a_copy_of_a_registry_brings_no_launches_along(here: Here, tmp_path: Pat
                 registry=registry,
                 settings=another,
                 surroundings=Surroundings(),
-                vouched=vouched_file(another.data_path),
+                vouched=vouched_file(another.data_path, registry.store.place),
             )
             assert "was not asked on this machine" in refusal(launches, agent)
 
@@ -231,6 +231,6 @@ def test_a_source_may_lose_what_was_vouched_for_and_gains_nothing_by_an_export(h
     """An export that a person opens speaks in the names of other sources; none of them was opened by that."""
     own = here.config({"scales": here.entry})
     here.ingest(own)
-    before = vouched_file(here.settings.data_path).source(own)
+    before = here.vouched_file.source(own)
     here.ingest(here.write("x.json", export(here.entry, own)))
-    assert vouched_file(here.settings.data_path).source(own) == before
+    assert here.vouched_file.source(own) == before

@@ -17,7 +17,7 @@ from waygraph.ingest.execution.executor import FRESH_S
 from waygraph.ingest.manifest.records import HttpLaunch, StdioLaunch
 from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
-from waygraph.ingest.sources.resolve import Opening, open_sources
+from waygraph.ingest.sources.resolve import open_sources
 from waygraph.ingest.watch.run import followed_sources
 from waygraph.registry.model.errors import MassRemoval, NotCallable, StorageFailed
 
@@ -182,9 +182,9 @@ def test_a_server_whose_values_were_not_noted_is_asked_for_anew(here: Here) -> N
     """By a file of before: nobody knows which values a person looked at."""
     path = here.config({"scales": {**here.entry, "env": {"KEY": "a"}}})
     [agent] = here.ingest(path)
-    held = json.loads(here.vouched.read_text())
-    del held["key"], held["sources"][path]["servers"]["scales"]["written"]
-    here.vouched.write_text(json.dumps({**held, "version": 1}))
+    sources = here.vouched_sources
+    del sources[path]["servers"]["scales"]["written"]
+    here.vouched.write_text(json.dumps({"version": 1, "sources": sources}))
     with pytest.raises(NotCallable, match="its values were not noted yet: look at it, and run `waygraph ingest` again"):
         here.launches.of(agent)
     [again] = here.ingest(path)
@@ -194,22 +194,21 @@ def test_a_server_whose_values_were_not_noted_is_asked_for_anew(here: Here) -> N
 def test_a_command_of_before_stays_vouched_for(here: Here) -> None:
     """The graph has all of it: there is no config whose values could change."""
     [agent] = here.ingest_command(here.command)
-    held = json.loads(here.vouched.read_text())
-    held["sources"] = {
+    sources = {
         name: {
             **source,
             "servers": {key: {k: v for k, v in s.items() if k != "written"} for key, s in source["servers"].items()},
         }
-        for name, source in held["sources"].items()
+        for name, source in here.vouched_sources.items()
     }
-    here.vouched.write_text(json.dumps({"version": 1, "sources": held["sources"]}))
+    here.vouched.write_text(json.dumps({"version": 1, "sources": sources}))
     assert isinstance(here.launches.of(agent), StdioLaunch)
 
 
 def test_the_same_values_are_noted_differently_on_each_machine(here: Here, tmp_path: Path) -> None:
-    other = vouched_file(tmp_path / "other")
-    mine = vouched_file(here.settings.data_path)
-    assert mine.digest_of("1234") == vouched_file(here.settings.data_path).digest_of("1234")
+    other = vouched_file(tmp_path / "other", here.registry.store.place)
+    mine = here.vouched_file
+    assert mine.digest_of("1234") == here.vouched_file.digest_of("1234")
     assert mine.digest_of("1234") != other.digest_of("1234")
     assert here.vouched.stat().st_mode & 0o777 == 0o600
 
@@ -264,12 +263,12 @@ def test_an_address_that_was_logged_in_to_is_so_again(here: Here) -> None:
 
 def test_what_is_watched_is_vouched_for_too(here: Here) -> None:
     path = here.config({"scales": here.entry})
-    [source] = followed_sources([path], [], Opening(settings=here.settings, surroundings=here.surroundings))
+    [source] = followed_sources([path], [], here.opening())
     source.say()
     [agent] = here.ingest(path, connect=False)
-    assert vouched_file(here.settings.data_path).source(path).servers == {}  # the last word: nothing is asked
+    assert here.vouched_file.source(path).servers == {}  # the last word: nothing is asked
     source.say()
-    server = vouched_file(here.settings.data_path).source(path).servers["scales"]
+    server = here.vouched_file.source(path).servers["scales"]
     assert (server.launch, server.config) == (launch_digest(agent.transport), path)
 
 

@@ -26,7 +26,7 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture
 def reached(registry: Registry, tmp_path: Path) -> Reach:
-    return Reach(registry, Services(), vouched_file(tmp_path))
+    return Reach(registry, Services(), vouched_file(tmp_path, registry.store.place))
 
 
 def put(registry: Registry, kind: AgentKind, *, rank: int = 1, transport: str = LAUNCH) -> Agent:

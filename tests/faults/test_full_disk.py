@@ -93,7 +93,7 @@ def test_a_service_on_a_full_disk_answers_and_says_one_thing(
     with served(place, auth=True, folder=small_disk, settings=settings) as service:
         client, keys = service.admin(), KeyFile(small_disk / "keys.json")
         ingest(client, "s", agent("ships", "moor"))
-        vouched, tokens = vouched_file(small_disk), token_file(small_disk, "https://a.example")
+        vouched, tokens = vouched_file(small_disk, str(place)), token_file(small_disk, "https://a.example")
         vouched.keep("s", VouchedSource(cards={"a": "b"}))
         tokens.keep(kept="t")
         names = ("keys.json", "vouched.json", "tokens.json")

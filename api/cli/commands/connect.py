@@ -248,13 +248,14 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     from waygraph.ingest.sources.resolve import open_sources
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
-        how = opening(settings, os.environ, headers=None, env=None, ask=ask)
+        how = opening(settings, os.environ, registry=registry.store.place, headers=None, env=None, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()
         manifest = with_answers(parts, ask)
         if manifest.entries:
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
-    return {rejected.key: rejected.reason for rejected in manifest.rejected if rejected.key}
+    taken = {entry.key for entry in manifest.entries}
+    return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *taken}}
 
 
 def _forget(registry: "Registry", source: str) -> None:

@@ -17,6 +17,7 @@ from waygraph.api.cli.commands.source_options import (
     Policy,
     Since,
     SourceKind,
+    Start,
     opening,
 )
 from waygraph.api.cli.options import AsJson, Invocation, after_dashes, invocation
@@ -59,6 +60,7 @@ def ingest(
     oauth: OAuth = False,
     since: Since = "",
     connect: Connect = None,
+    start: Start = False,
     policy: Policy = None,
     texts: Annotated[
         TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
@@ -76,7 +78,11 @@ def ingest(
         str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would change, and change nothing. Asks no language model.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what would change, and change nothing. Asks no server and no language model.",
+        ),
     ] = False,
     allow_mass_removal: Annotated[
         bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
@@ -113,6 +119,7 @@ def ingest(
         oauth=oauth,
         since=since,
         connect=connect,
+        start=start,
     )
     take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
@@ -168,7 +175,7 @@ def _outcomes(
         asking_servers(settings) as ask,
         progress_bar("Embedding", settings.progress_after_s) as progress,
     ):
-        ingestion = take(opening=read(ask=ask), asking=author)
+        ingestion = take(opening=read(registry=registry.store.place, ask=ask), asking=author)
         refuse_unused(asked.given, asked.command, ingestion.opening)
         refuse_other_texts(registry, ingestion.texts)
         return list(outcomes(ingestion, registry, asked.given, asked.command, progress))

@@ -53,12 +53,17 @@ Connect = Annotated[
         help="Ask every server that can be asked for its tools, or none. Default: those of configurations.",
     ),
 ]
+Start = Annotated[
+    bool,
+    typer.Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob."),
+]
 
 
 def opening(
     settings: "Settings",
     environ: Mapping[str, str],
     *,
+    registry: str,
     headers: Sequence[str] | None,
     env: Sequence[str] | None,
     source: str = "",
@@ -67,6 +72,8 @@ def opening(
     oauth: bool = False,
     since: str = "",
     connect: bool | None = None,
+    start: bool = False,
+    named: bool = True,
     ask: "Ask | None" = None,
 ) -> "Opening":
     """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
@@ -75,6 +82,7 @@ def opening(
 
     return Opening(
         settings=settings,
+        registry=registry,
         surroundings=Surroundings.here(environ),
         headers=dict(_header(text) for text in headers or ()),
         env=dict(_variable(text, environ) for text in env or ()),
@@ -84,6 +92,8 @@ def opening(
         oauth=oauth,
         since=since,
         connect=connect,
+        start=start,
+        named=named,
         ask=ask,
     )
 
@@ -117,6 +127,9 @@ def _is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
     told = f"{config.client}: {config.path}"
     if config.fault:
         note(f"{told} {config.fault}")
+        return False
+    if config.gateways and not config.servers:
+        note(f"{told}: not used, since it names nothing but Waygraph's own gateway")
         return False
     servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
     if all_of_them:

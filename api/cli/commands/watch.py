@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.commands.source_options import Connect, Env, Header, Namespace, OAuth, Since, SourceKind, opening
+from waygraph.api.cli.commands.source_options import (
+    Connect,
+    Env,
+    Header,
+    Namespace,
+    OAuth,
+    Since,
+    SourceKind,
+    Start,
+    opening,
+)
 from waygraph.api.cli.options import Policy, after_dashes, invocation
 
 if TYPE_CHECKING:
@@ -47,6 +57,7 @@ def watch(
     oauth: OAuth = False,
     since: Since = "",
     connect: Connect = None,
+    start: Start = False,
     allow_mass_removal: Annotated[
         bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
     ] = False,
@@ -65,6 +76,7 @@ def watch(
 
     from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
     from waygraph.ingest.sources.resolve import refuse_unused
+    from waygraph.registry.storage.location import place_of
 
     told = invocation(context)
     settings = told.settings()
@@ -72,6 +84,8 @@ def watch(
     how = opening(
         settings,
         os.environ,
+        registry=place_of(place, settings),
+        named=bool(given),  # what the registry knows, others may have put there
         namespace=namespace,
         kind=kind,
         headers=header,
@@ -79,6 +93,7 @@ def watch(
         oauth=oauth,
         since=since,
         connect=connect,
+        start=start,
     )
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)

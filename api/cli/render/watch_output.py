@@ -79,12 +79,13 @@ def describe_event(event: WatchEvent) -> tuple[str, str]:
 
 
 def remarks(event: WatchEvent) -> tuple[str, ...]:
-    """What of a sync a person should look at: what was not taken, and what looks suspicious."""
+    """What of a sync a person should look at: what was not taken, or not whole, and what looks suspicious."""
     if not isinstance(event, Synced):
         return ()
     changes = event.report.changes
     return (
         *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
+        *(f"cut: {each.where}: {each.reason}" for each in changes.cut),
         *(f"suspicious: {each.id}: {'; '.join(each.flags)}" for each in changes.flagged),
     )
 
