@@ -69,6 +69,7 @@ class FakeServer:
     listing: Callable[[], object] = lambda: None
     connect_takes_s: float = 0.0
     lasts_s: float | None = None
+    called: str = ""
     listed_at: list[float] = field(default_factory=list)
     connected_at: list[float] = field(default_factory=list)
     open: int = 0
@@ -93,7 +94,7 @@ class FakeConnection:
         self._server.changed = anyio.Event()
         self._server.listing()
         await anyio.lowlevel.checkpoint()
-        return ServerListing(lasts_s=self._server.lasts_s)
+        return ServerListing(lasts_s=self._server.lasts_s, name=self._server.called)
 
     async def await_change(self) -> None:
         await self._server.changed.wait()

@@ -124,6 +124,22 @@ def test_a_gateway_in_the_folder_s_own_servers_is_not_put_behind_itself(home: Ho
     assert [*json.loads(of_folders.read_text())["projects"][str(Path.cwd())]["mcpServers"]] == ["waygraph", "g"]
 
 
+def test_a_server_that_calls_itself_a_gateway_stays_with_its_host(home: Home) -> None:
+    """Whatever starts it; one that a wrapper starts by a known command is not even asked."""
+    entry = {"command": sys.executable, "args": [str(home.program)]}
+    servers = {
+        "tides": entry,
+        "wrapped": {**entry, "env": {"CALLED": "waygraph"}},
+        "in a shell": {"command": "sh", "args": ["-c", f"touch {home.folder}/ran; waygraph mcp"]},
+        "by its key": {"url": "http://127.0.0.1:9/x", "headers": {"Authorization": "Bearer ${env:WAYGRAPH_API_KEY}"}},
+    }
+    home.put("cursor", json.dumps({"mcpServers": servers}))
+    told = home.run("connect", "cursor", "--import", "--json").told
+    assert (told["taken"], {*told["stays"]}) == (["tides"], servers.keys() - {"tides"})
+    assert not (home.folder / "ran").exists()
+    assert home.tools() == ["tides/tides"]
+
+
 def test_a_file_that_was_changed_since_gets_its_servers_beside_what_it_has(home: Home) -> None:
     file = home.put("cursor")
     before = read_config(HOSTS["cursor"], file).servers

@@ -1,4 +1,7 @@
-"""A server of one tool on standard input and output, by the standard library alone: it starts in an instant."""
+"""A server of one tool on standard input and output, by the standard library alone: it starts in an instant.
+
+`CALLED` of its environment is what it calls itself; each start adds a line to the file `STARTED`.
+"""
 
 import json
 import os
@@ -7,7 +10,7 @@ import sys
 
 def answered(method: str, version: str) -> dict[str, object] | None:
     if method == "initialize":
-        about = {"name": "tides", "version": "1"}
+        about = {"name": os.environ.get("CALLED", "tides"), "version": "1"}
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
     if method == "tools/list":
         return {"tools": [{"name": "tides", "description": "Tides at a harbour.", "inputSchema": {"type": "object"}}]}
@@ -16,6 +19,9 @@ def answered(method: str, version: str) -> dict[str, object] | None:
     return None
 
 
+if started := os.environ.get("STARTED"):
+    with open(started, "a") as file:
+        print("started", file=file)
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:

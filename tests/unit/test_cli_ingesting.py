@@ -13,6 +13,9 @@ from tests.mcp_stubs import TIDE_TABLES
 from tests.service import served
 from waygraph.api.cli.app import main
 from waygraph.registry import Registry
+from waygraph.registry.model.changes import Document
+from waygraph.registry.remote.calls import Taken
+from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 
 @dataclass(frozen=True)
@@ -165,3 +168,47 @@ def test_a_source_that_gives_nothing_and_says_why_is_a_failure(run: Run, program
     empty = tmp_path / "empty.json"
     empty.write_text('{"mcpServers": {}}')
     assert run("ingest", empty).status == 0
+
+
+def test_a_configuration_of_nothing_but_waygraph_is_not_offered(run: Run, home: Path) -> None:
+    """Beside others its entry is left out of what is started, and a line says so."""
+    config = home / ".cursor" / "mcp.json"
+    others = json.loads(config.read_text())["mcpServers"]
+    own = {"waygraph": {"command": "uvx", "args": ["waygraph", "mcp"]}}
+    config.write_text(json.dumps({"mcpServers": {**others, **own}}))
+    answer = run("ingest", "--discover", "--yes", "--json")
+    assert f"{config}, 1 server" in answer.err
+    [note] = answer.report["cut"]
+    assert (answer.report["agents"]["created"], note["where"]) == (["tides"], str(config))
+    config.write_text(json.dumps({"mcpServers": own}))
+    answer = run("ingest", "--discover", "--yes")
+    assert (answer.status, answer.out) == (0, "")
+    assert f"{config}: not used" in answer.err
+
+
+def test_for_a_service_a_folder_starts_nothing_and_sends_no_values(
+    run: Run, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a configuration that waits the service gets references, as of one whose servers were asked."""
+    sent, take = list[Document](), RemoteRegistry.take
+
+    def note_documents(self: RemoteRegistry, documents: list[Document], **options: Any) -> Taken:
+        sent.extend(documents)
+        return take(self, documents, **options)
+
+    monkeypatch.setattr(RemoteRegistry, "take", note_documents)
+    folder = tmp_path / "got"
+    folder.mkdir()
+    tides = {"command": sys.executable, "args": [str(program)], "env": {"TOKEN": "planted-s3cret"}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"tides": tides}}))
+    with served(tmp_path / "there.grafeo") as service:
+        for dry_run in ((), ("--dry-run",)):
+            report = run("ingest", folder, "--json", *dry_run, on=service.url).report
+            assert [each["where"] for each in report["cut"]] == [str(folder / "mcp.json")]
+        assert (report["agents"]["unchanged"], report["tools"]["unchanged"]) == (1, 0)
+        started = run("ingest", folder, "--start", "--json", on=service.url).report
+        assert started["tools"]["created"] == ["tides/tides"]
+        again = run("ingest", folder, "--json", on=service.url).report
+        assert (again["cut"], again["tools"]["unchanged"]) == ([], 1)
+    assert "TOKEN" in sent[0].text
+    assert not any("planted-s3cret" in document.text for document in sent)

@@ -154,3 +154,18 @@ def test_a_server_that_is_no_longer_named_is_stopped_and_a_new_one_started() -> 
     assert [type(event) for event in world.of("a")] == [Starting, Listed, Stopped]
     assert world.servers["b"].connected_at == [0]
     assert world.servers["c"].connected_at == [10]
+
+
+def test_a_gateway_is_listed_once_and_not_followed() -> None:
+    """It would stand behind another; when it is named again it is not started again."""
+    world = World({"a": FakeServer(called="waygraph"), "b": FakeServer()}, pace=Pace(jitter=0.0, poll_s=300))
+
+    async def life(fleet: Fleet) -> None:
+        await world.clock.pass_time(650)
+        fleet.follow(world.launches())
+        await world.clock.pass_time(650)
+        assert (world.servers["a"].open, world.servers["b"].open) == (0, 1)
+
+    lived(world, life)
+    assert [type(event) for event in world.of("a")] == [Starting, Listed, Stopped]
+    assert len(world.servers["a"].connected_at) == 1

@@ -75,3 +75,13 @@ def test_a_client_that_was_moved_is_found(tmp_path: Path, platform: str, variabl
 def test_a_project_that_is_the_home_is_looked_at_once(tmp_path: Path) -> None:
     placed(tmp_path, {".cursor/mcp.json": CONFIG})
     assert len(found(tmp_path, "linux", cwd=tmp_path)) == 1
+
+
+def test_entries_of_waygraph_do_not_count_as_servers(tmp_path: Path) -> None:
+    own = {"command": "/opt/bin/waygraph", "args": ["--registry", "r.grafeo", "mcp"]}
+    placed(
+        tmp_path,
+        {".cursor/mcp.json": {"mcpServers": {"w": own, "off": {**own, "disabled": True}, "a": {"url": "https://h"}}}},
+    )
+    [config] = found(tmp_path, "linux")
+    assert (config.servers, config.gateways) == (1, 2)
