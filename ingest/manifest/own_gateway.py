@@ -69,7 +69,7 @@ def launches_gateway(launch: Launch, service: str = "") -> bool:
     return _is_endpoint(launch.url, service)
 
 
-def left_out(where: str, key: str) -> Rejected:
+def omission(where: str, key: str) -> Rejected:
     return Rejected(where=where, reason=f"{key}: {LEFT_OUT}", key=key)
 
 

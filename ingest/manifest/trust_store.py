@@ -103,7 +103,7 @@ class Approvals:
     digest_of: Callable[[str], str] = _no_digest
     """The file's own."""
 
-    def unchanged(self, find: Callable[[str], Iterable[ServerEntry]]) -> list[ServerEntry]:
+    def select_same(self, find: Callable[[str], Iterable[ServerEntry]]) -> list[ServerEntry]:
         """The servers of which all of the launch is as it was then.
 
         `find`: a config's servers, with their references resolved as in a folder. Raises RegistryLocked, StorageFailed.
@@ -113,7 +113,7 @@ class Approvals:
             for server in find(folder):
                 known = self.servers.get(server.key)
                 if known and known.folder == folder and self._is_as(server, known):
-                    found.append(replace(server, launch=launch_in(server.launch, folder)))
+                    found.append(server)
         return found
 
     def _is_as(self, server: ServerEntry, known: VouchedServer) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from waygraph.ingest.manifest.own_gateway import is_gateway_name, left_out
+from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
@@ -139,7 +139,7 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
     Without a word on the server by either, its tools describe it. A gateway of Waygraph is left out.
     """
     if is_gateway_name(listing.name):
-        return Answer(cut=(left_out(server.where or where, server.key),))
+        return Answer(cut=(omission(server.where or where, server.key),))
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
     named = record.name if record.name != record.key else ""

@@ -10,21 +10,22 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
-from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, left_out
-from waygraph.ingest.manifest.records import Intake, ServerEntry
-from waygraph.ingest.manifest.trust_store import Approvals
+from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, omission
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
+from waygraph.ingest.manifest.trust_store import Approvals, launch_in
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import SUFFIXES, Content, parse, text_of
 from waygraph.ingest.sources.skill_folder import NAME, is_skill, read_skill_file
-from waygraph.registry.model.changes import AgentEntry, Document, Manifest, Rejected
+from waygraph.registry.model.changes import Document, Manifest, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
 
 ReadServers = Callable[[Any, str, Intake], Iterator[ServerEntry]]
+FindServers = Callable[[str, Intake], list[ServerEntry]]
 Ask = Callable[[str, Sequence[ServerEntry]], Manifest]
 """Asks the servers of a source for their tools: an entry of each that answered, `rejected` of each other with its key.
 """
@@ -157,7 +158,10 @@ def without_answers(parts: Parts) -> Manifest:
     return replace(
         parts.manifest,
         entries=tuple(replace(each, unasked=each.unasked or each.key in keys) for each in parts.manifest.entries),
-        cut=(*parts.manifest.cut, *(_unasked(where, names, NOT_IN_REHEARSALS) for where, names in by_document.items())),
+        cut=(
+            *parts.manifest.cut,
+            *(_servers_note(where, names, NOT_IN_REHEARSALS) for where, names in by_document.items()),
+        ),
         rank=LIVE_RANK if keys else parts.manifest.rank,
     )
 
@@ -167,7 +171,7 @@ NOT_IN_REHEARSALS = "not asked in a dry run"
 _MOST_NAMES = 10
 
 
-def _unasked(where: str, names: Sequence[str], reason: str) -> Rejected:
+def _servers_note(where: str, names: Sequence[str], reason: str) -> Rejected:
     """Of one document, with the names of its servers."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return Rejected(where=where, reason=f"{reason} ({', '.join(names[:_MOST_NAMES])}{more})")
@@ -188,23 +192,10 @@ class _Merged:
     def take(self, document: object, where: str, reading: Reading) -> None:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
         intake = Intake(where=where, settings=reading.settings, surroundings=reading.surroundings)
-        gateways = set[str]()
-        for record in kind.read(document, where, intake):
-            if kind.live and is_gateway(record.transport, reading.registry):
-                gateways.add(str(record.key))
-            else:
-                intake.take(record)
-        if kind.live:
-            intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
+        gateways = _take_records(kind, kind.read(document, where, intake), intake, reading)
         if reading.asks(kind) and kind.servers:
             self.asks = True
-            found = partial(self._servers, kind.servers, document)
-            if self.listing.named or reading.start:
-                servers = found(where, intake)
-            else:
-                servers = _approved_servers(found, where, intake, reading)
-                self.approved |= {server.key for server in servers}
-                self._note_waiting(where, [entry for entry in intake.entries if entry.key not in self.approved])
+            servers = self._servers_to_ask(partial(self._read_servers, kind.servers, document), intake, reading)
             gateways |= {server.key for server in servers if launches_gateway(server.launch, reading.registry)}
             self._take_servers(kind, [server for server in servers if server.key not in gateways])
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
@@ -214,22 +205,29 @@ class _Merged:
         self.intake.partial = self.intake.partial or intake.partial
         self.intake.entries += intake.entries
         self.intake.rejected += intake.rejected
-        self.intake.cut += [*intake.cut, *(left_out(where, key) for key in sorted(gateways))]
+        self.intake.cut += [*intake.cut, *(omission(where, key) for key in sorted(gateways))]
         self.intake.gone += intake.gone
 
-    def _servers(self, read: ReadServers, document: object, where: str, intake: Intake) -> list[ServerEntry]:
+    def _read_servers(self, read: ReadServers, document: object, where: str, intake: Intake) -> list[ServerEntry]:
         found = read(document, where, intake)
         return [replace(each, where=where, in_config=each.in_config and self.listing.are_files) for each in found]
+
+    def _servers_to_ask(self, find: FindServers, intake: Intake, reading: Reading) -> list[ServerEntry]:
+        """All of a document that a person named, or said yes to; of another those that they had asked before."""
+        if self.listing.named or reading.start:
+            return find(intake.where, intake)
+        servers = _approved_servers(find, intake, reading)
+        approved = {server.key for server in servers}
+        waiting = [e.key for e in intake.entries if e.key not in approved and DISABLED not in e.agent.tags]
+        self.approved |= approved
+        self.waiting += [_servers_note(intake.where, waiting, NOT_STARTED)] if waiting else []
+        return servers
 
     def _take_servers(self, kind: Kind, servers: Sequence[ServerEntry]) -> None:
         known = {server.key for server in self.servers}  # of two documents that name one, the first counts
         self.servers += [server for server in servers if server.key not in known]
         if kind.live:
             self.must_answer |= {server.key for server in servers}
-
-    def _note_waiting(self, where: str, entries: Sequence[AgentEntry]) -> None:
-        if names := [entry.key for entry in entries if DISABLED not in entry.agent.tags]:
-            self.waiting.append(_unasked(where, names, NOT_STARTED))
 
     def note_repeated(self, where: str, place: str) -> None:
         if len(self.intake.cut) < MOST_TOLD:  # of lines each is a document
@@ -259,19 +257,40 @@ class _Merged:
         )
 
 
-def _approved_servers(
-    find: Callable[[str, Intake], list[ServerEntry]], where: str, intake: Intake, reading: Reading
-) -> list[ServerEntry]:
-    """Those that a person had asked before. What is wrong with one of them now is told to the intake."""
-    around, approvals = reading.surroundings, reading.approvals
+def _take_records(kind: Kind, records: Iterator[AgentRecord], intake: Intake, reading: Reading) -> set[str]:
+    """The keys of gateways of Waygraph in a configuration, which are not taken."""
+    gateways = set[str]()
+    for record in records:
+        if kind.live and is_gateway(record.transport, reading.registry):
+            gateways.add(str(record.key))
+        else:
+            intake.take(record)
+    if kind.live:
+        intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
+    return gateways
+
+
+def _approved_servers(find: FindServers, intake: Intake, reading: Reading) -> list[ServerEntry]:
+    """Those that a person had asked before, in the folder of then. What is wrong with one now is told to the intake."""
+    around, before = reading.surroundings, reading.approvals.servers
+    if before.keys().isdisjoint(entry.key for entry in intake.entries):
+        return []
 
     def find_in(folder: str) -> list[ServerEntry]:
-        there = Intake(where=where, settings=reading.settings, surroundings=replace(around, cwd=folder))
-        found = find(str(Path(around.cwd, where)), there)
-        intake.rejected += [fault for fault in there.rejected if fault.key in approvals.servers]
+        there = Intake(where=intake.where, settings=reading.settings, surroundings=replace(around, cwd=folder))
+        found = find(str(Path(around.cwd, intake.where)), there)
+        intake.rejected += [fault for fault in there.rejected if fault.key in before]
         return found
 
-    return [replace(server, where=where) for server in approvals.unchanged(find_in)]
+    same = ((server, before[server.key].folder) for server in reading.approvals.select_same(find_in))
+    return [
+        replace(
+            server,
+            where=intake.where,
+            launch=server.launch if folder == around.cwd else launch_in(server.launch, folder),
+        )
+        for server, folder in same
+    ]
 
 
 # Files, folders, globs and standard input: which documents a source has, and what each holds.

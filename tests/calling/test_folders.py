@@ -216,11 +216,12 @@ def test_what_became_another_waits_and_what_is_held_of_it_stays(here: Here, chan
     assert isinstance(here.launches.of(here.registry.agent("scales")), StdioLaunch)
 
 
-def test_another_file_that_takes_the_name_takes_nothing_else(here: Here) -> None:
-    """It comes first by its path, and the server that was asked before is asked as it was."""
+@pytest.mark.parametrize("name", ["a.json", "z.json"])
+def test_another_file_that_takes_the_name_takes_nothing_else(here: Here, name: str) -> None:
+    """Whichever comes first by its path: the server that was asked before is asked as it was."""
     given = agreed(here)
-    here.config({"scales": {"command": "touch", "args": [str(here.folder / "evil")]}}, "got/a.json")
-    take(here, given)
+    here.config({"scales": {"command": "touch", "args": [str(here.folder / "evil")]}}, f"got/{name}")
+    assert noted(take(here, given)) == [(name, NOT_STARTED)]
     assert (here.starts, (here.folder / "evil").exists()) == (2, False)
     launch = here.launches.of(here.registry.agent("scales"))
     assert isinstance(launch, StdioLaunch)
