@@ -212,3 +212,17 @@ def test_for_a_service_a_folder_starts_nothing_and_sends_no_values(
         assert (again["cut"], again["tools"]["unchanged"]) == ([], 1)
     assert "TOKEN" in sent[0].text
     assert not any("planted-s3cret" in document.text for document in sent)
+
+
+@pytest.mark.parametrize("on", ["", "the service"])
+def test_the_endpoint_of_a_service_is_left_out(run: Run, program: Path, tmp_path: Path, on: str) -> None:
+    """It is known when it answers, and unasked where the registry is that of the service."""
+    config = tmp_path / "mcp.json"
+    with served(tmp_path / "there.grafeo") as service:
+        tides = {"command": sys.executable, "args": [str(program)]}
+        config.write_text(json.dumps({"mcpServers": {"tides": tides, "tools": {"url": f"{service.url}/mcp"}}}))
+        place = service.url if on else tmp_path / "here.grafeo"
+        report = run("ingest", config, "--json", on=place).report
+        assert (report["agents"]["created"], [each["where"] for each in report["cut"]]) == (["tides"], [str(config)])
+        named = run("ingest", f"{service.url}/mcp", on=place)
+    assert (named.status, "gateway" in named.err) == (1, True)
