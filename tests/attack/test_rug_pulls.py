@@ -21,7 +21,7 @@ def tool_of(description: str, **properties: Any) -> Tool:
 def waits(before: Tool, after: Tool, *, status: str = "online", by_address: bool = False) -> bool:
     """Whether the tool's change waits for approval under `accept`."""
     agent = sealed_agent(Agent(id="a", name="a", description="Converts units."))
-    judge = Judge(policy="accept", first=False, by_address=by_address, owners_named=lambda _: {})
+    judge = Judge(policy="accept", first=False, by_address=by_address)
     entry = AgentEntry(key="a", agent=replace(agent, status=status), tools=(after,))
     return judge.judge(entry, agent, {"t": before}).tools[0].pending
 
