@@ -145,7 +145,7 @@ class Rule(NamedTuple):
     marks: bool = False
 
     def may_fit(self, small: str) -> bool:
-        return all(has_one(group, small) for group in self.words)
+        return has_all(self.words, small)
 
     def find(self, sentence: str) -> Iterator[Span]:
         if len(self.parts) == 1:
@@ -168,8 +168,18 @@ def has_one(words: Collection[str], text: str) -> bool:
     return False
 
 
+def has_all(groups: Iterable[Collection[str]], text: str) -> bool:
+    """Whether it has a word of each group."""
+    for group in groups:  # noqa: SIM110 - as above
+        if not has_one(group, text):
+            return False
+    return True
+
+
 def _near(sentence: str, concepts: Sequence[re.Pattern[str]], within: int) -> Iterator[Span]:
     """Stretches of at most `within` characters that hold one word of each concept."""
+    if not all(each.search(sentence) for each in concepts):
+        return
     words = sorted((*found.span(), which) for which, each in enumerate(concepts) for found in each.finditer(sentence))
     last: dict[int, Span] = {}
     for start, end, which in words:
@@ -525,7 +535,7 @@ def orders(text: str, purpose: Purpose, *, is_data: bool = False) -> Iterator[tu
 def may_order(small: str) -> bool:
     """False for most ASCII texts, in which no rule can find anything. `small`: the text in small letters."""
     return (
-        any(all(has_one(group, small) for group in words) for words in _WORDS)
+        any(has_all(groups, small) for groups in _WORDS)
         or has_one(_FILE_WORDS, small)
         or (has_one(_SENDS_WORDS[:10], small) and has_one(_ELSEWHERE_WORDS, small))
     )

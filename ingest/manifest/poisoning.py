@@ -136,11 +136,12 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
         if len(text) > MAX_READ_CHARS
     )
     named, notices = list[NamedTools](), dict[str, None]()
-    for passage in passages:
+    for passage in dict.fromkeys(passages):
         begun = passage._replace(text=passage.text[:MAX_READ_CHARS])
         if _needs_a_look(begun.text):
             readings = _readings(begun.text)
-            found |= dict.fromkeys(f"{begun.where}: {reason}" for reason in _reasons(begun, readings, purpose))
+            if len(found) < MAX_FLAGS:
+                found |= dict.fromkeys(f"{begun.where}: {reason}" for reason in _reasons(begun, readings, purpose))
             named += (tools for read in readings if (tools := _named_tools(begun.where, read)))
         if not begun.is_data and (words := harm(begun.text)):
             notices[f"{NOTICE}{begun.where}: says that it does harm ({quote(words)})"] = None
