@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,10 @@ GROWTH, SLACK, ROUNDS = 4, 2.5, 3
 
 def entry(key: str, tools: Mapping[str, tuple[str, object]], *, url: str = "") -> AgentEntry:
     """Of tools, by name: their descriptions and input schemas."""
-    made = (
-        Tool(
-            id=tool_id(key, name), agent_id=key, name=name, description=text, input_schema=canonical_json(schema)
-        )
+    made = [
+        Tool(id=tool_id(key, name), agent_id=key, name=name, description=text, input_schema=canonical_json(schema))
         for name, (text, schema) in tools.items()
-    )  # fmt: skip
+    ]
     transport = canonical_json({"type": "http", "url": url or f"https://{key}.example/mcp"})
     agent = Agent(id=key, name=key, transport=transport)
     return AgentEntry(key=key, agent=sealed_agent(agent), tools=tuple(map(sealed_tool, made)))
@@ -83,10 +82,11 @@ KINDS: Mapping[str, Callable[[int], Sources]] = {
         [entry(f"a-{at}", {"search": ("Looks.", {})}) for at in range(n // 4)],
         [entry(f"b-{at}", {f"b_{at}": (f"Call `search`, then call `a-{at}__search`.", {})}) for at in range(n // 4)],
     ],
-    "agents of one id": lambda n: (
-        [[entry("a", {"t": (LETTER, {})}, url=f"https://{at}.example")] for at in range(8)]
-        + [[entry(f"a-{at}", {"t": (LETTER, {})}) for at in range(n // 4)]]
-    ),
+    "agents of one id": lambda n: [
+        [replace(entry("a", {"t": (LETTER, {})}, url=f"https://{at}.example"), key=f"k{at}") for at in range(n // 4)]
+    ],
+    "agents of one launch": lambda n: [[entry(f"a{at}", {}, url="https://a.example") for at in range(n // 4)]] * 2,
+    "many names in one text": lambda n: one_tool(" ".join(f"Never use a__{at}__b." for at in range(n))),
 }
 """Kinds of foreign input, by their size."""
 
