@@ -195,7 +195,6 @@ def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.M
     with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         sync(registry, Manifest(source="first", entries=(entry("a", {"t": (LETTER, {})}),)))
         examined: list[str] = []
-        examine = checks.examine
 
         def write_beside(entity: Agent | Tool) -> poisoning.Findings:
             """Fails where this sync has the lock."""
@@ -204,7 +203,7 @@ def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.M
                 assert session.state()
             number = len(examined)
             sync(registry, Manifest(source=f"beside-{number}")) if number < 3 else None
-            return examine(entity)
+            return poisoning.examine(entity)
 
         monkeypatch.setattr(checks, "examine", write_beside)
         sync(registry, Manifest(source="second", entries=(entry("b", {"t": (ORDER, {}), "u": (LETTER, {})}),)))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.sync.diff import Judge, free_texts
+from waygraph.ingest.sync.copies import free_texts
+from waygraph.ingest.sync.diff import Judge
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json

@@ -268,8 +268,8 @@ def test_an_endpoint_that_fails_stops_nothing(
         before = len(endpoint.requests)
         report = take(registry, entry("a", add=BY_RULE, see="Looks far."))
         assert {tool.description for tool in registry.tools("a")} == {BY_RULE, "Looks far."}
-        told = [flag.rpartition("scanned: ")[0] or flag.partition(" ")[0] for flag in registry.tool("a/add").flags]
-        assert told == ["scanned:", NOTICE, "description:"]
+        begins = [flag.rpartition("scanned: ")[0] or flag.partition(" ")[0] for flag in registry.tool("a/add").flags]
+        assert begins == ["scanned:", NOTICE, "description:"]
         assert flags(registry) | {"a/add": ()} == {"a/add": (), "a/see": (UNREAD,)}
         assert "The others were not scanned: " in report.notice
         assert len(endpoint.requests) - before <= 10
