@@ -178,19 +178,19 @@ _LEAST_LETTERS = 20
 """Different ones in a text in base64: a row of dashes or one word over and over has fewer."""
 _COMMAND = re.compile(
     r"""\|\s*(?:ba|z|da|k)?sh\b | \b(?:curl|wget)\s+\S*(?:https?:|ftp:|-) | /dev/(?:tcp|udp)/ | \bchmod\s+[+\d]
-    | \brm\s+-\w*[rf] | \b(?:ba)?sh\s+-[ci]\b | \bn(?:c|cat)\s+(?:-|[\w.]+\s+\d) | \bpowershell\b.*\s-e | \bIEX\b
+    | \brm\s+-\w*[rf] | \b(?:ba)?sh\s+-[ci]\b | \bn(?:c|cat)\s+(?:-|[\w.]+\s+\d) | \bpowershell\b.{0,200}?\s-e | \bIEX\b
     | \bpython\d?\s+-c | \bbase64\s+-{1,2}d | \bos\.system\( | \bsubprocess\. | \b(?:eval|exec)\s*\( | &&\s*/?\w+/
       | >&?\s*/dev/""",
     re.IGNORECASE | re.VERBOSE,
 )
 
 
-def encoded_text(text: str) -> Iterator[str]:
+def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
     """One reason a kind."""
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
         for found in pattern.finditer(text):
             run = found.group()
-            if _is_long(run, kind):
+            if not commands_only and _is_long(run, kind):
                 yield f"holds {len(run)} characters of encoded text ({kind})"
                 break
             if (held := decode_run(run, kind)) and _COMMAND.search(held):

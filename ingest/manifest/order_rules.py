@@ -8,7 +8,9 @@ The rules see words. They do not see what a tool does, an order told as a story,
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -127,9 +129,10 @@ class Rule(NamedTuple):
     """`reason` is what a person reads before the words that it found.
 
     `words`: of each group one stands, in small letters, in every text that fits. Few texts have them, and the others
-    are not searched. `parts`: one pattern, or concepts that all stand within `within` characters, in any order.
+    are not searched. `parts`: one pattern, or concepts that all stand within `within` characters, in any order; with
+    `gaps` in this order, each at most so many characters behind the one before.
     `asides`: a sentence that begins a text says what the tool is for; the rule holds for those behind it.
-    `clause`: no comma stands between the concepts.
+    `clause`: no comma stands between the concepts. `marks`: it finds a token or label, which orders nothing by itself.
     """
 
     reason: str
@@ -138,13 +141,17 @@ class Rule(NamedTuple):
     within: int = 0
     asides: bool = False
     clause: bool = False
+    gaps: tuple[int, ...] = ()
+    marks: bool = False
 
     def may_fit(self, small: str) -> bool:
-        return all(has_one(group, small) for group in self.words)
+        return has_all(self.words, small)
 
     def find(self, sentence: str) -> Iterator[Span]:
         if len(self.parts) == 1:
             yield from (found.span() for found in self.parts[0].finditer(sentence))
+        elif self.gaps:
+            yield from _in_order(sentence, self.parts, self.gaps)
         else:
             for start, end in _near(sentence, self.parts, self.within):
                 if not (self.clause and _COMMA.search(sentence, start, end)):
@@ -161,8 +168,18 @@ def has_one(words: Collection[str], text: str) -> bool:
     return False
 
 
+def has_all(groups: Iterable[Collection[str]], text: str) -> bool:
+    """Whether it has a word of each group."""
+    for group in groups:  # noqa: SIM110 - as above
+        if not has_one(group, text):
+            return False
+    return True
+
+
 def _near(sentence: str, concepts: Sequence[re.Pattern[str]], within: int) -> Iterator[Span]:
     """Stretches of at most `within` characters that hold one word of each concept."""
+    if not all(each.search(sentence) for each in concepts):
+        return
     words = sorted((*found.span(), which) for which, each in enumerate(concepts) for found in each.finditer(sentence))
     last: dict[int, Span] = {}
     for start, end, which in words:
@@ -173,10 +190,33 @@ def _near(sentence: str, concepts: Sequence[re.Pattern[str]], within: int) -> It
             last.clear()
 
 
-def _rule(reason: str, words: Collection[str], pattern: str, *, asides: bool = False) -> Rule:
+def _in_order(sentence: str, concepts: Sequence[re.Pattern[str]], gaps: Sequence[int]) -> Iterator[Span]:
+    """Stretches with one word of each concept in this order. One pattern with `.{0,80}?` between them would take the
+    product of the gaps for each word that begins one.
+    """
+    stretches = [found.span() for found in concepts[0].finditer(sentence)]
+    for concept, gap in zip(concepts[1:], gaps, strict=True):
+        ends, longer = [end for _, end in stretches], list[Span]()
+        for found in concept.finditer(sentence):
+            at = bisect_left(ends, found.start() - gap)
+            if at < len(ends) and ends[at] <= found.start():
+                longer.append((stretches[at][0], found.end()))
+        stretches = longer
+    yield from stretches
+
+
+def _rule(
+    reason: str,
+    words: Collection[str],
+    *patterns: str,
+    gaps: tuple[int, ...] = (),
+    asides: bool = False,
+    marks: bool = False,
+) -> Rule:
     """A group of words is written in one text."""
     groups = tuple(tuple(group.split(", ")) for group in words)
-    return Rule(reason, groups, (re.compile(pattern, _FLAGS),), asides=asides)
+    parts = tuple(re.compile(pattern, _FLAGS) for pattern in patterns)
+    return Rule(reason, groups, parts, gaps=gaps, asides=asides, marks=marks)
 
 
 def _concepts(reason: str, words: str, within: int, *concepts: re.Pattern[str], clause: bool = False) -> Rule:
@@ -250,6 +290,7 @@ RULES = (
         ("important, secret, hidden, critical, admin, im_start, im_end, endoftext, inst, sys", "<, ["),
         r"""<\s*/?\s*(?:important|system|system[-_ ]?(?:prompt|reminder|message)|secret|hidden|critical|admin)\s*>
         | <\|(?:im_start|im_end|system|endoftext)\|> | \[\s*/?\s*(?:INST|SYSTEM)\s*\] | <<\s*/?\s*SYS\s*>>""",
+        marks=True,
     ),
     _rule(
         _MARKS,
@@ -259,13 +300,19 @@ RULES = (
           |AGENT|HIDDEN|PRIORITY)[\s_-]+(?:DIRECTIVE|OVERRIDE|INSTRUCTIONS?|COMMAND|PROMPT|MESSAGE|NOTICE)\s*\]
         | \b(?:SYSTEM|ADMIN|INSTRUCTION|SAFETY|SECURITY|PROMPT|ASSISTANT|MODEL)\s+(?:OVERRIDE|DIRECTIVE|COMMAND)\s*:
         | \bACT\s+AS\s*: )""",
+        marks=True,
     ),
     _rule(
         _ROLE,
-        ("you are now, instruction, system, from now on, act as, pretend", "now, :, as , be "),
+        ("instruction, system", ":"),
+        r"\bnew\s+(?:system\s+)?instructions?\s*: | \bsystem\s+(?:prompt|message|override)\s*:",
+        marks=True,
+    ),
+    _rule(
+        _ROLE,
+        ("you are now, from now on, act as, pretend", "now, as , be "),
         r"""\byou\s+are\s+now\s+(?:in\s+|an?\s+|the\s+)?(?:\w+\s+)?(?:developer|admin|root|god|debug|jailbroken
           |unrestricted|DAN)\b
-        | \bnew\s+(?:system\s+)?instructions?\s*: | \bsystem\s+(?:prompt|message|override)\s*:
         | \bfrom\s+now\s+on,?\s+you\b
         | \b(?:act\s+as|pretend\s+to\s+be)\s+(?:an?\s+|the\s+|if\s+you\s+(?:are|were)\s+)?(?:\w+\s+)?
           (?:unrestricted|jailbroken|root|administrator|DAN)\b""",
@@ -277,12 +324,10 @@ RULES = (
             "must, first, before, always, please, need, make sure, kindly, could you, would you, helpful, appreciate",
         ),
         r"""\b(?:you\s+must|must\s+first|first|before\s+(?:using|calling|you|invoking|every)|always|please|need\s+to
-          |make\s+sure
-          |kindly|(?:could|would)\s+you|helpful\s+(?:if|to)|appreciate)\b
-        .{0,120}?\b(?:read|open|cat|load|copy|send|upload|pass|include|attach|access|provide|paste
-          |quote)\b.{0,80}?(?:"""
-        + KEY_FILES
-        + r"| \bprivate\ key )",
+          |make\s+sure|kindly|(?:could|would)\s+you|helpful\s+(?:if|to)|appreciate)\b""",
+        r"\b(?:read|open|cat|load|copy|send|upload|pass|include|attach|access|provide|paste|quote)\b",
+        rf"(?: {KEY_FILES} | \bprivate\ key )",
+        gaps=(120, 80),
     ),
     _concepts(
         _READS,
@@ -296,9 +341,10 @@ RULES = (
             "always, also, must, secretly, silently, quietly, instead",
             "cc, forward, copy, send, redirect, post, upload",
         ),
-        r"""\b(?:always|also|must|secretly|silently|quietly|instead)\b.{0,80}?\b(?:bcc|cc|forward|copy|send|redirect
-          |post|upload)\b
-        .{0,80}?(?:[\w.+-]+@[\w-]+\.\w+|https?://)""",
+        r"\b(?:always|also|must|secretly|silently|quietly|instead)\b",
+        r"\b(?:bcc|cc|forward|copy|send|redirect|post|upload)\b",
+        r"(?<![\w.+-])[\w.+-]{1,128}@[\w-]+\.\w+|https?://",
+        gaps=(80, 80),
     ),
     _rule(
         _REVEALS,
@@ -355,6 +401,10 @@ _TELLS_OF = re.compile(
 _TELLS_OF_CJK = re.compile("检测|識別|识别|防止|拦截|分析|解释|说明如何|検出|分析|감지|탐지")
 _BREAK = re.compile(r"[,;:—]|\b(?:and|then|but|also|instead|und|dann|et|puis|y|luego)\b|，|：|然后|并", re.IGNORECASE)
 _QUOTES = (("'", "'"), ('"', '"'), ("“", "”"), ("‘", "’"), ("`", "`"), ("«", "»"), ("„", "“"), ("「", "」"), ("‹", "›"))
+_QUOTED_CHARS = 1_000
+"""So far from the words a quotation begins and ends: what is longer is no example."""
+MAX_MENTIONS = 50
+"""Of one rule in one text. A crowd of them would hide the one that is an order."""
 _WORD = re.compile(r"\w")
 
 
@@ -373,7 +423,7 @@ def _is_mention(sentence: str, span: Span) -> bool:
 
 
 def _is_quoted(sentence: str, span: Span) -> bool:
-    before, after = sentence[: span[0]], sentence[span[1] :]
+    before, after = sentence[max(0, span[0] - _QUOTED_CHARS) : span[0]], sentence[span[1] : span[1] + _QUOTED_CHARS]
     for opens, closes in _QUOTES:
         at = before.rfind(opens)
         within_word = opens == "'" and at > 0 and _WORD.match(before[at - 1])
@@ -387,16 +437,18 @@ def _is_quoted(sentence: str, span: Span) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a tool says that it is for, in small letters: its name, and the names of its parameters."""
+    """What a tool says that it is for, found once in its name and its parameters' names."""
 
-    name: str = ""
-    parameters: tuple[str, ...] = ()
+    sends: bool
+    keeps_secrets: bool
+    takes_place: bool
+    """Whether a parameter names the place that something is sent to."""
 
-    def names_one(self, words: Collection[str]) -> bool:
-        return has_one(words, self.name) or any(has_one(words, each) for each in self.parameters)
 
-    def takes_one(self, words: Collection[str]) -> bool:
-        return any(has_one(words, each) for each in self.parameters)
+def purpose_of(name: str, parameters: Iterable[str] = ()) -> Purpose:
+    small = "\n".join(parameters).lower()  # no word that is looked for holds a line break
+    said = f"{name.lower()}\n{small}"
+    return Purpose(has_one(_SENDING_TOPICS, said), has_one(_SECRET_TOPICS, said), has_one(_SINKS, small))
 
 
 _SINKS = (
@@ -413,12 +465,13 @@ _SINKS = (
     "email",
     "to",
 )
-_TOPICS = (
+_SENDING_TOPICS = (
     "send", "post", "upload", "forward", "transmit", "mail", "relay", "exfil", "deliver", "copy", "ship", "sync",
-    "share",
-    "publish", "push", "notify", "webhook", "backup", "credential", "cred", "password", "secret", "key", "token",
-    "cookie",
-    "ssh", "aws", "env", "kube", "netrc", "gpg", "vault", "login", "auth", "passwd", "shadow", "steal", "dump",
+    "share", "publish", "push", "notify", "webhook",
+)  # fmt: skip
+_SECRET_TOPICS = (
+    "backup", "credential", "cred", "password", "secret", "key", "token", "cookie", "ssh", "aws", "env", "kube",
+    "netrc", "gpg", "vault", "login", "auth", "passwd", "shadow", "steal", "dump",
 )  # fmt: skip
 _BESIDES = _compile(
     r"\b(?:also|additionally|then|secretly|silently|quietly|moreover|and)\b|\ba\s+copy\b|同时|并且|并将|außerdem|zudem"
@@ -445,30 +498,36 @@ def _beyond_purpose(sentence: str, at: int, purpose: Purpose) -> Iterator[tuple[
     """What the sentence does that nothing in the tool's name and parameters asks for. `at`: its place, from 0."""
     small = sentence.lower()
     if not sentence.isascii() or has_one(_SENDS_WORDS, small):
-        first = at == 0 and purpose.names_one(_TOPICS)
-        own_sink = purpose.takes_one(_SINKS) and "attacker" not in small
+        first = at == 0 and (purpose.sends or purpose.keeps_secrets)
+        own_sink = purpose.takes_place and "attacker" not in small
         if not first and not own_sink:
             yield from ((_SENDS_SECRETS, span) for span in _near(sentence, (_SEND, _SECRET, _ELSEWHERE), 140))
-            if not purpose.names_one(_TOPICS[:17]):
+            if not purpose.sends:
                 yield from (
                     ("sends along what nobody asked for", span)
                     for span in _near(sentence, (_SEND, _BESIDES, _OUTSIDE), 90)
                 )
-    if has_one(_FILE_WORDS, small) and not _CONDITION.search(sentence) and not purpose.names_one(_TOPICS[17:]):
+    if has_one(_FILE_WORDS, small) and not _CONDITION.search(sentence) and not purpose.keeps_secrets:
         for found in _FILE_ACCESS.finditer(sentence):
             if at or found.start() > len(sentence) // 4 or "exfiltrat" in small:
                 yield "reads a file with secrets that nothing of its parameters asks for", found.span()
 
 
-def orders(text: str, purpose: Purpose) -> Iterator[tuple[str, str]]:
-    """(reason, words) of each rule that the text meets, once a reason; the text is as a model reads it."""
+def orders(text: str, purpose: Purpose, *, is_data: bool = False) -> Iterator[tuple[str, str]]:
+    """(reason, words) of each rule that the text meets, once a reason; the text is as a model reads it.
+
+    `is_data`: it is a value and addresses nobody, so that a mark in it is what the value is.
+    """
     small = text.lower()
-    rules = [rule for rule in RULES if not text.isascii() or rule.may_fit(small)]
-    told: set[str] = set()
+    rules = [rule for rule in RULES if not (is_data and rule.marks) and (not text.isascii() or rule.may_fit(small))]
+    told, mentions = set[str](), Counter[str]()
     for at, sentence in enumerate(sentences(text)):
         found = [(rule.reason, span) for rule in rules if at or not rule.asides for span in rule.find(sentence)]
         for reason, span in (*found, *_beyond_purpose(sentence, at, purpose)):
-            if reason not in told and not _is_mention(sentence, span):
+            if reason in told:
+                continue
+            mentions[reason] += 1
+            if mentions[reason] > MAX_MENTIONS or not _is_mention(sentence, span):
                 told.add(reason)
                 yield reason, sentence[span[0] : span[1]]
 
@@ -476,7 +535,7 @@ def orders(text: str, purpose: Purpose) -> Iterator[tuple[str, str]]:
 def may_order(small: str) -> bool:
     """False for most ASCII texts, in which no rule can find anything. `small`: the text in small letters."""
     return (
-        any(all(has_one(group, small) for group in words) for words in _WORDS)
+        any(has_all(groups, small) for groups in _WORDS)
         or has_one(_FILE_WORDS, small)
         or (has_one(_SENDS_WORDS[:10], small) and has_one(_ELSEWHERE_WORDS, small))
     )

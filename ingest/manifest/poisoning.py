@@ -8,7 +8,9 @@ tools of other servers that are named or put aside (here). Whoever knows them ca
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple
 
 from waygraph.ingest.manifest.hidden_text import (
     encoded_text,
@@ -17,7 +19,7 @@ from waygraph.ingest.manifest.hidden_text import (
     quote,
     without_hidden,
 )
-from waygraph.ingest.manifest.order_rules import Purpose, harm, has_one, may_order, orders
+from waygraph.ingest.manifest.order_rules import Purpose, harm, has_one, may_order, orders, purpose_of
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
 
@@ -49,57 +51,101 @@ MAX_READ_CHARS = 100_000
 _SPACES = re.compile(r"\s{2,}")
 
 
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the rules find in the texts of one entity: all that can be known of them without a graph.
+
+    `reasons` and `notices` hold by themselves. `named`: where, and by which words, a text puts names aside or has them
+    called; that matters only if another agent has a tool of this name.
+    """
+
+    reasons: tuple[str, ...] = ()
+    named: tuple["NamedTools", ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        return {name for each in self.named for name in (*each.aside, *each.called)}
+
+    def flags(self, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+        """At most `MAX_FLAGS` reasons, behind them those that tell of other agents, so that each such agent is in one
+        of them. One that begins with NOTICE is no suspicion.
+        """
+        owners = elsewhere(sorted(self.names)) if self.named else {}
+        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named, owners), *self.notices)
+
+
+class NamedTools(NamedTuple):
+    """Name → the words around it."""
+
+    where: str
+    aside: Mapping[str, str]
+    called: Mapping[str, str]
+
+
 def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    """Why an agent's name and description look suspicious: at most `MAX_FLAGS` reasons, and behind them those that tell
-    of other agents, so that each such agent is in one of them. One that begins with NOTICE is no suspicion."""
-    return _flags((("name", agent.name), ("description", agent.description)), Purpose(agent.name.lower()), elsewhere)
+    """Why an agent's name and description look suspicious."""
+    return examine(agent).flags(elsewhere)
 
 
 def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
     """As of an agent, and of all texts in schemas and annotations, names of properties included."""
-    texts = [("name", tool.name), ("description", tool.description)]
-    for where, schema in (
-        ("input schema", tool.input_schema),
-        ("output schema", tool.output_schema),
-        ("annotations", tool.annotations),
-    ):
+    return examine(tool).flags(elsewhere)
+
+
+def text_chars(entity: Agent | Tool) -> int:
+    """How many characters there are to examine."""
+    return sum(map(len, (entity.name, entity.description, *_schemas_of(entity).values())))
+
+
+def examine(entity: Agent | Tool) -> Findings:
+    """Takes time in proportion to the length of the texts."""
+    texts = [Passage("name", entity.name), Passage("description", entity.description)]
+    for where, schema in _schemas_of(entity).items():
         if "\\" in schema or _needs_a_look(schema):  # what JSON escapes is not read as it stands
-            texts += [(where, text) for text in _strings(schema)]
-    return _flags(texts, Purpose(tool.name.lower(), _parameters(tool.input_schema)), elsewhere)
+            texts += (Passage(where, text, is_data) for text, is_data in schema_texts(json.loads(schema)))
+    parameters = _parameters(entity.input_schema) if isinstance(entity, Tool) else ()
+    return _examine_texts(texts, purpose_of(entity.name, parameters))
+
+
+def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
+    if isinstance(entity, Agent):
+        return {}
+    schemas = {"input schema": entity.input_schema, "output schema": entity.output_schema}
+    return schemas | {"annotations": entity.annotations}
 
 
 def _parameters(schema: JsonText) -> tuple[str, ...]:
     parsed = json.loads(schema) if schema else {}
     properties = parsed.get("properties") if isinstance(parsed, dict) else None
-    return tuple(name.lower() for name in properties) if isinstance(properties, dict) else ()
+    return tuple(properties) if isinstance(properties, dict) else ()
 
 
-def _flags(texts: Collection[tuple[str, str]], purpose: Purpose, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    begun = [(where, text[:MAX_READ_CHARS]) for where, text in texts]
-    looked_at = [(where, text, _readings(text)) for where, text in begun if _needs_a_look(text)]
+class Passage(NamedTuple):
+    """A text of an entity. `is_data`: a value that a parameter has or may have."""
+
+    where: str
+    text: str
+    is_data: bool = False
+
+
+def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
     found = dict.fromkeys(
         f"{where}: has {len(text)} characters, of which {MAX_READ_CHARS} were looked through"
-        for where, text in texts
+        for where, text, _ in passages
         if len(text) > MAX_READ_CHARS
     )
-    found |= dict.fromkeys(
-        f"{where}: {reason}" for where, text, reads in looked_at for reason in _reasons(text, reads, purpose)
-    )
-    others = _of_others([(where, reads) for where, _, reads in looked_at], elsewhere)
-    notices = (
-        f"{NOTICE}{where}: says that it does harm ({quote(words)})" for where, text in begun if (words := harm(text))
-    )
-    return (*tuple(found)[:MAX_FLAGS], *others, *dict.fromkeys(notices))
-
-
-def _of_others(texts: Iterable[tuple[str, Collection[str]]], elsewhere: OwnedElsewhere) -> Iterator[str]:
-    """What tells of agents that nothing before told of: who reads it may see no other."""
-    told: set[str] = set()
-    for where, readings in texts:
-        for owners, reason in chain.from_iterable(_shadowing(read, elsewhere) for read in readings):
-            if not told.issuperset(owners):
-                told.update(owners)
-                yield f"{where}: {reason}"
+    named, notices = list[NamedTools](), dict[str, None]()
+    for passage in dict.fromkeys(passages):
+        begun = passage._replace(text=passage.text[:MAX_READ_CHARS])
+        if _needs_a_look(begun.text):
+            readings = _readings(begun.text)
+            if len(found) < MAX_FLAGS:
+                found |= dict.fromkeys(f"{begun.where}: {reason}" for reason in _reasons(begun, readings, purpose))
+            named += (tools for read in readings if (tools := _named_tools(begun.where, read)))
+        if not begun.is_data and (words := harm(begun.text)):
+            notices[f"{NOTICE}{begun.where}: says that it does harm ({quote(words)})"] = None
+    return Findings(tuple(islice(found, MAX_FLAGS)), tuple(named), tuple(islice(notices, MAX_FLAGS)))
 
 
 def _needs_a_look(text: str) -> bool:
@@ -110,13 +156,15 @@ def _needs_a_look(text: str) -> bool:
     return may_order(small) or has_one(_WORDS_OF_SHADOWING, small) or any(encoded_text(text))
 
 
-def _reasons(text: str, readings: Collection[str], purpose: Purpose) -> Iterator[str]:
-    if not text.isascii():
+def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> Iterator[str]:
+    """Of a value that is data what it says counts, and not which characters it has."""
+    _, text, is_data = passage
+    if not (is_data or text.isascii()):
         yield from hidden_characters(text)
     for read in readings:
-        yield from (f"{reason} ({quote(words)})" for reason, words in orders(read, purpose))
+        yield from (f"{reason} ({quote(words)})" for reason, words in orders(read, purpose, is_data=is_data))
         yield from _many_names(read)
-    yield from encoded_text(text)
+    yield from encoded_text(text, commands_only=is_data)
 
 
 def _readings(text: str) -> Collection[str]:
@@ -132,15 +180,23 @@ def _one_space(several: re.Match[str]) -> str:
 # Other tools' names.
 
 
-def _shadowing(text: str, elsewhere: OwnedElsewhere) -> Iterator[tuple[Collection[str], str]]:
-    """The owners of another tool that the text puts itself in the place of, or has the model call; and the reason."""
+def _of_others(named: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """What tells of agents that nothing before told of: who reads it may see no other."""
+    told: set[str] = set()
+    for where, aside, called in named:
+        for name, words in {**called, **aside}.items():
+            if (of := owners.get(name)) and not told.issuperset(of):
+                told.update(of)
+                reason = IN_PLACE if name in aside else CALLS_ANOTHER
+                yield f"{where}: {of_others(reason, of, f'{quote(name)} ({quote(words)})')}"
+
+
+def _named_tools(where: str, text: str) -> NamedTools | None:
+    """Other tools that the text puts itself in the place of, or has the model call; at most MAX_NAMES."""
     aside, called = _put_aside(text), _names_to_call(text)
-    named = {**called, **aside}
-    owners = elsewhere(list(named)[:MAX_NAMES]) if named else {}
-    for name, words in named.items():
-        if owners.get(name):
-            reason = IN_PLACE if name in aside else CALLS_ANOTHER
-            yield owners[name], of_others(reason, owners[name], f"{quote(name)} ({quote(words)})")
+    kept = set(islice({**called, **aside}, MAX_NAMES))
+    aside, called = ({name: words for name, words in names.items() if name in kept} for names in (aside, called))
+    return NamedTools(where, aside, called) if kept else None
 
 
 def _many_names(text: str) -> Iterator[str]:
@@ -168,17 +224,46 @@ def _name_in(found: re.Match[str], which: str) -> str:
     return next(name for kind in "qctu" if (name := found.group(which + kind)))
 
 
-# Texts.
+# Texts of a JSON schema: words, which speak to whoever reads the schema, and data, which are values of a parameter.
 
 
-def _strings(schema: JsonText) -> Iterator[str]:
-    """Every text in a JSON value, names included, at any depth."""
-    left: list[object] = [json.loads(schema)]
+_DATA_KEYWORDS = frozenset(
+    "const default enum enumNames example examples format pattern x-enum-varnames x-enumNames x-example x-examples "
+    "x-default".split()
+)
+_NAMING_KEYWORDS = frozenset("properties $defs definitions dependentSchemas dependencies".split())
+"""Their values are schemas by name, and any name may be that of a keyword."""
+
+
+def schema_texts(schema: object) -> Iterator[tuple[str, bool]]:
+    """Every text in a schema at any depth, names included, and whether it is data. Not by recursion."""
+    left: list[tuple[object, _Part]] = [(schema, "schema")]
     while left:
-        value = left.pop()
+        value, part = left.pop()
         if isinstance(value, str):
-            yield value
+            yield value, part == "data"
         elif isinstance(value, Mapping):
-            left += [*value.values(), *value]
+            for name in value:
+                yield name, part in ("data", "patterns")
+            left += ((each, _part_of(name, value, part)) for name, each in value.items())
         elif isinstance(value, list):
-            left += value
+            left += ((each, part) for each in value)
+
+
+_Part = Literal["schema", "names", "patterns", "data"]
+
+
+def _part_of(name: str, schema: Mapping[str, object], part: _Part) -> _Part:
+    """What the value of this name is. The title of one constant only repeats that value for people."""
+    if part != "schema":
+        return "data" if part == "data" else "schema"
+    if name in _DATA_KEYWORDS or (name == "title" and _is_constant(schema)):
+        return "data"
+    if name in _NAMING_KEYWORDS:
+        return "names"
+    return "patterns" if name == "patternProperties" else "schema"
+
+
+def _is_constant(schema: Mapping[str, object]) -> bool:
+    values = schema.get("enum")
+    return "const" in schema or (isinstance(values, list) and len(values) == 1)

@@ -18,8 +18,9 @@ from waygraph.registry.model.identity import replace_surrogates
 
 
 STRUCK = "***"
-_ESCAPED = re.compile(r"\\+u([0-9a-fA-F]{4})|\\+/")
-"""What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP)."""
+_ESCAPED = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
+"""What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP). A run of backslashes
+is read from its begin alone, else a long one would be read once for each of them."""
 
 
 def strike_secrets(text: str, secrets: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.poisoning import tool_flags
+from waygraph.ingest.manifest.poisoning import text_chars, tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
@@ -216,14 +216,19 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked
 
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
-MAX_CHARS, MAX_SENTENCE_CHARS = 2_000, 160
+MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])")
 
 
 def describe_tools(tools: Sequence[Tool]) -> str:
-    """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out."""
-    described = ""
+    """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out, and those for
+    which the texts of all would have more than MAX_EXAMINED_CHARS.
+    """
+    described, left = "", MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
+        if (chars := text_chars(tool)) > left:
+            continue
+        left -= chars
         if suspicions(tool_flags(tool, lambda _: {})):
             continue
         part = _describe(tool)

@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
-from waygraph.ingest.sync.plan import plan
+from waygraph.ingest.sync.plan import draft, plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
 from waygraph.registry.access.visibility import seen_flags
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, read_held, read_state
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport, Written
-from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
+from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
@@ -76,19 +77,20 @@ def sync(
     check_policy(manifest.policy)
     check_texts(texts)
 
-    scan = Scan()
+    scan, checks = Scan(), Checks(registry.settings.max_checked_chars)
 
     def check_changes(held: Held) -> ChangeSet:
-        changes = plan(held, manifest, scan, principal)
+        changes = plan(held, manifest, scan, principal, checks)
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
             refuse_mass_removal(held, changes)
         return _as_seen(held, changes, principal)
 
+    checks.run(_read_draft(registry, manifest))  # before the lock: others write meanwhile
     if dry_run:
         return _rehearse(registry, manifest, lambda held: check_changes(held.part_for(principal)), texts)
 
-    if registry.settings.scanner:  # before the lock: others write meanwhile
+    if registry.settings.scanner:
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
 
     def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
@@ -113,6 +115,14 @@ def sync(
             filter(None, (*_notices(registry, manifest, held, changes, state), scan.notice(whole=principal is None)))
         ),
     )
+
+
+def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
+    """Against what was published last. Where that cannot be read, the write says why, or mends it."""
+    try:
+        return registry.read(lambda session: draft(read_held(session), manifest))
+    except RegistryError:
+        return draft(Held(), manifest)
 
 
 def _revision(state: RegistryState | None) -> int:

@@ -4,20 +4,26 @@ Most near copies are honest: forks, and one server reached in two ways. So a cop
 suspicion where the copy takes free text that the original does not: an argument more, for what the copy wants to have.
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from heapq import nsmallest
+from itertools import islice
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.hidden_text import in_latin, quote, without_hidden
-from waygraph.ingest.sync.diff import free_texts
-from waygraph.registry.access.visibility import NEAR_COPY, of_others
+from waygraph.registry.access.visibility import MAX_OWNERS, NEAR_COPY, of_others
 from waygraph.registry.model.nouns import NOTICE, JsonText, Tool, parse_field
 
 LIKE = 0.8
 """Of the runs of three words in either text so many stand in both (Jaccard)."""
 LEAST_WORDS = 6
 """Shorter texts ("Search the web.") are alike by chance."""
+MAX_COMPARED, MAX_COMPARED_CHARS = 200, 20_000
+"""With so many tools one is compared, the oldest; and so much of a text."""
 _BEGINS_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -29,18 +35,19 @@ def alike_names(name: str) -> set[str]:
     return {name, plain, "_".join(parts), "-".join(parts), camel}
 
 
-def is_long(text: str) -> bool:
-    """Whether a text is long enough to be a copy of another."""
-    return len(re.findall(r"\w+", text)) >= LEAST_WORDS
-
-
 type Runs = frozenset[tuple[str, ...]]
+_WORD = re.compile(r"\w+")
 
 
 def word_runs(text: str) -> Runs:
-    """All its runs of three words; none of a text that is too short to tell."""
-    words = re.findall(r"\w+", in_latin(without_hidden(text)).lower())
+    """All runs of three words in its first MAX_COMPARED_CHARS; none of a text that is too short to tell."""
+    words = _WORD.findall(in_latin(without_hidden(text[:MAX_COMPARED_CHARS])).lower())
     return frozenset(zip(words, words[1:], words[2:], strict=False)) if len(words) >= LEAST_WORDS else frozenset()
+
+
+def is_long(text: str) -> bool:
+    """Whether a text is long enough to be a copy of another."""
+    return sum(1 for _ in islice(_WORD.finditer(text), LEAST_WORDS)) == LEAST_WORDS
 
 
 def is_near_copy(runs: Runs, others: Runs) -> bool:
@@ -48,19 +55,10 @@ def is_near_copy(runs: Runs, others: Runs) -> bool:
     return both > 0 and both >= LIKE * (len(runs) + len(others) - both)
 
 
-class Original(NamedTuple):
-    """A tool that many may be compared with."""
-
-    tool: Tool
-    runs: Runs
-
-
-def may_be_same_server(one: JsonText, other: JsonText) -> bool:
-    """By the transports: the same, or of one host or one package. One that is not known may be any."""
-    first, second = parse_field(one), parse_field(other)
-    if not (first and second) or one == other:
-        return True
-    return bool(place := _place(first)) and place == _place(second)
+def server_of(transport: JsonText) -> str:
+    """The host or package, else the whole transport: agents of one are one server. Empty: it may be any."""
+    said = parse_field(transport)
+    return _place(said) or transport if said else ""
 
 
 def _place(transport: object) -> str:
@@ -73,27 +71,156 @@ def _place(transport: object) -> str:
     return next((str(word) for word in transport.get("args") or () if not str(word).startswith("-")), "")
 
 
-def near_originals(tool: Tool, held: Tool | None, others: Iterable[Original]) -> list[Tool]:
-    """Of others with a name that is alike, those whose text the tool has nearly.
+class Original(NamedTuple):
+    """A held tool, its server, since when its agent is known, and who sees that one."""
 
-    What was near to another's text before that one was told of stays the older one, whatever is changed in it.
+    tool: Tool
+    server: str
+    since: str = ""
+    audience: tuple[str, ...] = ()
+
+
+class _Namesakes:
+    """Tools of one name, the oldest first, found by the runs that the fewest of them have.
+
+    Two sets of which LIKE is common share one of their rarest runs, so that few others need be compared (prefix
+    filtering; Bayardo, Ma and Srikant 2007). However many an attacker adds, they are younger than what they copy.
     """
-    is_told = held is not None and any(NEAR_COPY in flag for flag in held.flags)
-    runs = word_runs(tool.description)
-    before = frozenset[tuple[str, ...]]() if is_told or held is None else word_runs(held.description)
-    return [other.tool for other in others if is_near_copy(runs, other.runs) and not is_near_copy(before, other.runs)]
+
+    def __init__(self, originals: Iterable[tuple[Original, Runs]]) -> None:
+        self._all = list(originals)
+        self._frequencies = Counter(run for _, runs in self._all for run in runs)
+        self._having: dict[tuple[str, ...], list[int]] = {}
+        for at, (_, runs) in enumerate(self._all):
+            for run in self._rarest(runs):
+                places = self._having.setdefault(run, [])
+                if len(places) < MAX_COMPARED:
+                    places.append(at)
+
+    def candidates(self, runs: Runs) -> Iterator[tuple[Original, Runs]]:
+        places = {at for run in self._rarest(runs) for at in self._having.get(run, ())}
+        return (self._all[at] for at in sorted(places)[:MAX_COMPARED])
+
+    def _rarest(self, runs: Runs) -> list[tuple[str, ...]]:
+        number = len(runs) - int(LIKE * len(runs)) + 1
+        return nsmallest(number, runs, key=lambda run: (self._frequencies[run], run))
 
 
-def copy_flags(tool: Tool, originals: Iterable[Tool]) -> Iterator[str]:
-    """Suspicions, and at most one notice, of a near copy of tools of other servers.
+class CopySearch:
+    """Looks for near copies, for one sync. What was compared once is not compared again."""
 
-    One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
+    def __init__(self) -> None:
+        self._runs: dict[str, Runs] = {}
+        self._free_texts: dict[JsonText, set[str]] = {}
+        self._others: Sequence[Original] = ()
+        self._namesakes: dict[str, _Namesakes] = {}
+        self._near: dict[tuple[str, str], list[Original]] = {}
+
+    def flags(self, tool: Tool, held: Tool | None, transport: JsonText, others: Sequence[Original]) -> Iterator[str]:
+        """Suspicions, and at most one notice, of a near copy of others on other servers than the `transport`'s.
+
+        One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
+        """
+        server, owners = server_of(transport), dict[tuple[str, ...], set[str]]()
+        for near in self._find_near(tool, held, others):
+            if server and near.server != server:
+                more = self._free_texts_of(tool) - self._free_texts_of(near.tool)
+                owners.setdefault(tuple(sorted(more)), set()).add(near.tool.agent_id)
+        for taken in sorted(owners, reverse=True):  # the notice last
+            takes = f", and takes text that it does not ({quote(', '.join(taken))})" if taken else ""
+            reason = of_others(NEAR_COPY, owners[taken], f"{quote(tool.name)}{takes}")
+            yield f"{'' if taken else NOTICE}name and description: {reason}"
+
+    def _find_near(self, tool: Tool, held: Tool | None, others: Sequence[Original]) -> list[Original]:
+        self._prepare(others)
+        key = tool.content_hash, held.content_hash if held else ""
+        if key not in self._near:
+            self._near[key] = list(self._compare(tool, held))
+        return self._near[key]
+
+    def _prepare(self, others: Sequence[Original]) -> None:
+        if others is self._others:
+            return
+        if others != self._others:
+            named = dict[str, list[Original]]()
+            for each in others:
+                named.setdefault(each.tool.name, []).append(each)
+            self._namesakes = {name: _Namesakes(self._choose(alike)) for name, alike in named.items()}
+            self._near = {}
+        self._others = others
+
+    def _choose(self, alike: Iterable[Original]) -> Iterator[tuple[Original, Runs]]:
+        """The oldest first. Of those with one text and one schema, shown to the same, a few servers' tell all."""
+        kept = Counter[tuple[str | tuple[str, ...], ...]]()
+        for each in sorted(alike, key=lambda each: (each.since, each.tool.id)):
+            text = each.tool.description
+            same = (text, each.tool.input_schema, each.audience)
+            if not kept[*same, each.server] and kept[same] <= MAX_OWNERS and kept[text,] < MAX_COMPARED:
+                kept.update([(*same, each.server), same, (text,)])
+                yield each, self._runs_of(text)
+
+    def _compare(self, tool: Tool, held: Tool | None) -> Iterator[Original]:
+        """Of others with a name that is alike, the oldest of those whose text the tool has nearly.
+
+        What was near to another's text before that one was told of stays the older one, whatever is changed in it.
+        """
+        if not (runs := self._runs_of(tool.description)):
+            return
+        is_told = held is not None and any(NEAR_COPY in flag for flag in held.flags)
+        before = frozenset[tuple[str, ...]]() if is_told or held is None else self._runs_of(held.description)
+        for name in sorted(alike_names(tool.name) & self._namesakes.keys()):
+            for original, others in self._namesakes[name].candidates(runs):
+                if is_near_copy(runs, others) and not is_near_copy(before, others):
+                    yield original
+
+    def _runs_of(self, text: str) -> Runs:
+        if text not in self._runs:
+            self._runs[text] = word_runs(text)
+        return self._runs[text]
+
+    def _free_texts_of(self, tool: Tool) -> set[str]:
+        if tool.input_schema not in self._free_texts:
+            self._free_texts[tool.input_schema] = free_texts(tool.input_schema)
+        return self._free_texts[tool.input_schema]
+
+
+# What a copy takes more.
+
+
+def free_texts(schema: JsonText) -> set[str]:
+    """Where arguments may hold any text: paths such as `filter/name`, of properties at any depth.
+
+    A string without `enum`, `const`, `format` or `pattern`, and what has no type. A `$ref` is not followed.
     """
-    own = free_texts(tool.input_schema)
-    owners: dict[tuple[str, ...], set[str]] = {}
-    for other in originals:
-        owners.setdefault(tuple(sorted(own - free_texts(other.input_schema))), set()).add(other.agent_id)
-    for taken in sorted(owners, reverse=True):  # the notice last
-        more = f", and takes text that it does not ({quote(', '.join(taken))})" if taken else ""
-        reason = of_others(NEAR_COPY, owners[taken], f"{quote(tool.name)}{more}")
-        yield f"{'' if taken else NOTICE}name and description: {reason}"
+    found: set[str] = set()
+    left: list[tuple[str, Any]] = [("", json.loads(schema) if schema else {})]
+    while left:
+        path, value = left.pop()
+        if not isinstance(value, Mapping):
+            continue
+        inner = value.get("properties")
+        properties = inner if isinstance(inner, Mapping) else {}
+        left += [(_path_under(path, name), each) for name, each in properties.items()]
+        left += [(path, each) for key in ("anyOf", "oneOf", "allOf") for each in _as_list(value.get(key))]
+        left += [(path, value[key]) for key in ("items", "additionalProperties") if isinstance(value.get(key), Mapping)]
+        kinds = value.get("type", () if properties or _COMBINED & value.keys() else "string")
+        if path and "string" in _as_list(kinds) and not _CLOSED & value.keys():
+            found.add(path)
+    return found
+
+
+_MAX_PATH_CHARS = 500
+"""A longer path is told apart by a hash of its begin: of names nested in names the sum grows with the square."""
+
+
+def _path_under(path: str, name: str) -> str:
+    longer = f"{path}/{name}".lstrip("/")
+    return longer if len(longer) <= _MAX_PATH_CHARS else f"…{sha256(longer.encode()).hexdigest()}"
+
+
+_COMBINED = frozenset({"anyOf", "oneOf", "allOf", "items", "$ref"})
+_CLOSED = frozenset({"enum", "const", "format", "pattern"})
+
+
+def _as_list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,14 +1,14 @@
 """What a sync changes of agents that were known before, for the log: which fields, and the texts before and after."""
 
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from waygraph.ingest.manifest.poisoning import OwnedElsewhere, agent_flags, tool_flags
-from waygraph.ingest.sources.mcp_servers import is_made_of_tools
+from waygraph.ingest.manifest.poisoning import OwnedElsewhere
+from waygraph.ingest.sync.checks import Checks, OldTools
+from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import Shows, seen_flags
 from waygraph.registry.graph.read import Held
@@ -21,7 +21,7 @@ from waygraph.registry.model.changes import (
     Policy,
     Updated,
 )
-from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, call_name, tool_id
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
 from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 
@@ -120,10 +120,6 @@ def _excerpt(name: str, text: str, start: int) -> object:
 # What is to be written, beside what is held: what is new, changed or gone, what looks odd, and what the log says.
 
 
-OldTools = Mapping[str, Mapping[str, Tool]]
-"""Agent id → tool name → tool as held."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """`written`: entries as they will be. `old_tools`: of their agents and of those that go. `gone`: ids of agents."""
@@ -196,10 +192,6 @@ def _covered_fields(change: Change, said: ToolSetting | None) -> tuple[str, ...]
 # What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious.
 
 
-OwnersNamed = Callable[[Collection[str]], Mapping[str, Collection[str]]]
-"""Names of tools → of each name that some tool has, the agents that own one."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Weighs entries that are to be written. `first`: the source was never read before; `restoring`: it is an export's,
@@ -210,7 +202,9 @@ class Judge:
     first: bool
     restoring: bool = False
     by_address: bool = False
-    owners_named: OwnersNamed = field(repr=False)
+    checks: Checks = field(default_factory=Checks, repr=False)
+    owners_meant: Mapping[str, Collection[str]] = field(default_factory=dict, repr=False)
+    """By each name of a tool that the texts put aside or have called: the agents that have one, this one included."""
     scan: Scan = field(default_factory=Scan, repr=False)
     shows: Shows | None = field(default=None, repr=False)
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
@@ -222,27 +216,11 @@ class Judge:
         own = {tool.name for tool in entry.tools}
 
         def owned_elsewhere(names: Collection[str]) -> dict[str, set[str]]:
-            owners = self._owners_meant([name for name in names if name not in own])
-            return {name: found - {entry.agent.id} for name, found in owners.items()}
+            return {name: {*self.owners_meant.get(name, ())} - {entry.agent.id} for name in names if name not in own}
 
         wary = self.by_address or entry.agent.status != KNOWN  # a server that was asked runs code
         judged = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere, wary=wary) for tool in entry.tools)
         return replace(entry, agent=self._agent(entry.agent, held, judged, owned_elsewhere), tools=judged)
-
-    def _owners_meant(self, names: Collection[str]) -> dict[str, set[str]]:
-        """The agents of which a tool is meant by each name: its own, its id (`agent/tool`) or its call name."""
-        parts = {name: _last_parts(name) for name in names}
-        owners = self.owners_named({*names, *(part for found in parts.values() for part in found)})
-        return {
-            name: {*owners.get(name, ())}
-            | {
-                owner
-                for part in found
-                for owner in owners.get(part, ())
-                if name in (tool_id(owner, part), call_name(owner, part))
-            }
-            for name, found in parts.items()
-        }
 
     def _agent(self, said: Agent, held: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
         fields = differing(held, said, STATED_OF_AGENT) if held else ()
@@ -250,12 +228,12 @@ class Judge:
             return replace(said, **_standing(held))
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
-            fields = () if is_made_of_tools(said.description, tuple(tools)) else fields
+            fields = () if self.checks.is_made_of_tools(said, tools) else fields
         changed = bool(fields) and self.policy == "strict"
         return replace(
             said,
             **self._weigh(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=(*self.scan.flags(said, held), *agent_flags(said, elsewhere)),
+            flags=(*self.scan.flags(said, held), *self.checks.findings(said).flags(elsewhere)),
         )
 
     def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -264,7 +242,11 @@ class Judge:
         if held and not fields:
             return replace(said, **_standing(held), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
-        flags = (*self.scan.flags(said, held), *tool_flags(said, elsewhere), *self.copy_flags(said, held))
+        flags = (
+            *self.scan.flags(said, held),
+            *self.checks.findings(said).flags(elsewhere),
+            *self.copy_flags(said, held),
+        )
         changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
         if held and telling and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
@@ -282,36 +264,6 @@ class Judge:
         return {"pending": waits and approved != said.content_hash, "approved_hash": approved}
 
 
-def free_texts(schema: JsonText) -> set[str]:
-    """Where arguments may hold any text: paths such as `filter/name`, of properties at any depth.
-
-    A string without `enum`, `const`, `format` or `pattern`, and what has no type. A `$ref` is not followed.
-    """
-    found: set[str] = set()
-    left: list[tuple[str, Any]] = [("", json.loads(schema) if schema else {})]
-    while left:
-        path, value = left.pop()
-        if not isinstance(value, Mapping):
-            continue
-        inner = value.get("properties")
-        properties = inner if isinstance(inner, Mapping) else {}
-        left += [(f"{path}/{name}".lstrip("/"), each) for name, each in properties.items()]
-        left += [(path, each) for key in ("anyOf", "oneOf", "allOf") for each in _as_list(value.get(key))]
-        left += [(path, value[key]) for key in ("items", "additionalProperties") if isinstance(value.get(key), Mapping)]
-        kinds = value.get("type", () if properties or _COMBINED & value.keys() else "string")
-        if path and "string" in _as_list(kinds) and not _CLOSED & value.keys():
-            found.add(path)
-    return found
-
-
-_COMBINED = frozenset({"anyOf", "oneOf", "allOf", "items", "$ref"})
-_CLOSED = frozenset({"enum", "const", "format", "pattern"})
-
-
-def _as_list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else [value]
-
-
 def _standing(held: Agent | Tool) -> dict[str, Any]:
     """What stays with words that stay."""
     return {"pending": held.pending, "flags": held.flags, "approved_hash": held.approved_hash}
@@ -326,10 +278,3 @@ def _plain(name: str, of: Agent | Tool) -> object:
     """The order of tags says nothing, that of questions which come first."""
     value = getattr(of, name)
     return tuple(sorted(value)) if isinstance(value, tuple) and name != "questions" else value
-
-
-def _last_parts(name: str) -> list[str]:
-    """What may be the tool's own name in `agent/tool` or `agent__tool`."""
-    parts = [name.partition("/")[2]] if "/" in name else []
-    parts += [name[at.start() + 2 :] for at in re.finditer("(?=__)", name)]
-    return [part for part in parts if part]

@@ -1,25 +1,21 @@
 """What a sync will do: what a manifest says, against what is held."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
-from waygraph.ingest.sync.copies import (
-    Original,
-    alike_names,
-    copy_flags,
-    is_long,
-    may_be_same_server,
-    near_originals,
-    word_runs,
-)
-from waygraph.ingest.sync.diff import Compared, Judge, OldTools
+from waygraph.ingest.sync.checks import Checks, Draft, OldTools
+from waygraph.ingest.sync.copies import Original, alike_names, is_long, server_of
+from waygraph.ingest.sync.diff import Compared, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
-from waygraph.registry.access.visibility import Shows
-from waygraph.registry.graph.read import Held, speaks
+from waygraph.registry.access.visibility import MAX_OWNERS, Shows
+from waygraph.registry.graph.read import Held, overlaid, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
-from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
+from waygraph.registry.model.identity import call_name, tool_id
+from waygraph.registry.model.nouns import KNOWN, Agent, Principal
 
 # Who claims what, as one source sees it: its own claims, those of the others, and whose word counts.
 
@@ -55,32 +51,54 @@ class Claims:
         return [held.policy_of(claim.source) for claim in others]
 
 
+MAX_NAMED_OWNERS = 200
+"""In one flag, whoever reads it."""
+
+
 def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def plan(held: Held, manifest: Manifest, scan: Scan | None = None, principal: Principal | None = None) -> ChangeSet:
+def draft(held: Held, manifest: Manifest) -> Draft:
+    """The texts that a sync of this manifest will write, and what they are compared with, for `Checks.run`."""
+    plan = _Plan.of(held, manifest, Checks())
+    return plan.draft(plan.gone_agents())
+
+
+def plan(
+    held: Held,
+    manifest: Manifest,
+    scan: Scan | None = None,
+    principal: Principal | None = None,
+    checks: Checks | None = None,
+) -> ChangeSet:
     """What a sync of this manifest will do to what is held. Pure, apart from reading tools of changed agents.
 
-    `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits.
+    `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits. `checks`: those
+    that ran before over its `draft`.
     """
-    claims = Claims.of(held, manifest)
-    return _Plan(held, manifest, claims, place(held, manifest, claims.mine), scan or Scan(), principal).change_set()
+    return replace(_Plan.of(held, manifest, checks or Checks()), scan=scan or Scan(), principal=principal).change_set()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Plan:
     held: Held
     manifest: Manifest
     claims: Claims
     placement: Placement
-    scan: Scan
-    principal: Principal | None
+    checks: Checks
+    scan: Scan = field(default_factory=Scan)
+    principal: Principal | None = None
+
+    @classmethod
+    def of(cls, held: Held, manifest: Manifest, checks: Checks) -> "_Plan":
+        claims = Claims.of(held, manifest)
+        return cls(held, manifest, claims, place(held, manifest, claims.mine), checks)
 
     def change_set(self) -> ChangeSet:
         entries, said = self.placement.entries, self.manifest
         released = self._released_agents()
-        compared = self._compare(released)
+        compared = self._compare()
         created_agents, created_tools = compared.created_agents(), compared.created_tools()
         stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         updated_agents, updated_tools = compared.updated_agents(), compared.updated_tools()
@@ -113,14 +131,29 @@ class _Plan:
 
     # -- what is written, and what goes ------------------------------------------------------------
 
-    def _compare(self, released: Iterable[str]) -> Compared:
+    def _compare(self) -> Compared:
+        gone = self.gone_agents()
+        draft = self.draft(gone)
+        self.checks.run(draft)
+        owners = self._owners_meant(draft)
+        return Compared(
+            source=self.manifest.source,
+            held=self.held,
+            written=[self._judge_entry(each, draft, owners) for each in draft.stated],
+            old_tools=draft.old_tools,
+            gone=gone,
+        )
+
+    def draft(self, gone: Sequence[str]) -> Draft:
         stated = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
+        ids = (entry.agent.id for entry in stated)
+        old_agents = {agent_id: self.held.agents[agent_id].agent for agent_id in ids if agent_id in self.held.agents}
+        alone = Draft(stated, old_agents, self._old_tools([*old_agents, *gone]), ())
+        return alone._replace(others=list(self._others_alike(alone)))
+
+    def gone_agents(self) -> list[str]:
         banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
-        gone = sorted({agent_id for agent_id in released if agent_id not in self.claims.others} | banned)
-        old_tools = self._old_tools(stated, gone)
-        others = self._others_alike(stated)
-        written = [self._judge_entry(each, stated, old_tools, others) for each in stated]
-        return Compared(source=self.manifest.source, held=self.held, written=written, old_tools=old_tools, gone=gone)
+        return sorted({each for each in self._released_agents() if each not in self.claims.others} | banned)
 
     def _must_write(self, entry: AgentEntry) -> bool:
         stored = self.held.agents.get(entry.agent.id)
@@ -141,10 +174,8 @@ class _Plan:
             return entry
         return replace(entry, agent=replace(entry.agent, status=stored.agent.status))
 
-    def _old_tools(self, written: Iterable[AgentEntry], gone: Iterable[str]) -> OldTools:
-        """Of agents that will be written or removed."""
-        known = [entry.agent.id for entry in written if entry.agent.id in self.held.agents]
-        stored = self.held.tools_of([*known, *gone])
+    def _old_tools(self, agent_ids: Iterable[str]) -> OldTools:
+        stored = self.held.tools_of(agent_ids)
         return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in stored.items()}
 
     # -- policy ------------------------------------------------------------------------------------
@@ -160,19 +191,12 @@ class _Plan:
             return True
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
-    def _judge_entry(
-        self,
-        entry: AgentEntry,
-        stated: Sequence[AgentEntry],
-        old_tools: OldTools,
-        others: Mapping[str, Sequence[Original]],
-    ) -> AgentEntry:
+    def _judge_entry(self, entry: AgentEntry, draft: Draft, owners: Mapping[str, Collection[str]]) -> AgentEntry:
         agent_id = entry.agent.id
-        stored = self.held.agents.get(agent_id)
-        tools = old_tools.get(agent_id, {})
-        return self._judge(entry.agent, stated, others).judge(entry, stored.agent if stored else None, tools)
+        judge = self._judge(entry.agent, draft, owners)
+        return judge.judge(entry, draft.old_agents.get(agent_id), draft.old_tools.get(agent_id, {}))
 
-    def _judge(self, agent: Agent, stated: Sequence[AgentEntry], others: Mapping[str, Sequence[Original]]) -> Judge:
+    def _judge(self, agent: Agent, draft: Draft, owners: Mapping[str, Collection[str]]) -> Judge:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
@@ -184,48 +208,82 @@ class _Plan:
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self.manifest.source not in self.held.sources and policy not in policies,
-            owners_named=partial(self._owners_named, stated),
+            checks=self.checks,
+            owners_meant=owners,
             scan=self.scan,
-            shows=self._shows(stated),
-            copy_flags=partial(self._copy_flags, agent, others),
+            shows=self._shows,
+            copy_flags=partial(self.checks.copies.flags, transport=agent.transport, others=draft.others),
         )
 
-    def _shows(self, stated: Iterable[AgentEntry]) -> Shows | None:
-        view, own = self.held.view_for(self.principal), {entry.agent.id for entry in stated}
+    @cached_property
+    def _shows(self) -> Shows | None:
+        view = self.held.view_for(self.principal)
+        own = {entry.agent.id for entry in self.placement.entries if self._must_write(entry)}
         return None if view is None else lambda agent_id: agent_id in own or view(agent_id)
 
-    def _copy_flags(
-        self, agent: Agent, others: Mapping[str, Sequence[Original]], tool: Tool, held: Tool | None
-    ) -> Collection[str]:
-        found = (other for name in alike_names(tool.name) for other in others.get(name, ())) if others else ()
-        near = ((each, self.held.agents[each.agent_id].agent) for each in near_originals(tool, held, found))
-        return tuple(
-            copy_flags(tool, (each for each, owner in near if not may_be_same_server(agent.transport, owner.transport)))
-        )
+    # -- other agents' tools -----------------------------------------------------------------------
 
-    def _others_alike(self, stated: Iterable[AgentEntry]) -> dict[str, list[Original]]:
-        """By name: held tools, of agents that this source does not name, whose names are like those that come."""
+    def _others_alike(self, draft: Draft) -> Iterator[Original]:
+        """Held tools, of agents that this source does not name, whose names are like those of new texts."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
         if not self.held.agents.keys() - own:
-            return {}
-        tools = [tool for entry in stated for tool in entry.tools if is_long(tool.description)]
+            return
+        tools = (tool for entry in draft.stated for tool in draft.changed_tools(entry) if is_long(tool.description))
         names = {name for tool in tools for name in alike_names(tool.name)}
         owners = {owner for owners in self.held.owners_named(names).values() for owner in owners} - own
-        found: dict[str, list[Original]] = {}
-        for items in self.held.tools_of(sorted(owners)).values():
-            for item in items:
-                if item.tool.name in names and (runs := word_runs(item.tool.description)):
-                    found.setdefault(item.tool.name, []).append(Original(item.tool, runs))
-        return found
+        for agent_id, items in self.held.tools_of(sorted(owners)).items():
+            if server := server_of(self.held.agents[agent_id].agent.transport):
+                since, audience = self._since.get(agent_id, ""), self._audience(agent_id)
+                found = (item.tool for item in items if item.tool.name in names and is_long(item.tool.description))
+                yield from (Original(tool, server, since, audience) for tool in found)
 
-    def _owners_named(self, stated: Sequence[AgentEntry], names: Collection[str]) -> dict[str, set[str]]:
-        """The agents that own a tool of one of these names, held ones and those that come."""
-        owners = {name: set(agent_ids) for name, agent_ids in self.held.owners_named(names).items()}
-        for entry in stated:
+    def _owners_meant(self, draft: Draft) -> Mapping[str, Collection[str]]:
+        """By each name that a text puts aside or has called: the agents that have a tool of this name, id
+        (`agent/tool`) or call name; those that are held, and those that come.
+        """
+        names = self.checks.names(each for entry in draft.stated for each in draft.changed_entities(entry))
+        parts = {part for name in names for part in _last_parts(name)}
+        owners = {name: set(ids) for name, ids in self.held.owners_named(names | parts).items()} if names else {}
+        for entry in draft.stated if names else ():
             for tool in entry.tools:
-                if tool.name in names:
+                if tool.name in names or tool.name in parts:
                     owners.setdefault(tool.name, set()).add(entry.agent.id)
-        return owners
+        whole = dict[str, set[str]]()
+        for part in parts & owners.keys():
+            for owner in owners[part]:
+                for name in (tool_id(owner, part), call_name(owner, part)):
+                    whole.setdefault(name, set()).add(owner)
+        return {name: self._first_owners(owners.get(name, set()) | whole.get(name, set())) for name in names}
+
+    def _first_owners(self, agent_ids: Collection[str]) -> list[str]:
+        """Those known longest, a few of each audience. A flag for each of thousands would name thousands, and none of
+        the readers is shown more than MAX_OWNERS.
+        """
+        kept, counts = list[str](), Counter[tuple[str, ...]]()
+        for agent_id in sorted(agent_ids, key=lambda each: (self._since.get(each, "~"), each)):
+            audience = self._audience(agent_id)
+            if counts[audience] <= MAX_OWNERS:  # one of them may be the agent that the text is of
+                counts[audience] += 1
+                kept.append(agent_id)
+        return kept[:MAX_NAMED_OWNERS]
+
+    @cached_property
+    def _since(self) -> Mapping[str, str]:
+        """By agent: when the first of its claims was made."""
+        first = dict[str, str]()
+        for claim in self.held.claims:
+            first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
+        return first
+
+    def _audience(self, agent_id: str) -> tuple[str, ...]:
+        """The same for agents that the same callers see."""
+        stored = self.held.agents.get(agent_id)
+        agent = overlaid(stored.agent if stored else self._stated_agents[agent_id], self.held.settings)
+        return str(agent.hidden), *sorted(agent.visible_to)
+
+    @cached_property
+    def _stated_agents(self) -> Mapping[str, Agent]:
+        return {entry.agent.id: entry.agent for entry in self.placement.entries}
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -252,3 +310,10 @@ class _Plan:
         certain = set() if self.manifest.partial else {claim for claim in unlisted if claim.key not in unreadable}
         gone = set(self.manifest.gone)
         return [claim.agent_id for claim in unlisted if claim.key in gone or claim in certain]
+
+
+def _last_parts(name: str) -> list[str]:
+    """What may be the tool's own name in `agent/tool` or `agent__tool`."""
+    parts = [name.partition("/")[2]] if "/" in name else []
+    parts += [name[at.start() + 2 :] for at in re.finditer("(?=__)", name)]
+    return [part for part in parts if part]

@@ -72,6 +72,8 @@ class Settings:
     max_embedded_chars: int = 4_000
     max_description_chars: int = 1_000_000
     max_schema_chars: int = 1_000_000
+    max_checked_chars: int = 10_000_000
+    """Of the new texts of one agent and its tools; what is beyond is not checked and counts as suspicious."""
     max_source_bytes: int = 512 * 1024 * 1024
     fetch_timeout_s: float = 30.0
     """For each part of the answer of an address that a document is fetched from."""

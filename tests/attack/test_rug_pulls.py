@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.sync.diff import Judge, free_texts
+from waygraph.ingest.sync.copies import free_texts
+from waygraph.ingest.sync.diff import Judge
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
@@ -21,7 +22,7 @@ def tool_of(description: str, **properties: Any) -> Tool:
 def waits(before: Tool, after: Tool, *, status: str = "online", by_address: bool = False) -> bool:
     """Whether the tool's change waits for approval under `accept`."""
     agent = sealed_agent(Agent(id="a", name="a", description="Converts units."))
-    judge = Judge(policy="accept", first=False, by_address=by_address, owners_named=lambda _: {})
+    judge = Judge(policy="accept", first=False, by_address=by_address)
     entry = AgentEntry(key="a", agent=replace(agent, status=status), tools=(after,))
     return judge.judge(entry, agent, {"t": before}).tools[0].pending
 

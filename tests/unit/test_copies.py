@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from waygraph.ingest.sync import copies, plan
+from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.sync.copies import Runs, alike_names, may_be_same_server, word_runs
+from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY
 from waygraph.registry.model.changes import AgentEntry, Manifest
@@ -125,12 +125,12 @@ def test_a_text_is_taken_apart_once(registry: Registry, monkeypatch: pytest.Monk
         taken.append(text)
         return word_runs(text)
 
-    for module in (copies, plan):
-        monkeypatch.setattr(module, "word_runs", count)
-    sync(registry, Manifest(source="second", entries=tuple(entry(f"copy-{number}") for number in range(10))))
-    sync(registry, Manifest(source="third", entries=tuple(entry(f"other-{number}") for number in range(10))))
-    assert len(taken) == (10 + 1) + (10 + 11)
-    assert all(NEAR_COPY in registry.tools(f"other-{number}")[0].flags[0] for number in range(10))
+    monkeypatch.setattr(copies, "word_runs", count)
+    for source in ("second", "third"):
+        said = (entry(f"{source}-{number}", f"{TEXT} Letter {number}.") for number in range(10))
+        sync(registry, Manifest(source=source, entries=tuple(said)))
+    assert len(taken) == (10 + 1) + (10 + 1), "a text is one, whoever says it"
+    assert all(NEAR_COPY in registry.tools(f"third-{number}")[0].flags[0] for number in range(10))
 
 
 def test_names_texts_and_servers_that_are_alike() -> None:
@@ -142,4 +142,4 @@ def test_names_texts_and_servers_that_are_alike() -> None:
         ({"type": "stdio", "command": "npx", "args": ["-y", "acme-mail"]}, False),
         ({"type": "stdio", "command": "docker", "args": ["run", "acme/mail"]}, False),
     ):
-        assert may_be_same_server(npx, canonical_json(other)) is same
+        assert (server_of(npx) == server_of(canonical_json(other))) is same

@@ -83,7 +83,7 @@ def test_what_waits_is_never_found_and_approval_lets_all_of_it_in(
 
 
 def judged(policy: Policy, new: Tool, old: Tool | None = None, *, first: bool = False) -> Tool:
-    judge = Judge(policy=policy, first=first, owners_named=lambda names: {})  # noqa: ARG005
+    judge = Judge(policy=policy, first=first)
     held = {} if old is None else {old.name: old}
     whole = AgentEntry(key="a", agent=agent_of("a"), tools=(new,))
     return judge.judge(whole, agent_of("a") if old else None, held).tools[0]

@@ -1,0 +1,92 @@
+"""The checks of foreign texts that a sync makes before it takes the write lock, and what they found.
+
+A plan under the lock asks for the same again, and does anew only what another writer changed meanwhile.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from waygraph.ingest.manifest.poisoning import Findings, examine, text_chars
+from waygraph.ingest.sources.mcp_servers import is_made_of_tools
+from waygraph.ingest.sync.copies import CopySearch, Original
+from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.settings import PREFIX, Settings
+
+OldTools = Mapping[str, Mapping[str, Tool]]
+"""Agent id → tool name → tool as held."""
+
+
+class Draft(NamedTuple):
+    """What a sync will write, and what of the graph its texts are compared with.
+
+    `old_agents` by id, of those that are held. `others`: held tools of other agents whose names are like those of new
+    texts.
+    """
+
+    stated: Sequence[AgentEntry]
+    old_agents: Mapping[str, Agent]
+    old_tools: OldTools
+    others: Sequence[Original]
+
+    def changed_tools(self, entry: AgentEntry) -> Iterator[Tool]:
+        old = self.old_tools.get(entry.agent.id, {})
+        return (tool for tool in entry.tools if _differs(tool, old.get(tool.name)))
+
+    def changed_entities(self, entry: AgentEntry) -> Iterator[Agent | Tool]:
+        if _differs(entry.agent, self.old_agents.get(entry.agent.id)):
+            yield entry.agent
+        yield from self.changed_tools(entry)
+
+
+def _differs(new: Agent | Tool, old: Agent | Tool | None) -> bool:
+    return old is None or old.content_hash != new.content_hash
+
+
+class Checks:
+    """Of one sync. Of each agent at most `max_chars` characters are read, its short texts first: a padded tool costs
+    only its own agent, and there no shorter one. What is not read counts as suspicious.
+    """
+
+    def __init__(self, max_chars: int = Settings.max_checked_chars) -> None:
+        self.copies = CopySearch()
+        self._max_chars = max_chars
+        self._findings: dict[str, Findings] = {}
+        self._made_of_tools: dict[tuple[str, ...], bool] = {}
+
+    def run(self, draft: Draft) -> None:
+        """All that takes time."""
+        for entry in draft.stated:
+            self._examine(draft.changed_entities(entry))
+            if entry.agent.id in draft.old_agents:
+                self.is_made_of_tools(entry.agent, entry.tools)
+            old = draft.old_tools.get(entry.agent.id, {})
+            for tool in draft.changed_tools(entry):
+                list(self.copies.flags(tool, old.get(tool.name), entry.agent.transport, draft.others))
+
+    def findings(self, entity: Agent | Tool) -> Findings:
+        if entity.content_hash not in self._findings:
+            self._examine([entity])
+        return self._findings[entity.content_hash]
+
+    def names(self, entities: Iterable[Agent | Tool]) -> set[str]:
+        """Of other tools, that any of these names."""
+        return {name for each in entities for name in self.findings(each).names}
+
+    def is_made_of_tools(self, agent: Agent, tools: Collection[Tool]) -> bool:
+        key = (agent.description, *(tool.content_hash for tool in tools))
+        if key not in self._made_of_tools:
+            self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
+        return self._made_of_tools[key]
+
+    def _examine(self, entities: Iterable[Agent | Tool]) -> None:
+        left = self._max_chars
+        for each in sorted(entities, key=text_chars):
+            left -= text_chars(each)
+            if each.content_hash not in self._findings:
+                self._findings[each.content_hash] = examine(each) if left >= 0 else self._unread
+
+    @property
+    def _unread(self) -> Findings:
+        limit = f"{self._max_chars:,} characters ({PREFIX}MAX_CHECKED_CHARS)"
+        return Findings((f"texts: were not looked through, since those that changed of its agent exceed {limit}",))
