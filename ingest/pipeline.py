@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -14,10 +15,11 @@ from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.read import Listing, Parts, documents, with_answers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
-from waygraph.ingest.sync.apply import sync, with_statuses
+from waygraph.ingest.sync.apply import put_statuses, sync, with_statuses
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Manifest, Policy, SyncReport
-from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.errors import MassRemoval, SourceError
+from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -144,6 +146,17 @@ class Ingestion:
             parts = source.parts()
             yield self.take(registry, source, parts, source.with_answers(parts), progress)
 
+    def note_unreadable(self, registry: Registry, given: Given, error: SourceError | MassRemoval) -> None:
+        """Keeps why a source that the registry knows cannot be taken now; what it does not know is a slip of the pen."""
+        if self.dry_run or isinstance(registry, RemoteRegistry) or not registry.exists:
+            return
+        named = os.fspath(given) if isinstance(given, (str, os.PathLike)) else ""
+        names = {self.opening.source} if self.opening.source else {named, str(Path(named).expanduser().resolve())}
+        names |= {error.source} if isinstance(error, MassRemoval) else set()
+        reason = error.reason if isinstance(error, SourceError) else str(error)
+        known = names.intersection(source.name for source in registry.sources())
+        put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known})
+
     def take(
         self,
         registry: Registry,
@@ -247,11 +260,14 @@ def ingest(
         connect=connect,
         ask=partial(ask_servers, registry.settings),
     )
-    sources = open_given(given, how)
+    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
     refuse_unused(named, () if named or _is_document(given) else _words(given), how)
-    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    return [each.report for each in terms.ingest(registry, sources, progress)]
+    try:
+        return [each.report for each in terms.ingest(registry, open_given(given, how), progress)]
+    except (SourceError, MassRemoval) as error:
+        terms.note_unreadable(registry, given, error)
+        raise
 
 
 def open_given(given: Given, how: Opening) -> list[OpenedSource]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Page,
         Written,
     )
+    from waygraph.registry.model.failures import Tried
     from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.usage import ToolUsage
@@ -252,10 +253,14 @@ class Registry(Searchable, Protocol):
         """
         ...
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+    ) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
 
-        Unknown ids are left out; where nothing differs there is no new revision. Raises InvalidSetting.
+        Unknown ids are left out; where nothing differs there is no new revision. `tried`: by source, the status of each
+        key that was tried, of which the failures are kept; `pauses`: of these sources, for how many seconds a watch
+        waits with the next change. Raises InvalidSetting.
         """
         ...
 

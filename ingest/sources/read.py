@@ -173,9 +173,11 @@ class _Merged:
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already
-        self.intake.rejected.append(Rejected(where=f"{error.where}{place}", reason=error.reason))
-        # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
-        self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
+        # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may, and fails till it can.
+        is_ours = not isinstance(error, UnknownShape)
+        key = error.where if is_ours else ""
+        self.intake.rejected.append(Rejected(where=f"{error.where}{place}", reason=error.reason, key=key))
+        self.intake.partial = self.intake.partial or is_ours
 
     def parts(self, listing: Listing) -> Parts:
         manifest = self.intake.manifest(listing.source, listing.namespace)

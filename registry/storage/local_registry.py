@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         SourceSummary,
         Written,
     )
+    from waygraph.registry.model.failures import Tried
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
@@ -248,8 +249,13 @@ class LocalRegistry:
     def status(self, *, principal: Principal | None = None) -> Status:
 
         def read_status(index: SearchIndex) -> Status:
-            sources = len(seen_sources(index, principal))
-            return Status(location=self._store.place, state=seen_state(index, principal), sources=sources)
+            sources = seen_sources(index, principal)
+            return Status(
+                location=self._store.place,
+                state=seen_state(index, principal),
+                sources=len(sources),
+                failures=tuple(failure for source in sources for failure in source.failures),
+            )
 
         return self._store.look(read_status)
 
@@ -365,9 +371,12 @@ class LocalRegistry:
         wanted = checked_names(names)
         return self._change(lambda session: session.approve(*wanted, principal=principal))
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+    ) -> "Written":
         checked_statuses(statuses)
-        return self._change(lambda session: session.put_statuses(statuses))
+        change = self.change if tried else self._change  # what fails before anything works is kept, too
+        return change(lambda session: session.put_statuses(statuses, tried or {}, pauses or {}))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
         return self._change(lambda session: session.forget_source(source, principal))

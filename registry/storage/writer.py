@@ -32,6 +32,7 @@ from waygraph.registry.graph.write import (
     confirm_source,
     hold,
     put_agent_props,
+    put_failures,
     put_setting,
     put_tool_props,
     put_transitions,
@@ -51,6 +52,7 @@ from waygraph.registry.model.changes import (
     entries_of,
 )
 from waygraph.registry.model.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.model.failures import Failure, Tried, continue_failures
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import overlay_entries
@@ -70,6 +72,8 @@ from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets
 from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
+NOTHING_TRIED: Tried = {}
+NO_PAUSES: Mapping[str, int] = {}
 
 
 class WriteSession:
@@ -178,19 +182,48 @@ class WriteSession:
             agents=tuple(agent.id for agent in agents), tools=tuple(tool.id for tool in tools), revision=revision
         )
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> Written:
-        """Agents' statuses; unknown ids are left out. Without a difference the revision stays."""
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: Tried = NOTHING_TRIED, pauses: Mapping[str, int] = NO_PAUSES
+    ) -> Written:
+        """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
+
+        `tried`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
+        """
         state = self._begin()
         agents = self.read_held().agents
+        failures = {source: self._failures_after(source, its) for source, its in tried.items()}
         differing = {
             agent_id: {"status": status}
             for agent_id, status in statuses.items()
             if agent_id in agents and agents[agent_id].agent.status != status
         }
+
+        def work(session: GraphSession) -> None:
+            put_agent_props(session, differing)
+            for source, failing in failures.items():
+                put_failures(session, source, failing, pauses.get(source, self._pause_s(source)))
+
         if not differing:
+            if failures:
+                self._touch(state.revision, work)
             return Written(revision=state.revision)
-        revision = self._write(state.revision, differing, lambda session: put_agent_props(session, differing))
-        return Written(revision=revision)
+        return Written(revision=self._write(state.revision, differing, work))
+
+    def put_failures(self, source: str, failures: Iterable[Failure]) -> Written:
+        """What of a source does not work; one that was never read is made. The revision stays."""
+        state = self._begin()
+        self._touch(
+            state.revision, lambda session: put_failures(session, source, failures, self._pause_s(source))
+        )
+        return Written(revision=state.revision)
+
+    def _failures_after(self, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
+        known = self.read_held().sources.get(source)
+        return continue_failures(source, known.failures if known else (), statuses, self._clock(), kept=None)
+
+    def _pause_s(self, source: str) -> int:
+        known = self.read_held().sources.get(source)
+        return known.pause_s if known else 0
 
     def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
         """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
@@ -495,12 +528,16 @@ class WriteSession:
 
     def _confirm(self, changes: ChangeSet, revision: int) -> None:
         now = self._clock()
+        self._touch(revision, lambda session: confirm_source(session, changes, now))
 
-        def work(session: GraphSession) -> None:
+    def _touch(self, revision: int, work: Callable[[GraphSession], None]) -> None:
+        """What no query depends on, in one transaction: the revision stays. Raises WriteConflict."""
+
+        def holding(session: GraphSession) -> None:
             hold(session, revision)
-            confirm_source(session, changes, now)
+            work(session)
 
-        self._engine.write(work)
+        self._engine.write(holding)
         self._held = None
 
     def _all_entries(self) -> list[AgentEntry]:

@@ -233,7 +233,12 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
         documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
     read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
     return [
-        replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
+        replace(
+            manifest,
+            partial=manifest.partial or asked.partial,
+            is_part=manifest.is_part or asked.partial,
+            policy=asked.policy or manifest.policy,
+        )
         for manifest in read
     ]
 
