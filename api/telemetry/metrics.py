@@ -1,7 +1,8 @@
 """Numbers for Prometheus: requests, refusals, writes, statements, calls, and what the registry holds.
 
 Labels come from closed sets (route templates, classes of status, outcomes), so their number is bounded whatever is
-asked; what fails of sources is named, at most MAX_FAILURES of each. With several workers they share a folder, and any of them tells the numbers of all.
+asked; what fails of sources is named, at most MAX_FAILURES of each. With several workers they share a folder, and any
+of them tells the numbers of all.
 """
 
 import fcntl

@@ -54,10 +54,9 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
     tried: dict[str, dict[str, str]] = {}
     for (source, key), status in statuses.items():
         tried.setdefault(source, {})[key] = status
-    held = {name: sources[name].failures if name in sources else () for name in tried}
-    return {
-        name: its for name, its in tried.items() if continue_failures(name, held[name], its, "", kept=None) != held[name]
-    }
+    before = {name: sources[name].failures if name in sources else () for name in tried}
+    after = {name: continue_failures(name, before[name], its, "", kept=None) for name, its in tried.items()}
+    return {name: its for name, its in tried.items() if after[name] != before[name]}
 
 
 def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:

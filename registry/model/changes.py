@@ -76,7 +76,7 @@ class SourceSummary:
     def agent_ids(self) -> tuple[str, ...]:
         return tuple(agent_id for _, agent_id in self.claims)
 
-    def limited_to(self, agents: Container[str]) -> "SourceSummary":
+    def limit_to(self, agents: Container[str]) -> "SourceSummary":
         """What tells of these agents alone. What else fails, and how often the source changes, may tell of others."""
         claims = tuple(claim for claim in self.claims if claim[1] in agents)
         keys = {bounded_key(key) for key, _ in claims}

@@ -8,7 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from waygraph.registry.model.identity import replace_surrogates
-from waygraph.registry.model.nouns import HIDDEN_REASON, JsonText, failing, reachable, reason_of_status, unreachable_since
+from waygraph.registry.model.nouns import (
+    HIDDEN_REASON,
+    JsonText,
+    failing,
+    reachable,
+    reason_of_status,
+    unreachable_since,
+)
 
 MAX_FAILURES = 100
 """Of one source, by key; further ones are not kept."""
@@ -47,8 +54,8 @@ def continue_failures(
 ) -> tuple[Failure, ...]:
     """The failures of a source after some of it was tried, by key.
 
-    `statuses`: of each key that was tried, as `Agent.status` has it; one that works fails no more. Of the others those in
-    `kept` go on (None: all). A failure that goes on keeps its `since`.
+    `statuses`: of each key that was tried, as `Agent.status` has it; one that works fails no more. Of the others those
+    in `kept` go on (None: all). A failure that goes on keeps its `since`.
     """
     tried = {bounded_key(key): status for key, status in statuses.items()}
     held = {each.key: each for each in before}

@@ -242,7 +242,7 @@ def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[S
     if principal is None:
         return list(index.sources())
     seen = {agent.id for agent in visible_agents(index, principal)}
-    parts = (source.limited_to(seen) for source in index.sources())
+    parts = (source.limit_to(seen) for source in index.sources())
     return [source for source in parts if source.claims]
 
 

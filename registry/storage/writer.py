@@ -212,9 +212,7 @@ class WriteSession:
     def put_failures(self, source: str, failures: Iterable[Failure]) -> Written:
         """What of a source does not work; one that was never read is made. The revision stays."""
         state = self._begin()
-        self._touch(
-            state.revision, lambda session: put_failures(session, source, failures, self._pause_s(source))
-        )
+        self._touch(state.revision, lambda session: put_failures(session, source, failures, self._pause_s(source)))
         return Written(revision=state.revision)
 
     def _failures_after(self, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:

@@ -309,16 +309,16 @@ async def status(request: Request, service: Serving, caller: ForRead) -> Respons
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
     @cache
-    def held() -> "Status":
+    def find_status() -> "Status":
         return service.registry.status(principal=caller.principal)
 
     def read_status() -> "Shape":
-        shape = shapes.status(held(), caller.transport_filter)
+        shape = shapes.status(find_status(), caller.transport_filter)
         return shape if caller.sees_everything else {**shape, "location": ""}
 
     def stamp() -> str:
-        # What fails makes no revision. Without failures it is the registry's own, which clients compare.
-        return f"{service.registry.stamp} {digest(str(held().failures))}" if held().failures else service.registry.stamp
+        # What fails makes no revision.
+        return f"{service.registry.stamp} {digest(str(find_status().failures))}"
 
     return await unless_known(request, service, caller, read_status, stamp=stamp)
 

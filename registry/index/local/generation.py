@@ -234,4 +234,5 @@ def _source_of(row: "dict[str, Any]") -> "SourceSummary":
     from waygraph.registry.model.failures import Failure
 
     claims = tuple((key, agent_id) for key, agent_id in row["claims"])
-    return SourceSummary(**{**row, "claims": claims, "failures": tuple(Failure(**each) for each in row.get("failures", ()))})
+    failures = tuple(Failure(**each) for each in row.get("failures", ()))
+    return SourceSummary(**{**row, "claims": claims, "failures": failures})

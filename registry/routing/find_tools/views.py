@@ -157,7 +157,7 @@ class NarrowedRegistry:
         return self._toolset
 
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
-        parts = (source.limited_to(self._agents) for source in self._registry.sources(principal=principal))
+        parts = (source.limit_to(self._agents) for source in self._registry.sources(principal=principal))
         return [source for source in parts if source.claims]
 
     def status(self, *, principal: Principal | None = None) -> Status:
