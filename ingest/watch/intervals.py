@@ -38,9 +38,9 @@ class Intervals:
         rate = self._rates.get(source, _Rate())
         self._rates[source] = _Rate(min(rate.count_now(now_s) + 1, _MOST_COUNTED), now_s)
 
-    def pause_s(self, source: str, now_s: float) -> float:
-        """From the last revision of the source to the next."""
-        counted = self._rates.get(source, _Rate()).count_now(now_s)
+    def pause_s(self, source: str, now_s: float, more: int = 0) -> float:
+        """From one revision of the source to the next, after so many more."""
+        counted = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
         if counted < FREE_REVISIONS:
             return 0.0
         return min(FIRST_PAUSE_S * 2 ** (counted - FREE_REVISIONS), MOST_PAUSE_S)
