@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
+from waygraph.registry.access.operators import refuse_non_operator
 from waygraph.registry.access.visibility import seen_flags
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
@@ -232,6 +233,8 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
     refuse_unseen(held, _placing_agents(held, manifest), principal)
     if changes.new_terms:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
+    if held.was_read(manifest.source) and changes.policy != held.policy_of(manifest.source):
+        refuse_non_operator("another policy of a source", principal)
 
 
 def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> ChangeSet:

@@ -360,7 +360,11 @@ class Held:
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
-        return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
+        return agent_id in self.agents and visible(self.overlaid(agent_id), principal)
+
+    def overlaid(self, agent_id: str) -> Agent:
+        """The agent as it holds now. Raises KeyError."""
+        return overlaid(self.agents[agent_id].agent, self.settings)
 
     def view_for(self, principal: Principal | None) -> Shows | None:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""

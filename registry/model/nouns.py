@@ -113,10 +113,14 @@ def is_doubtful(entity: Agent | Tool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything."""
+    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything.
+
+    `operates`: it may set what operators set, of what it sees (`access.operators`).
+    """
 
     id: str = ""
     groups: tuple[str, ...] = ()
+    operates: bool = False
 
     def __post_init__(self) -> None:
         given: object = self.groups

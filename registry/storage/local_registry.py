@@ -348,8 +348,11 @@ class LocalRegistry:
     def set_tool(
         self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
     ) -> "OperatorSettings":
+        from waygraph.registry.access.operators import refuse_non_operator
         from waygraph.registry.model.tool_settings import merge_tool_setting
         from waygraph.registry.storage.approval import find_held_tool
+
+        refuse_non_operator("to set a tool", principal)
 
         def work(session: "WriteSession") -> "OperatorSettings":
             held = session.read_held()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from waygraph.cypher import load
+from waygraph.registry.access.operators import is_own, refuse_non_operator, refuse_setting
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
@@ -15,6 +16,7 @@ from waygraph.registry.graph.read import (
     Vectors,
     keep_changes,
     outranked_sources,
+    overlaid,
     read_agents,
     read_held,
     read_state,
@@ -154,9 +156,10 @@ class WriteSession:
     def approve(self, *names: str, principal: Principal | None = None) -> Approved:
         """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
 
-        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source
-        that claims an agent which the principal may not see; and as `commit`.
+        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for who is no
+        operator, and for a source that claims an agent which the principal may not see; and as `commit`.
         """
+        refuse_non_operator("an approval", principal)
         state = self._begin()
         held = self.read_held()
         for name in names:
@@ -226,11 +229,14 @@ class WriteSession:
     def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
         """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
 
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
+        a policy, and the principal is no operator.
         """
         state = self._begin()
         held = self.read_held()
         mine = self._claims_of(name, held, principal)
+        if held.policy_of(name) != "accept" or not all(is_own(held.overlaid(agent_id), principal) for agent_id in mine):
+            refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
         shared = {claim.agent_id for claim in held.claims if claim.source != name}
         gone = [agent_id for agent_id in mine if agent_id not in shared]
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
@@ -561,10 +567,16 @@ def changed_setting(
     """What operators said of an agent so far, with these fields changed.
 
     Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
+    Raises NotAllowed for what the principal may not set.
     """
     if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
         raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
-    return replace(held.settings_of(agent_id), **changes)  # type: ignore[arg-type]
+    before = held.settings_of(agent_id)
+    after = replace(before, **changes)  # type: ignore[arg-type]
+    if agent_id in held.agents:
+        now, then = (overlaid(held.agents[agent_id].agent, {agent_id: said}) for said in (before, after))
+        refuse_setting(now, then, changes, principal)
+    return after
 
 
 def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:

@@ -62,7 +62,7 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
 
     def approve_it() -> "Shape":
         with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
-            done = service.registry.approve(*wanted, principal=caller.principal)
+            done = service.registry.approve(*wanted, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -83,7 +83,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 pinned=asked.pinned,
                 hidden=asked.hidden,
                 removed=asked.removed,
-                principal=caller.principal,
+                principal=caller.writer,
             )
         return shapes.settings(said, caller.transport_filter)
 
@@ -99,7 +99,7 @@ async def set_tool(
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(said)}):
-            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.principal)
+            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.writer)
         return shapes.settings(done, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
@@ -111,7 +111,7 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            said = service.registry.remove(agent_id, principal=caller.principal)
+            said = service.registry.remove(agent_id, principal=caller.writer)
         return shapes.settings(said, caller.transport_filter)
 
     return as_json(await service.lanes.write(remove))
@@ -127,7 +127,7 @@ async def set_toolset(name: ToolsetPath, asked: ToolsetRequest, service: Serving
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"toolset {name}", asked.model_dump(exclude_unset=True)):
-            done = service.registry.set_toolset(name, **said, principal=caller.principal)
+            done = service.registry.set_toolset(name, **said, principal=caller.writer)
         return shapes.shape(done)
 
     return as_json(await service.lanes.write(set_it))
@@ -139,7 +139,7 @@ async def remove_toolset(name: ToolsetPath, service: Serving, caller: Calling) -
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", f"toolset {name}") as attempt:
-            done = service.registry.remove_toolset(name, principal=caller.principal)
+            done = service.registry.remove_toolset(name, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -156,7 +156,7 @@ async def forget_source(
 
     def forget() -> "Shape":
         with _writing(service, caller, "forget", name) as attempt:
-            done = service.registry.forget(name, principal=caller.principal)
+            done = service.registry.forget(name, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -215,7 +215,7 @@ def _take_documents(asked: ManifestRequest, service: Service, caller: Caller) ->
                     allow_mass_removal=asked.allow_mass_removal,
                     texts=asked.texts,
                     progress=service.lanes.go_on,
-                    principal=caller.principal,
+                    principal=caller.writer,
                 )
                 attempt.revision = done.revision
                 reports.append(shapes.report(done))
