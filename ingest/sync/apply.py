@@ -14,19 +14,19 @@ from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
 from waygraph.registry.access.operators import refuse_non_operator
-from waygraph.registry.access.visibility import seen_flags
+from waygraph.registry.access.visibility import seen_flags, visible
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, read_held, read_state
+from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, overlaid, read_held, read_state
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryNotFound
 from waygraph.registry.model.failures import Failure, Tried, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
-from waygraph.registry.model.nouns import ONLINE, Principal, TextForm, continue_outage
+from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
-from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_unseen
+from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
 
 # Whether servers answer, written of the agents that they are in the registry.
 
@@ -100,7 +100,7 @@ def sync(
         changes = replace(changes, failures=_failures_after(held, manifest, changes, principal))
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
-            refuse_mass_removal(held, changes)
+            refuse_mass_removal(held.part_for(principal), changes)
         return _as_seen(held, changes, principal)
 
     if dry_run:
@@ -110,6 +110,7 @@ def sync(
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
 
     def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
+        session.set_apart(principal)
         held = session.read_held()
         changes = check_changes(held)
         if _is_refused_whole(held, changes):
@@ -231,6 +232,8 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched_agents(changes), principal)
     refuse_unseen(held, _placing_agents(held, manifest), principal)
+    if any(not visible(overlaid(Agent(id=each, name=each), held.settings), principal) for each in changes.withheld):
+        refuse_change()  # one that is removed, and was not theirs to see
     if changes.new_terms:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
     if held.was_read(manifest.source) and changes.policy != held.policy_of(manifest.source):

@@ -355,6 +355,7 @@ class LocalRegistry:
         refuse_non_operator("to set a tool", principal)
 
         def work(session: "WriteSession") -> "OperatorSettings":
+            session.set_apart(principal)
             held = session.read_held()
             tool = find_held_tool(held, name, principal, hint="")
             siblings = [item.tool for item in held.tools_of([tool.agent_id])[tool.agent_id]]

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Never
 
 from waygraph.cypher import load
 from waygraph.registry.access.operators import is_own, refuse_non_operator, refuse_setting
+from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
@@ -95,6 +97,13 @@ class WriteSession:
         self._choose, self._clock = choose, clock
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
         self._held: Held | None = None
+        self._is_apart = False
+
+    def set_apart(self, principal: Principal | None) -> None:
+        """What this session embeds for a principal that does not see everything tells nothing of texts that others
+        wrote: all of it is embedded anew.
+        """
+        self._is_apart = principal is not None
 
     def read_held(self) -> Held:
         """As it is before this session writes."""
@@ -160,6 +169,7 @@ class WriteSession:
         operator, and for a source that claims an agent which the principal may not see; and as `commit`.
         """
         refuse_non_operator("an approval", principal)
+        self.set_apart(principal)
         state = self._begin()
         held = self.read_held()
         for name in names:
@@ -490,6 +500,8 @@ class WriteSession:
         chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
         if chosen.fingerprint != state.embedder:
             raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
+        if self._is_apart and isinstance(chosen.embedder, CachedEmbedder):
+            return replace(chosen, embedder=chosen.embedder.without_reading())
         return chosen
 
     def _retold(self, said: Iterable[OperatorSettings], others: Collection[str]) -> list[AgentEntry]:
@@ -593,4 +605,9 @@ def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: st
 def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:
     """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
     if any(agent_id in held.agents and not held.shows(agent_id, principal) for agent_id in agent_ids):
-        raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")
+        refuse_change()
+
+
+def refuse_change() -> Never:
+    """Raises NotAllowed; of which agent is not said."""
+    raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")
