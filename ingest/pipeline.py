@@ -174,8 +174,8 @@ class Ingestion:
         names = {self.opening.source} if self.opening.source else _names_of(given)
         names |= {error.source} if isinstance(error, MassRemoval) else set()
         reason = error.reason if isinstance(error, SourceError) else str(error)
-        known = self._known_sources(registry, names)
-        put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known})
+        if known := self._known_sources(registry, names):
+            put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known})
 
     def _known_sources(self, registry: Registry, names: set[str]) -> set[str]:
         if isinstance(registry, RemoteRegistry) or not registry.exists:
