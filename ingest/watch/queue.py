@@ -120,9 +120,9 @@ class Inbox:
         pauses = {source: self._pause_after(source, due, now_s) for source in due.sources}
         return replace(due, pauses=pauses), min(late.values(), default=0.0)
 
-    def note_written(self, batch: Batch, revised: Collection[str], now_s: float) -> None:
-        """`revised`: the sources of which the registry holds something else now."""
-        for source in revised:
+    def note_written(self, batch: Batch, sources: Collection[str], now_s: float) -> None:
+        """`sources`: those of which something was written."""
+        for source in sources:
             if self.is_patient and self._is_repeated(source, batch):
                 self._intervals.count_revision(source, now_s)
         self._known |= batch.members
@@ -173,17 +173,18 @@ class Writer:
     """When the claims of each source were, by the clock of `monotonic`."""
     _statuses: dict[Member, str] = field(default_factory=dict)
     """Those that were written last."""
-    _revised: set[str] = field(default_factory=set)
+    _written_sources: set[str] = field(default_factory=set)
+    """By the present batch; also where what is held was only confirmed, which costs a copy of the graph."""
     _refused: dict[Member, str] = field(default_factory=dict)
     """The status of each source that the registry does not take as it is."""
     _pauses: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, batch: Batch) -> Collection[str]:
-        """Returns the sources of which the registry holds something else now.
+        """Returns the sources of which something was written.
 
         May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned.
         """
-        self._revised, self._refused, self._pauses = set(), {}, batch.pauses
+        self._written_sources, self._refused, self._pauses = set(), {}, batch.pauses
         for source, said in batch.said.items():
             if said is not self._said.get(source):  # else it is told already, and written again
                 self._said[source] = said
@@ -192,9 +193,11 @@ class Writer:
             self._write_source(source, batch)
         statuses = batch.statuses | self._refused
         if put_statuses(self.registry, statuses, batch.pauses):
-            self._revised |= {member[0] for member, status in statuses.items() if self._statuses.get(member) != status}
+            self._written_sources |= {
+                member[0] for member, status in statuses.items() if self._statuses.get(member) != status
+            }
         self._statuses |= statuses
-        return self._revised
+        return self._written_sources
 
     def _tell_read(self, source: str, said: Parts) -> None:
         agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
@@ -293,8 +296,7 @@ class Writer:
             self._refused[manifest.source, ""] = status_of_fault(str(error))
             return False
         self._confirmed[manifest.source] = time.monotonic()
-        if not report.changes.is_empty:
-            self._revised.add(manifest.source)
+        self._written_sources.add(manifest.source)
         if not report.changes.is_empty or report.changes.rejected:
             self.tell(Synced(report=report))
         return True

@@ -258,7 +258,7 @@ class Watch:
             batch = await self._inbox.take(self._watching.clock)
             self._writing = True
             try:
-                revised = await to_thread.run_sync(partial(self._writer.write, batch))
+                written = await to_thread.run_sync(partial(self._writer.write, batch))
             except Abandoned:
                 await anyio.sleep_forever()
             except Exception as error:  # noqa: BLE001 - told, see `_told`
@@ -271,7 +271,7 @@ class Watch:
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
-                self._inbox.note_written(batch, revised, self._watching.clock.now_s())
+                self._inbox.note_written(batch, written, self._watching.clock.now_s())
             self._writing = False
 
     async def _stop_writing(self) -> None:

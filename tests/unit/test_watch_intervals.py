@@ -50,9 +50,9 @@ class Followed:
         """What is due now."""
         batch, _ = self.inbox.take_due(self.now_s)
         if not batch.is_empty:
-            revised = self.writer.write(batch)
-            self.writes += bool(revised)
-            self.inbox.note_written(batch, revised, self.now_s)
+            written = self.writer.write(batch)
+            self.writes += bool(written)
+            self.inbox.note_written(batch, written, self.now_s)
 
     def pass_time(self, seconds: float) -> None:
         self.now_s += seconds
@@ -96,7 +96,13 @@ def change_file(followed: Followed, second: int) -> None:
     followed.inbox.say("company", Parts(manifest=said, servers=servers, must_answer=frozenset(followed.servers)))
 
 
-CHANGES = (change_words, change_status, change_reason, change_file)
+def change_fault(followed: Followed, second: int) -> None:
+    """What is held is only confirmed, which copies the graph."""
+    bad = {"name": f"two words {second}", "description": "Has no name that may be.", "inputSchema": second}
+    followed.inbox.offer(("company", "door"), Offer(followed.servers["door"], ServerListing(tools=(bad,))))
+
+
+CHANGES = (change_words, change_status, change_reason, change_file, change_fault)
 
 
 @pytest.mark.parametrize("change", CHANGES)
