@@ -1,11 +1,11 @@
 """Who may set what operators set, through the service: the table of docs/security.md."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx2
 import pytest
 
-from tests.service import Served, agent, assert_good, assert_problem, manifest, served
+from tests.service import Served, agent, assert_good, assert_problem, manifest
 from waygraph.registry.model.errors import NotAllowed
 
 Call = Callable[[httpx2.Client], httpx2.Response]
@@ -38,7 +38,7 @@ FOR_OPERATORS: dict[str, Call] = {
     "forget a source that others see": lambda client: client.delete("/v1/sources/s"),
     "forget a policy": lambda client: client.delete("/v1/sources/held-own"),
     "pin its own": patched("own", pinned=True),
-    "show its own to all": patched("own", visible_to=None),
+    "show to all what an operator restricted": patched("kept", visible_to=None),
     "show its own to others": patched("own", visible_to=["crew", "deck"]),
     "hide what another group sees too": patched("shared", hidden=True),
 }
@@ -48,37 +48,34 @@ FOR_WRITERS: dict[str, Call] = {
     "remove its own": lambda client: client.delete("/v1/agents/own"),
     "restrict its own": patched("own", visible_to=["crew"]),
     "forget its own source": lambda client: client.delete("/v1/sources/own"),
-    "say something else of what it sees": ingested("s", agent("open", "look", description="Another word")),
+    "say something else of what it sees": ingested(
+        "s", agent("open", "look", description="Another word"), partial=True
+    ),
     "bring a source with a policy": ingested("new", agent("new", "look"), policy="strict"),
     "repeat a policy": ingested("held", agent("waits", "look"), policy="hold"),
 }
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(auth=True, folder=tmp_path_factory.mktemp("keys")) as running:
-        yield running
-
-
 @pytest.fixture
-def filled(service: Served) -> Served:
-    """As it was: an operator's words on public agents, and agents that only the crew sees."""
-    admin = service.admin()
-    for source in service.registry.sources() if service.registry.exists else ():
-        assert_good(admin.delete(f"/v1/sources/{source.name}"))
+def filled(guarded: Served) -> Served:
+    """An operator's words on public agents, and agents that only the crew sees."""
+    admin, crew = guarded.admin(), {"visible_to": ["crew"]}
     note = {"type": "object", "properties": {"note": {"type": "string"}}}
     tool = {"name": "look", "description": "Looks", "inputSchema": note}
-    crew = {"visible_to": ["crew"]}
-    assert_good(ingested("s", agent("open") | {"tools": [tool]}, agent("shared", visible_to=["crew", "deck"]))(admin))
-    assert_good(ingested("own", agent("own", "look", **crew))(admin))
-    assert_good(ingested("held-own", agent("calm", "look", **crew), policy="hold")(admin))
-    assert_good(ingested("held", agent("first", "look"), policy="hold")(admin))
-    assert_good(ingested("held", agent("first", "look"), agent("waits", "look"))(admin))
-    for name in ("open", "own"):
-        assert_good(patched(name, pinned=True, hidden=False, visible_to=None, tags=["checked"], removed=False)(admin))
-    fixed = {"parameters": {"note": {"pin": "operator"}}}
-    assert_good(admin.patch("/v1/tools/open/look", json=fixed))
-    return service
+    public = [agent("open") | {"tools": [tool]}, agent("kept", "look"), agent("shared", visible_to=["crew", "deck"])]
+    for call in (
+        ingested("s", *public),
+        ingested("own", agent("own", "look", **crew)),
+        ingested("held-own", agent("calm", "look", **crew), policy="hold"),
+        ingested("held", agent("first", "look"), policy="hold"),
+        ingested("held", agent("first", "look"), agent("waits", "look")),
+        patched("open", pinned=True, tags=["checked"]),
+        patched("own", pinned=True, tags=["checked"]),
+        patched("kept", visible_to=["crew"]),
+    ):
+        assert_good(call(admin))
+    assert_good(admin.patch("/v1/tools/open/look", json={"parameters": {"note": {"pin": "operator"}}}))
+    return guarded
 
 
 def content(service: Served) -> object:
