@@ -98,8 +98,8 @@ def change_file(followed: Followed, second: int) -> None:
 
 def change_fault(followed: Followed, second: int) -> None:
     """What is held is only confirmed, which copies the graph."""
-    bad = {"name": f"two words {second}", "description": "Has no name that may be.", "inputSchema": second}
-    followed.inbox.offer(("company", "door"), Offer(followed.servers["door"], ServerListing(tools=(bad,))))
+    bad = ({"name": "", "description": "Has no name.", "inputSchema": {}},) * (1 + second % 7)
+    followed.inbox.offer(("company", "door"), Offer(followed.servers["door"], ServerListing(tools=bad)))
 
 
 CHANGES = (change_words, change_status, change_reason, change_file, change_fault)
@@ -115,10 +115,10 @@ def test_what_changes_each_second_is_written_ever_more_seldom(
     in_ten_minutes = followed.writes
     assert FREE_REVISIONS < in_ten_minutes <= MOST_IN_TEN_MINUTES
     assert followed.pause_s > 60
-    for second in range(6 * TEN_MINUTES_S):
+    for second in range(3 * TEN_MINUTES_S):
         change(followed, second)
         followed.pass_time(1)
-    assert followed.writes - in_ten_minutes <= 6 * TEN_MINUTES_S / MOST_PAUSE_S + 2
+    assert followed.writes - in_ten_minutes <= 3 * TEN_MINUTES_S / MOST_PAUSE_S + 2
 
 
 def test_the_last_words_are_written_at_the_end_of_the_interval(followed: Followed) -> None:

@@ -57,7 +57,10 @@ async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -
 
 @router.post("/approvals", **operation("approve"))
 async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> Response:
-    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing."""
+    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing.
+
+    It needs the scope `admin` too, or a caller who sees everything.
+    """
     wanted = asked.agents_wanted()
 
     def approve_it() -> "Shape":
@@ -71,7 +74,10 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
 
 @router.patch("/agents/{agent_id}", **operation("set_agent"))
 async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: Calling) -> Response:
-    """Pin, hide, tag or restrict an agent. It survives every sync."""
+    """Pin, hide, tag or restrict an agent. It survives every sync.
+
+    What others see needs the scope `admin` too, or a caller who sees everything; so does a pin.
+    """
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
@@ -94,7 +100,10 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
 async def set_tool(
     agent_id: AgentId, tool_name: ToolName, asked: ToolSettingsRequest, service: Serving, caller: Calling
 ) -> Response:
-    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync."""
+    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync.
+
+    It needs the scope `admin` too, or a caller who sees everything.
+    """
     said = asked.model_dump(exclude_unset=True)
 
     def set_it() -> "Shape":
@@ -107,7 +116,10 @@ async def set_tool(
 
 @router.delete("/agents/{agent_id}", **operation("remove_agent"))
 async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> Response:
-    """Remove an agent and its tools, and keep it away whatever its source says."""
+    """Remove an agent and its tools, and keep it away whatever its source says.
+
+    What others see needs the scope `admin` too, or a caller who sees everything.
+    """
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
@@ -152,7 +164,10 @@ async def forget_source(
     service: Serving,
     caller: Calling,
 ) -> Response:
-    """Remove a source, and the agents that only it claimed."""
+    """Remove a source, and the agents that only it claimed.
+
+    What others see needs the scope `admin` too, or a caller who sees everything; so does a source with a policy.
+    """
 
     def forget() -> "Shape":
         with _writing(service, caller, "forget", name) as attempt:
