@@ -39,3 +39,9 @@ def refuse_setting(before: Agent, after: Agent, fields: Collection[str], princip
             "agent that only the caller's groups see, before and after, a writer sets "
             f"{', '.join(sorted(OWN_FIELDS))}"
         )
+
+
+def refuse_limited(principal: Principal | None) -> None:
+    """Raises NotAllowed: the rule of a toolset may name what a caller must not learn of, and its answer would tell."""
+    if principal is not None:
+        raise NotAllowed("toolsets are made and removed by a caller who sees everything")

@@ -11,6 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from waygraph.registry.access.operators import refuse_limited, refuse_non_operator
 from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.search_index import SearchIndex
@@ -30,7 +31,6 @@ from waygraph.registry.model.validation import (
     checked_for_tools,
     checked_path,
     checked_statuses,
-    refuse_limited,
     setting_changes,
     stated_toolset,
 )
@@ -348,7 +348,6 @@ class LocalRegistry:
     def set_tool(
         self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
     ) -> "OperatorSettings":
-        from waygraph.registry.access.operators import refuse_non_operator
         from waygraph.registry.model.tool_settings import merge_tool_setting
         from waygraph.registry.storage.approval import find_held_tool
 
