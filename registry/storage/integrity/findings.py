@@ -161,20 +161,20 @@ _NAMED_FAILURES = 20
 MEND_SOURCES = "mend what the reason says and ingest the source again, or take the entry out of the source"
 
 
-def source_finding(registry: Searchable) -> Finding:
-    """Whether all that the sources list could be read and asked."""
+def source_findings(registry: Searchable) -> list[Finding]:
+    """Whether all that the sources list could be read and asked. What cannot be read here is told by other checks."""
     try:
         failures = registry.status().failures
-    except DAMAGE as error:
-        return Finding(check="sources", ok=False, detail=str(error), advice="see what the other findings advise")
+    except DAMAGE:
+        return []
     if not failures:
-        return Finding(check="sources", ok=True, detail="nothing of them fails, as far as it was tried")
+        return [Finding(check="sources", ok=True, detail="nothing of them fails, as far as it was tried")]
     named = [
         f"{each.key or 'the source itself'} of {each.source} fails since {each.since}: {each.reason}"
         for each in failures[:_NAMED_FAILURES]
     ]
     more = [f"and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
-    return Finding(check="sources", ok=False, detail="; ".join([*named, *more]), advice=MEND_SOURCES)
+    return [Finding(check="sources", ok=False, detail="; ".join([*named, *more]), advice=MEND_SOURCES)]
 
 
 def similarity_findings(store: Store) -> list[Finding]:
