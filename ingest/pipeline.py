@@ -4,8 +4,10 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -13,11 +15,22 @@ from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
-from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources, open_value, refuse_unused
-from waygraph.ingest.sync.apply import sync, with_statuses
+from waygraph.ingest.sources.resolve import (
+    NoAnswer,
+    OpenedSource,
+    Opening,
+    name_of_command,
+    open_command,
+    open_sources,
+    open_value,
+    printable_source,
+    refuse_unused,
+)
+from waygraph.ingest.sync.apply import put_statuses, sync, with_statuses
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Document, Manifest, Policy, Rejected, SyncReport
-from waygraph.registry.model.errors import SourceError
+from waygraph.registry.model.errors import MassRemoval, SourceError
+from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -142,7 +155,32 @@ class Ingestion:
             return
         for source in sources:
             parts = source.parts()
-            yield self.take(registry, source, parts, self._manifest(source, parts), progress)
+            try:
+                manifest = self._manifest(source, parts)
+            except NoAnswer as error:
+                self._note_silence(registry, error.manifest, is_file=source.listing is not None)
+                raise
+            yield self.take(registry, source, parts, manifest, progress)
+
+    def _note_silence(self, registry: Registry, manifest: Manifest, *, is_file: bool) -> None:
+        """An address or a command that never worked may be a slip of the pen; what a file lists is meant."""
+        if not self.dry_run and (is_file or self._known_sources(registry, {manifest.source})):
+            self._sync(registry, manifest, None)
+
+    def note_unreadable(self, registry: Registry, given: Given, error: SourceError | MassRemoval) -> None:
+        """Keeps why a source that the registry knows cannot be taken now."""
+        if self.dry_run or isinstance(error, NoAnswer):
+            return
+        names = {self.opening.source} if self.opening.source else _names_of(given)
+        names |= {error.source} if isinstance(error, MassRemoval) else set()
+        reason = error.reason if isinstance(error, SourceError) else str(error)
+        if known := self._known_sources(registry, names):
+            put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known})
+
+    def _known_sources(self, registry: Registry, names: set[str]) -> set[str]:
+        if isinstance(registry, RemoteRegistry) or not registry.exists:
+            return set()
+        return names.intersection(source.name for source in registry.sources())
 
     def take(
         self,
@@ -262,11 +300,14 @@ def ingest(
         start=start,
         ask=partial(ask_servers, registry.settings),
     )
-    sources = open_given(given, how)
+    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
     refuse_unused(named, () if named or _is_document(given) else _words(given), how)
-    terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    return [each.report for each in terms.ingest(registry, sources, progress)]
+    try:
+        return [each.report for each in terms.ingest(registry, open_given(given, how), progress)]
+    except (SourceError, MassRemoval) as error:
+        terms.note_unreadable(registry, given, error)
+        raise
 
 
 def open_given(given: Given, how: Opening) -> list[OpenedSource]:
@@ -276,6 +317,18 @@ def open_given(given: Given, how: Opening) -> list[OpenedSource]:
     if _is_document(given):
         return open_value(given, how)
     return [open_command(_words(given), how)]
+
+
+def _names_of(given: Given) -> set[str]:
+    """By which a source may be known that could not be opened. One in memory has a name of its own."""
+    if _is_document(given):
+        return set()
+    if not isinstance(given, (str, os.PathLike)):
+        return {name_of_command(_words(given))}
+    names = {printable_source(os.fspath(given))}
+    with suppress(OSError, ValueError, RuntimeError):  # what is no path
+        names.add(str(Path(given).expanduser().resolve()))
+    return names
 
 
 def _is_document(given: object) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Page,
         Written,
     )
+    from waygraph.registry.model.failures import Tried
     from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.usage import ToolUsage
@@ -215,7 +216,8 @@ class Registry(Searchable, Protocol):
 
         Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
         no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
-        `removed=False` lets a removed agent's source bring it back.
+        `removed=False` lets a removed agent's source bring it back. NotAllowed for what the principal may not set, see
+        `access.operators`.
         """
         ...
 
@@ -225,20 +227,21 @@ class Registry(Searchable, Protocol):
         """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description` and
         `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and `hidden`.
 
-        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting.
+        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting;
+        NotAllowed for a principal that is no operator.
         """
         ...
 
     def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
-        """Removes an agent and its tools, and keeps it away whatever its source says. Raises UnknownName."""
+        """Removes an agent and its tools, and keeps it away whatever its source says. Raises as `set`."""
         ...
 
     def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
         """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
 
         This includes flagged texts, as they are now. All of the names or, if there is an error, none. A new revision,
-        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a source that
-        claims an agent which it may not see; InvalidSetting for no name.
+        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a principal
+        that is no operator, and for a source that claims an agent which it may not see; InvalidSetting for no name.
         """
         ...
 
@@ -252,10 +255,14 @@ class Registry(Searchable, Protocol):
         """
         ...
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+    ) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
 
-        Unknown ids are left out; where nothing differs there is no new revision. Raises InvalidSetting.
+        Unknown ids are left out; where nothing differs there is no new revision. `tried`: by source, the status of each
+        key that was tried, of which the failures are kept; `pauses`: of these sources, for how many seconds a watch
+        waits with the next change. Raises InvalidSetting.
         """
         ...
 
@@ -263,7 +270,8 @@ class Registry(Searchable, Protocol):
         """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
         for another agent now and must be ingested again to be heard.
 
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
+        a policy, and the principal is no operator.
         """
         ...
 

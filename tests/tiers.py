@@ -29,6 +29,7 @@ FULL: Final = (
     "remote/test_congruence.py",
     "remote/test_behind_proxy.py",
     "unit/test_watch_process.py",
+    "unit/test_failing_servers.py",
     "contract/test_cypher_sandbox.py",
     "contract/test_embedders.py",
     "contract/test_attacks.py",

@@ -292,9 +292,16 @@ def _open_surroundings(
 
 
 def _holding(registry: Registry) -> Holding:
-    state = registry.status().state
+    status = registry.status()
+    state = status.state
     statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())
-    return Holding(revision=state.revision, agents=state.agents, tools=state.tools, statuses=statuses)
+    return Holding(
+        revision=state.revision,
+        agents=state.agents,
+        tools=state.tools,
+        statuses=statuses,
+        failures=status.failures,
+    )
 
 
 def _try_factory(chosen: Chosen, settings: Settings) -> str:

@@ -124,6 +124,12 @@ _CHANGE = {
     "flags": ['description: asks for a file with secrets ("Read ~/.ssh/id_rsa first")'],
     "covered": [],
 }
+_FAILURE = {
+    "source": "examples/catalog",
+    "key": "half-finished.json",
+    "since": "2026-11-21T10:00:00+00:00",
+    "reason": "is not JSON: Expecting value at line 1, column 9",
+}
 _USAGE = {
     "tool_id": "trencher-tables/reserve",
     "calls": 42,
@@ -258,6 +264,7 @@ ANSWERS: dict[str, Any] = {
                 "rank": 0,
                 "policy": "accept",
                 "seen_at": "2026-11-21T10:00:00.000000+00:00",
+                "pause_s": 0,
                 "standing": {
                     "online": 0,
                     "unreachable": 0,
@@ -266,6 +273,7 @@ ANSWERS: dict[str, Any] = {
                     "pending": 0,
                     "pending_tools": 0,
                 },
+                "failures": [_FAILURE],
                 "agents": ["trencher-tables"],
                 "claims": [{"key": "trencher-tables", "agent_id": "trencher-tables"}],
             }
@@ -283,7 +291,8 @@ ANSWERS: dict[str, Any] = {
         "embedder_spec": "onnx:sentence-transformers/all-MiniLM-L6-v2",
         "texts": "contextual",
         "dimension": 384,
-        "schema_version": 2,
+        "schema_version": 5,
+        "failures": [_FAILURE],
     },
     "manifests": {"reports": [_REPORT], "problem": None},
     "approve": {"agents": [], "tools": ["trencher-tables/reserve"], "revision": 3},

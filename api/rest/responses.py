@@ -276,13 +276,24 @@ class Standing(Answer):
     pending_tools: int = Field(description="Tools of its agents that wait themselves.")
 
 
+class Failure(Answer):
+    """What of a source does not work, until it does, or the source names it no more."""
+
+    source: str
+    key: str = Field(description="The source's own name for it; empty: the source itself cannot be read.")
+    since: str = Field(description="ISO 8601 in UTC.")
+    reason: str = Field(description="The latest one; told with the scope `admin`.")
+
+
 class Source(Answer):
     name: str
     namespace: str
     rank: int
     policy: Policy
-    seen_at: str
+    seen_at: str = Field(description="Empty: it was never read.")
+    pause_s: int = Field(description="A watch writes changes of it at most once in so many seconds; 0: at once.")
     standing: Standing
+    failures: list[Failure]
     agents: list[str]
     claims: list[Claim]
 
@@ -302,6 +313,7 @@ class Status(Answer):
     texts: TextForm
     dimension: int
     schema_version: int
+    failures: list[Failure] = Field(description="What of the sources does not work, as far as the caller sees it.")
 
 
 class Updated(Answer):

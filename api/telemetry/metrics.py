@@ -1,7 +1,8 @@
 """Numbers for Prometheus: requests, refusals, writes, statements, calls, and what the registry holds.
 
 Labels come from closed sets (route templates, classes of status, outcomes), so their number is bounded whatever is
-asked. With several workers they share a folder, and any of them tells the numbers of all.
+asked; what fails of sources is named, at most MAX_FAILURES of each. With several workers they share a folder, and any
+of them tells the numbers of all.
 """
 
 import fcntl
@@ -10,9 +11,10 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +33,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.failures import Failure
+from waygraph.registry.model.nouns import HIDDEN_REASON
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus_client learns of the folder, when it is imported."""
@@ -55,6 +59,8 @@ class Holding:
     tools: int
     statuses: Mapping[str, int] = field(default_factory=dict)
     """How many agents are known, online, unreachable, failing."""
+    failures: Sequence[Failure] = ()
+    """What of the sources does not work."""
 
 
 class Metrics:
@@ -94,7 +100,7 @@ class Metrics:
         )
         self._unaudited = Counter("waygraph_audit_failures", "Audit lines that no file took", registry=own)
         self._lost_lines = Counter("waygraph_log_lines_lost", "Log lines that no stream took", registry=own)
-        self._own, self._facts = own, _Facts(holding)
+        self._own, self._holding = own, holding
         self._series = lru_cache(maxsize=_SERIES_KEPT)(self._new_series)
 
     def count_start(self) -> None:
@@ -130,10 +136,10 @@ class Metrics:
     def lost_log_line(self) -> None:
         self._lost_lines.inc()
 
-    def exposition(self) -> tuple[bytes, str]:
-        """All numbers in Prometheus's text format, and its content type."""
+    def exposition(self, *, reasons: bool = False) -> tuple[bytes, str]:
+        """All numbers in Prometheus's text format, and its content type. `reasons`: also why what fails does."""
         told = CollectorRegistry()
-        told.register(self._facts)
+        told.register(_Facts(self._holding, reasons=reasons))
         if self._shared is None:
             return generate_latest(self._own) + generate_latest(told), CONTENT_TYPE_LATEST
         _forget_the_dead(self._shared)
@@ -147,8 +153,8 @@ class Metrics:
 class _Facts(Collector):
     """What is true at the time of the scrape, not counted."""
 
-    def __init__(self, holding: Callable[[], Holding] | None) -> None:
-        self._holding = holding
+    def __init__(self, holding: Callable[[], Holding] | None, *, reasons: bool) -> None:
+        self._holding, self._reasons = holding, reasons
 
     def describe(self) -> Iterable[Metric]:
         """Nothing is asked when this is registered."""
@@ -159,10 +165,10 @@ class _Facts(Collector):
         build.add_metric((version("waygraph"), platform.python_version()), 1)
         yield build
         if self._holding is not None:
-            yield from _registry_metrics(self._holding)
+            yield from _registry_metrics(self._holding, reasons=self._reasons)
 
 
-def _registry_metrics(holding: Callable[[], Holding]) -> Iterator[Metric]:
+def _registry_metrics(holding: Callable[[], Holding], *, reasons: bool) -> Iterator[Metric]:
     """A registry that cannot be read is `up 0`, and the rest is told all the same."""
     try:
         now = holding()
@@ -179,6 +185,15 @@ def _registry_metrics(holding: Callable[[], Holding]) -> Iterator[Metric]:
     for status, agents in sorted(now.statuses.items()):
         statuses.add_metric((status,), agents)
     yield statuses
+    failing = GaugeMetricFamily(
+        "waygraph_source_failing_since_seconds",
+        "When what fails of a source began to, in seconds since 1970",
+        labels=("source", "server", "reason"),
+    )
+    for each in now.failures:
+        since_s = datetime.fromisoformat(each.since).timestamp()
+        failing.add_metric((each.source, each.key, each.reason if reasons else HIDDEN_REASON), since_s)
+    yield failing
 
 
 @contextmanager

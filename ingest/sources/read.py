@@ -239,9 +239,11 @@ class _Merged:
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already
-        self.intake.rejected.append(Rejected(where=f"{error.where}{place}", reason=error.reason))
-        # What is of no kind known holds no agent that is ours to keep; what cannot be parsed may.
-        self.intake.partial = self.intake.partial or not isinstance(error, UnknownShape)
+        # What is of no kind known holds no agent that is ours to keep. What cannot be parsed may, and fails till then.
+        is_ours = not isinstance(error, UnknownShape)
+        key = error.where if is_ours else ""
+        self.intake.rejected.append(Rejected(where=f"{error.where}{place}", reason=error.reason, key=key))
+        self.intake.partial = self.intake.partial or is_ours
 
     def parts(self, approvals: Approvals) -> Parts:
         manifest = self.intake.manifest(self.listing.source, self.listing.namespace)

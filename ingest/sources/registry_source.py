@@ -247,7 +247,7 @@ class RegistrySource:
         if fetched.fault:
             intake.reject_agent("", fetched.fault)
         manifest = intake.manifest(self.name, self.namespace)
-        return replace(manifest, partial=manifest.partial or bool(self.since))
+        return replace(manifest, partial=manifest.partial or bool(self.since), is_part=bool(self.since))
 
 
 def open_registry(

@@ -203,6 +203,14 @@ class Opening:
         return vouched_file(self.settings.data_path, self.registry)
 
 
+class NoAnswer(SourceError):
+    """The one server of a source does not answer; `manifest` says so."""
+
+    def __init__(self, manifest: Manifest, reason: str) -> None:
+        self.manifest = manifest
+        super().__init__(manifest.source, reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedSource:
     """Implements Source. `parts` reads what the source says by itself, again at each call; `read` asks its servers.
@@ -222,13 +230,13 @@ class OpenedSource:
         return self.with_answers(self.parts())
 
     def with_answers(self, parts: Parts) -> Manifest:
-        """With what its servers say. Raises SourceError if it is one, and says nothing."""
+        """With what its servers say. Raises NoAnswer if it is one, and says nothing."""
         manifest = with_answers(parts, self.ask)
         if len(parts.servers) == 1 and not manifest.entries and (faults := manifest.rejected or manifest.cut):
             reason = faults[0].reason  # nothing at all could be read
             if parts.no_document:
                 reason = f"{parts.no_document}; as an MCP server: {reason}"
-            raise SourceError(self.name, reason)
+            raise NoAnswer(manifest, reason)
         return manifest
 
 

@@ -8,23 +8,26 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import draft, plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
-from waygraph.registry.access.visibility import seen_flags
+from waygraph.registry.access.operators import refuse_non_operator
+from waygraph.registry.access.visibility import seen_flags, visible
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, read_held, read_state
-from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SyncReport, Written
+from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, overlaid, read_held, read_state
+from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
+from waygraph.registry.model.failures import Failure, Tried, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
-from waygraph.registry.model.nouns import Principal, TextForm, continue_outage
+from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
-from waygraph.registry.storage.writer import WriteSession, refuse_unseen
+from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
 
 # Whether servers answer, written of the agents that they are in the registry.
 
@@ -33,15 +36,29 @@ Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
 
 
-def put_statuses(registry: Registry, statuses: Mapping[Member, str]) -> int:
-    """Of those that the registry holds; a server that never answered is none yet. Gives the revision; 0: unchanged."""
-    summaries = registry.sources() if registry.exists else []
-    ids = {(source.name, key): agent_id for source in summaries for key, agent_id in source.claims}
+def put_statuses(registry: Registry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
+    """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept.
+
+    `pauses`: how long a watch waits with the next change of a source, in seconds. Returns the revision; 0: unchanged.
+    """
+    sources = {source.name: source for source in registry.sources()} if registry.exists else {}
+    ids = {(source.name, key): agent_id for source in sources.values() for key, agent_id in source.claims}
     said = {ids[member]: status for member, status in statuses.items() if member in ids}
     held = {agent.id: agent.status for agent in registry.agents()} if said else {}
     now = {agent_id: continue_outage(held[agent_id], status) for agent_id, status in said.items() if agent_id in held}
     changed = {agent_id: status for agent_id, status in now.items() if status != held[agent_id]}
-    return registry.put_statuses(changed).revision if changed else 0
+    tried = _changed_failures(sources, statuses)
+    return registry.put_statuses(changed, tried, pauses).revision if changed or tried else 0
+
+
+def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Member, str]) -> Tried:
+    """Of the sources whose failures these statuses change."""
+    tried: dict[str, dict[str, str]] = {}
+    for (source, key), status in statuses.items():
+        tried.setdefault(source, {})[key] = status
+    before = {name: sources[name].failures if name in sources else () for name in tried}
+    after = {name: continue_failures(name, before[name], its, "", kept=None) for name, its in tried.items()}
+    return {name: its for name, its in tried.items() if after[name] != before[name]}
 
 
 def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:
@@ -81,9 +98,10 @@ def sync(
 
     def check_changes(held: Held) -> ChangeSet:
         changes = plan(held, manifest, scan, principal, checks)
+        changes = replace(changes, failures=_failures_after(held, manifest, changes, principal))
         _refuse_unseen(held, manifest, changes, principal)
         if not allow_mass_removal:
-            refuse_mass_removal(held, changes)
+            refuse_mass_removal(held.part_for(principal), changes)
         return _as_seen(held, changes, principal)
 
     checks.run(_read_draft(registry, manifest))  # before the lock: others write meanwhile
@@ -94,9 +112,13 @@ def sync(
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
 
     def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
+        session.set_apart(principal)
         held = session.read_held()
         changes = check_changes(held)
         if _is_refused_whole(held, changes):
+            known = held.sources.get(changes.source)
+            if changes.failures != (known.failures if known else ()):
+                session.put_failures(changes.source, changes.failures)
             return held, changes, Written(revision=_revision(session.state())), session.state()
         written = session.commit(changes, progress)
         if manifest.taxonomies:
@@ -132,7 +154,34 @@ def _revision(state: RegistryState | None) -> int:
 def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
     """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
     taken = changes.claims or changes.written or changes.operator
-    return bool(changes.rejected) and not taken and changes.source not in held.sources
+    return bool(changes.rejected) and not taken and not held.was_read(changes.source)
+
+
+def _failures_after(
+    held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None
+) -> tuple[Failure, ...]:
+    """What of the source does not work, now that it, or a part of it, was read."""
+    known = held.sources.get(manifest.source)
+    before = known.failures if known else ()
+    if known and not _sees_all_of(held, manifest.source, principal):
+        return before
+    listed = {entry.key for entry in manifest.entries}
+    unasked = {bounded_key(entry.key) for entry in manifest.entries if entry.unasked}
+    faults = {fault.key: fault.reason for fault in changes.rejected if fault.key and fault.key not in listed}
+    statuses = {
+        **dict.fromkeys([*(() if manifest.is_part else ("",)), *manifest.gone], ONLINE),
+        **{entry.key: ONLINE for entry in manifest.entries if not entry.unasked},
+        **{key: status_of_fault(reason) for key, reason in faults.items()},
+        **dict(manifest.silent),
+    }
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return continue_failures(manifest.source, before, statuses, now, kept=None if manifest.is_part else unasked)
+
+
+def _sees_all_of(held: Held, source: str, principal: Principal | None) -> bool:
+    """Whether the principal may see all agents of a source. Of one without agents nobody can tell."""
+    claimed = [claim.agent_id for claim in held.claims if claim.source == source]
+    return principal is None or (bool(claimed) and all(held.shows(agent_id, principal) for agent_id in claimed))
 
 
 def _notices(
@@ -193,8 +242,12 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(held, _touched_agents(changes), principal)
     refuse_unseen(held, _placing_agents(held, manifest), principal)
+    if any(not visible(overlaid(Agent(id=each, name=each), held.settings), principal) for each in changes.withheld):
+        refuse_change()  # one that is removed, and was not theirs to see
     if changes.new_terms:
         refuse_unseen(held, (claim.agent_id for claim in held.claims if claim.source == manifest.source), principal)
+    if held.was_read(manifest.source) and changes.policy != held.policy_of(manifest.source):
+        refuse_non_operator("another policy of a source", principal)
 
 
 def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> ChangeSet:

@@ -127,6 +127,7 @@ class _Plan:
             waiting=tuple(each.id for entry in compared.written for each in entry.entities if each.pending),
             flagged=tuple(compared.flagged_texts()),
             log=tuple(compared.log()),
+            pause_s=self._pause_s(),
         )
 
     # -- what is written, and what goes ------------------------------------------------------------
@@ -184,11 +185,16 @@ class _Plan:
     def policy(self) -> Policy:
         return self.manifest.policy or self.held.policy_of(self.manifest.source)
 
+    def _pause_s(self) -> int:
+        said, known = self.manifest, self.held.sources.get(self.manifest.source)
+        return said.pause_s if said.pause_s is not None else known.pause_s if known else 0
+
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
-        said, known = self.manifest, self.held.sources.get(self.manifest.source)
-        if known is None:
+        said = self.manifest
+        if not self.held.was_read(said.source):
             return True
+        known = self.held.sources[said.source]
         return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
 
     def _judge_entry(self, entry: AgentEntry, draft: Draft, owners: Mapping[str, Collection[str]]) -> AgentEntry:
@@ -207,7 +213,7 @@ class _Plan:
             policy=policy,
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
-            first=self.manifest.source not in self.held.sources and policy not in policies,
+            first=not self.held.was_read(self.manifest.source) and policy not in policies,
             checks=self.checks,
             owners_meant=owners,
             scan=self.scan,

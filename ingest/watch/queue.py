@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 
 import anyio
@@ -11,10 +12,14 @@ from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync
+from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, Synced, WatchEvent
+from waygraph.ingest.watch.intervals import Intervals
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
 from waygraph.registry.model.errors import MassRemoval
+from waygraph.registry.model.failures import bounded_key, status_of_fault
+from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
@@ -31,11 +36,29 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Sources that were read, what servers offer, and how they are."""
+    """Sources that were read, what servers offer, and how they and the sources (key empty) are."""
 
     said: dict[str, Parts] = field(default_factory=dict)
     offers: dict[Member, Offer] = field(default_factory=dict)
     statuses: dict[Member, str] = field(default_factory=dict)
+    pauses: dict[str, int] = field(default_factory=dict)
+    """By source: for how many seconds its next change waits once this is written."""
+
+    @property
+    def members(self) -> set[Member]:
+        """Key empty: the source itself."""
+        return {*self.offers, *self.statuses, *((source, "") for source in self.said)}
+
+    @property
+    def sources(self) -> set[str]:
+        return {source for source, _ in self.members}
+
+    def part(self, wanted: Callable[[Member], bool]) -> "Batch":
+        return Batch(
+            said={source: said for source, said in self.said.items() if wanted((source, ""))},
+            offers={member: offer for member, offer in self.offers.items() if wanted(member)},
+            statuses={member: status for member, status in self.statuses.items() if wanted(member)},
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -43,21 +66,28 @@ class Batch:
 
 
 class Inbox:
-    """Used in one event loop."""
+    """Used in one event loop. Gives a source that changes again and again at its intervals; what is heard for the first
+    time waits for nothing."""
 
     def __init__(self) -> None:
         self._next = Batch()
         self._filled = anyio.Event()
+        self._intervals = Intervals()
+        self._known = set[Member]()
+        """What was written once. Key empty: what the source says by itself."""
+        self.is_patient = True
+        """Whether intervals are kept; not by a watch that ends with the first word of each server."""
 
     def say(self, source: str, said: Parts) -> None:
         self._next.said[source] = said
-        self._filled.set()
+        self.status((source, ""), ONLINE)
 
     def offer(self, member: Member, offer: Offer) -> None:
         self._next.offers[member] = offer
         self._filled.set()
 
     def status(self, member: Member, status: str) -> None:
+        """Key empty: of the source itself."""
         self._next.statuses[member] = status
         self._filled.set()
 
@@ -65,11 +95,44 @@ class Inbox:
     def is_empty(self) -> bool:
         return self._next.is_empty
 
-    async def take(self) -> Batch:
-        """All that waits, once there is something."""
-        await self._filled.wait()
-        batch, self._next, self._filled = self._next, Batch(), anyio.Event()
-        return batch
+    async def take(self, clock: Clock) -> Batch:
+        """All that may be written now, once there is something."""
+        while True:
+            await self._filled.wait()
+            due, wait_s = self.take_due(clock.now_s())
+            if not due.is_empty:
+                return due
+            filled = self._filled = anyio.Event()
+            await first_of(filled.wait, partial(clock.sleep, wait_s))
+            filled.set()
+
+    def take_due(self, now_s: float) -> tuple[Batch, float]:
+        """What may be written now, and how long until more may."""
+        waiting, self._next = self._next, Batch()
+        waits_s = {source: self._intervals.wait_s(source, now_s) for source in waiting.sources if self.is_patient}
+        late = {source: wait_s for source, wait_s in waits_s.items() if wait_s > 0}
+        # What a source says anew by itself comes before what the servers do that it names.
+        closed = {source for source in late if source in waiting.said and (source, "") in self._known}
+        due = waiting.part(lambda member: not (member[0] in closed or (member[0] in late and member in self._known)))
+        self._next = waiting.part(lambda member: member not in due.members)
+        if self._next.is_empty:
+            self._filled = anyio.Event()
+        pauses = {source: self._pause_after(source, due, now_s) for source in due.sources}
+        return replace(due, pauses=pauses), min(late.values(), default=0.0)
+
+    def note_written(self, batch: Batch, sources: Collection[str], now_s: float) -> None:
+        """`sources`: those of which something was written."""
+        for source in sources:
+            if self.is_patient and self._is_repeated(source, batch):
+                self._intervals.count_revision(source, now_s)
+        self._known |= batch.members
+
+    def _pause_after(self, source: str, batch: Batch, now_s: float) -> int:
+        more = 1 if self.is_patient and self._is_repeated(source, batch) else 0
+        return round(self._intervals.pause_s(source, now_s, more))
+
+    def _is_repeated(self, source: str, batch: Batch) -> bool:
+        return any(member[0] == source for member in batch.members & self._known)
 
     def put_back(self, batch: Batch) -> None:
         """What could not be written, unless something newer is known."""
@@ -108,16 +171,33 @@ class Writer:
     """What each server said when it was written last, as a hash."""
     _confirmed: dict[str, float] = field(default_factory=dict)
     """When the claims of each source were, by the clock of `monotonic`."""
+    _statuses: dict[Member, str] = field(default_factory=dict)
+    """Those that were written last."""
+    _written_sources: set[str] = field(default_factory=set)
+    """By the present batch; also where what is held was only confirmed, which costs a copy of the graph."""
+    _refused: dict[Member, str] = field(default_factory=dict)
+    """The status of each source that the registry does not take as it is."""
+    _pauses: Mapping[str, int] = field(default_factory=dict)
 
-    def write(self, batch: Batch) -> None:
-        """May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned."""
+    def write(self, batch: Batch) -> Collection[str]:
+        """Returns the sources of which something was written.
+
+        May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned.
+        """
+        self._written_sources, self._refused, self._pauses = set(), {}, batch.pauses
         for source, said in batch.said.items():
             if said is not self._said.get(source):  # else it is told already, and written again
                 self._said[source] = said
                 self._tell_read(source, said)
         for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
-        put_statuses(self.registry, batch.statuses)
+        statuses = batch.statuses | self._refused
+        if put_statuses(self.registry, statuses, batch.pauses):
+            self._written_sources |= {
+                member[0] for member, status in statuses.items() if self._statuses.get(member) != status
+            }
+        self._statuses |= statuses
+        return self._written_sources
 
     def _tell_read(self, source: str, said: Parts) -> None:
         agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
@@ -127,7 +207,7 @@ class Writer:
     def _write_source(self, source: str, batch: Batch) -> None:
         said = self._said[source]
         if not said.servers and source not in self._with_servers:
-            self._sync(self._under_policy(said.manifest))
+            self._sync(said.manifest)
             return
         self._with_servers.add(source)
         named = {server.key for server in said.servers}
@@ -152,9 +232,10 @@ class Writer:
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
             gone=(),
             partial=True,
+            is_part=True,
             rank=LIVE_RANK,
         )
-        if not (part.entries or part.rejected or part.cut) or self._sync(self._under_policy(part)):
+        if not (part.entries or part.rejected or part.cut) or self._sync(part):
             self._written |= {(manifest.source, key): hashes[key] for key in fresh}
         if whole:
             self._remove_gone(said)
@@ -171,18 +252,16 @@ class Writer:
         Of a source that was read in part only that is gone which it says so of.
         """
         manifest = said.manifest
-        claimed = {key for key, _ in self._claims(manifest.source)}
+        claimed = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
         named = {server.key for server in said.servers} | {entry.key for entry in manifest.entries}
-        kept = claimed if manifest.partial else named | {fault.key for fault in manifest.rejected}
+        named |= {fault.key for fault in manifest.rejected}
+        kept = claimed if manifest.partial else named | set(map(bounded_key, named))
         gone = sorted(claimed - kept | claimed & set(manifest.gone))
         for key in gone:
             self._written.pop((manifest.source, key), None)
         if gone:
-            nothing = replace(manifest, entries=(), rejected=(), cut=(), partial=True, rank=LIVE_RANK)
-            self._sync(self._under_policy(replace(nothing, gone=tuple(gone))))
-
-    def _under_policy(self, manifest: Manifest) -> Manifest:
-        return replace(manifest, policy=self.policy or manifest.policy)
+            nothing = replace(manifest, entries=(), rejected=(), cut=(), partial=True, is_part=True, rank=LIVE_RANK)
+            self._sync(replace(nothing, gone=tuple(gone)))
 
     def _is_news(self, member: Member, its_hash: str) -> bool:
         confirmed = self._confirmed.setdefault(member[0], time.monotonic())
@@ -206,14 +285,18 @@ class Writer:
 
     def _sync(self, manifest: Manifest) -> bool:
         """Whether it was written: a removal of most of a source is refused, and told."""
+        pause_s = self._pauses.get(manifest.source)
+        manifest = replace(manifest, policy=self.policy or manifest.policy, pause_s=pause_s)
         try:
             report = sync(
                 self.registry, manifest, allow_mass_removal=self.allow_mass_removal, progress=self._abandon_if_stopping
             )
         except MassRemoval as error:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
+            self._refused[manifest.source, ""] = status_of_fault(str(error))
             return False
         self._confirmed[manifest.source] = time.monotonic()
+        self._written_sources.add(manifest.source)
         if not report.changes.is_empty or report.changes.rejected or report.changes.cut:
             self.tell(Synced(report=report))
         return True
@@ -223,10 +306,16 @@ class Writer:
             raise Abandoned
 
     def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
-        if not self.registry.exists:
-            return ()
-        found: SourceSummary | None = next((each for each in self.registry.sources() if each.name == source), None)
-        return found.claims if found else ()
+        known = self._known_source(source)
+        return known.claims if known else ()
+
+    def _failing_keys(self, source: str) -> set[str]:
+        known = self._known_source(source)
+        return {failure.key for failure in known.failures if failure.key} if known else set()
+
+    def _known_source(self, name: str) -> SourceSummary | None:
+        sources = self.registry.sources() if self.registry.exists else []
+        return next((each for each in sources if each.name == name), None)
 
 
 def _answer(offer: Offer, source: str, settings: Settings) -> Answer:

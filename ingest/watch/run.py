@@ -34,6 +34,8 @@ from waygraph.ingest.watch.queue import Abandoned, Inbox, Offer, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
 from waygraph.registry.model.changes import Manifest, Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
+from waygraph.registry.model.failures import status_of_fault
+from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
@@ -144,6 +146,7 @@ class Watch:
         """
         async with anyio.create_task_group() as group:
             fleet = Fleet(group, self._supervision())
+            self._inbox.is_patient = not once
             group.start_soon(self._write, once)
             group.start_soon(self._stop_writing)
             for source in self._sources:
@@ -183,12 +186,15 @@ class Watch:
                     said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
                     if said != self._said.get(source.name):
                         self._take_source(source.name, said, fleet)
+                if failed:
+                    self._inbox.status((source.name, ""), ONLINE)
                 stamp, failed = seen, ""
             except Exception as error:  # noqa: BLE001 - told, see `_told`
                 looking_s = clock.now_s() - began_s
                 if (reason := _error_text(error, f"looking at {source.name}")) != failed:
                     failed = reason
                     self._watching.tell(SourceFailed(source=source.name, reason=failed))
+                    self._inbox.status((source.name, ""), _status_of(error, reason))
             self._unread.discard(source.name)
             await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
 
@@ -249,10 +255,10 @@ class Watch:
         """One batch after the other; what comes meanwhile is the next one."""
         again = Backoff(_WRITE_AGAIN, self._watching.random)
         while True:
-            batch = await self._inbox.take()
+            batch = await self._inbox.take(self._watching.clock)
             self._writing = True
             try:
-                await to_thread.run_sync(partial(self._writer.write, batch))
+                written = await to_thread.run_sync(partial(self._writer.write, batch))
             except Abandoned:
                 await anyio.sleep_forever()
             except Exception as error:  # noqa: BLE001 - told, see `_told`
@@ -265,6 +271,7 @@ class Watch:
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
+                self._inbox.note_written(batch, written, self._watching.clock.now_s())
             self._writing = False
 
     async def _stop_writing(self) -> None:
@@ -281,6 +288,11 @@ def _error_text(error: Exception, doing: str) -> str:
         return str(error)
     _log.error("%s failed", doing, exc_info=error)
     return f"{type(error).__name__}: {error}"
+
+
+def _status_of(error: Exception, reason: str) -> str:
+    """Of a source that cannot be read; its name is beside it."""
+    return status_of_fault(error.reason if isinstance(error, SourceError) else reason)
 
 
 def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:

@@ -38,6 +38,11 @@ class Caller:
         return self.principal is None
 
     @property
+    def writer(self) -> Principal | None:
+        """In whose name something is changed."""
+        return self.principal and replace(self.principal, operates="admin" in self.scopes)
+
+    @property
     def transport_filter(self) -> Callable[[JsonText], JsonText] | None:
         """What the caller may read of an agent's transport; None: all of it."""
         return None if "admin" in self.scopes else public_transport

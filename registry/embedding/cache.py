@@ -9,11 +9,12 @@ import logging
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from hashlib import sha256
 from itertools import batched
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from cachetools import LRUCache
@@ -92,8 +93,15 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, path: Path) -> None:
         self._inner, self._file = inner, VectorFile(path)
+        self._reads = True
         self._lock = Lock()
         self.embedded = 0
+
+    def without_reading(self) -> Self:
+        """The same, which embeds every text: neither its time nor its count tells what was embedded before."""
+        other = copy(self)
+        other._reads, other._lock, other.embedded = False, Lock(), 0
+        return other
 
     @property
     def fingerprint(self) -> str:
@@ -111,7 +119,7 @@ class CachedEmbedder:
         if role == "query":
             return self._inner.embed(texts, role, progress=progress)
         keys = {text: _key(text) for text in distinct(texts)}
-        known = self._file.read(list(keys.values()), self.dimension)
+        known = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
         vectors = {text: known[key] for text, key in keys.items() if key in known}
         missing = [text for text in keys if text not in vectors]
         for some in batched(missing, BATCH_TEXTS):

@@ -12,6 +12,7 @@ from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
+from waygraph.registry.model.failures import read_failures
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.toolset import Toolset
@@ -224,7 +225,9 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             rank=row["rank"],
             policy=row["policy"],
             seen_at=row["seen_at"],
+            pause_s=row["pause_s"],
             claims=tuple(claimed.get(row["name"], ())),
+            failures=read_failures(row["name"], row["failures"]),
         )
         for row in session.run(load("read/sources"))
     ]
@@ -343,6 +346,10 @@ class Held:
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
     owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
 
+    def was_read(self, source: str) -> bool:
+        """Whether the source ever said anything; one that only failed is known, too."""
+        return source in self.sources and bool(self.sources[source].seen_at)
+
     def policy_of(self, source: str) -> Policy:
         """Of a source that is not known: accept."""
         return self.sources[source].policy if source in self.sources else "accept"
@@ -353,7 +360,11 @@ class Held:
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
-        return agent_id in self.agents and visible(overlaid(self.agents[agent_id].agent, self.settings), principal)
+        return agent_id in self.agents and visible(self.overlaid(agent_id), principal)
+
+    def overlaid(self, agent_id: str) -> Agent:
+        """The agent as it holds now. Raises KeyError."""
+        return overlaid(self.agents[agent_id].agent, self.settings)
 
     def view_for(self, principal: Principal | None) -> Shows | None:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""

@@ -13,7 +13,7 @@ from waygraph.registry.model.errors import RegistryUnusable
 # The newest schema that this Waygraph knows. Apart from the migrations, since readers of an index need no more.
 
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ MIGRATIONS = (
     Migration(2, "changes are kept", ("schema/unique_change",)),
     Migration(3, "taxonomies", ("schema/unique_taxonomy", "schema/unique_category")),
     Migration(4, "toolsets", ("schema/unique_toolset",)),
+    Migration(5, "failures of sources", ()),
 )
 
 

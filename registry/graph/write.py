@@ -10,6 +10,7 @@ from waygraph.registry.graph.engine import GraphSession, Rows, batches
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
+from waygraph.registry.model.failures import Failure, failures_json
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition, is_tool
 
@@ -153,7 +154,13 @@ def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
         rank=changes.rank,
         policy=changes.policy,
         seen_at=now,
+        pause_s=changes.pause_s,
+        failures=failures_json(changes.failures),
     )
+
+
+def put_failures(session: GraphSession, source: str, failures: Iterable[Failure], pause_s: int) -> None:
+    session.run(load("sync/put_failures"), name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
 def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:

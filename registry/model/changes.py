@@ -1,10 +1,11 @@
 """The nouns of change: what a source says and claims, what a sync does. Apart from `model`: routing needs none."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal, get_args
 
+from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.toolset import Toolset
@@ -52,7 +53,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSummary:
-    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it.
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it; empty: it was never
+    read, and is here for its failures alone.
 
     `standing` is there where somebody looks at sources, not where they are kept.
     """
@@ -62,13 +64,24 @@ class SourceSummary:
     rank: int = 0
     policy: Policy = "accept"
     seen_at: str = ""
+    pause_s: int = 0
+    """A watch writes changes of it at most once in so many seconds, since it changes often; 0: at once."""
     standing: Standing | None = None
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
+    failures: tuple[Failure, ...] = ()
+    """What of it does not work, by key."""
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
         return tuple(agent_id for _, agent_id in self.claims)
+
+    def limit_to(self, agents: Container[str]) -> "SourceSummary":
+        """What tells of these agents alone. What else fails, and how often the source changes, may tell of others."""
+        claims = tuple(claim for claim in self.claims if claim[1] in agents)
+        keys = {bounded_key(key) for key, _ in claims}
+        failures = tuple(each for each in self.failures if each.key in keys)
+        return replace(self, claims=claims, failures=failures, pause_s=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +156,10 @@ class Manifest:
     """None: as it was, and `accept` for a new source."""
     silent: tuple[tuple[str, str], ...] = ()
     """Of servers that were asked and did not answer as they should: the key, and the status that this gives."""
+    is_part: bool = False
+    """Whether nothing else of the source was looked at: what failed of the rest still fails."""
+    pause_s: int | None = None
+    """As the source keeps it: how long a watch waits with the next change. None: as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +273,9 @@ class ChangeSet:
     """New and changed texts that look suspicious."""
     log: tuple[Change, ...] = ()
     """What is to be kept of it, before it has an id, a time and a revision."""
+    failures: tuple[Failure, ...] = ()
+    """What of the source does not work from now on."""
+    pause_s: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -340,6 +360,8 @@ class Status:
     location: str
     state: IndexState
     sources: int
+    failures: tuple[Failure, ...] = ()
+    """What of the sources does not work."""
 
 
 @dataclass(frozen=True, slots=True)

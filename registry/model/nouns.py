@@ -113,10 +113,14 @@ def is_doubtful(entity: Agent | Tool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything."""
+    """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything.
+
+    `operates`: it may set what operators set, of what it sees (`access.operators`).
+    """
 
     id: str = ""
     groups: tuple[str, ...] = ()
+    operates: bool = False
 
     def __post_init__(self) -> None:
         given: object = self.groups
@@ -330,6 +334,14 @@ def unreachable_since(status: str) -> str:
     return status.removeprefix(UNREACHABLE).partition(": ")[0] if status.startswith(UNREACHABLE) else ""
 
 
+def reason_of_status(status: str) -> str:
+    """Why it does not work; empty for one that does."""
+    word = word_of(status)
+    if word == "unreachable":
+        return status.removeprefix(UNREACHABLE).partition(": ")[2]
+    return status.removeprefix(FAILING) if word == "failing" else ""
+
+
 def public_status(status: str) -> str:
     """Without the reason, which may quote a command or a path of the machine that asked."""
     if word_of(status) == "unreachable":
@@ -342,7 +354,7 @@ def continue_outage(held: str, now: str) -> str:
     since = unreachable_since(held)
     if not since or word_of(now) != "unreachable":
         return now
-    return unreachable(since, now.removeprefix(UNREACHABLE).partition(": ")[2])
+    return unreachable(since, reason_of_status(now))
 
 
 def _one_line(reason: str) -> str:

@@ -22,6 +22,7 @@ from waygraph.registry.model.changes import (
     SyncReport,
     Updated,
 )
+from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import (
     Agent,
     AgentMatch,
@@ -159,23 +160,31 @@ def _shown_settings(said: OperatorSettings, transport: TransportFilter) -> Opera
     return said if transport is None else replace(said, tools="")
 
 
-def status(found: Status) -> Shape:
+def status(found: Status, transport: TransportFilter = None) -> Shape:
     state = shape(found.state, exclude={"commit"})
     counts = {name: state.pop(name) for name in ("revision", "agents", "tools")}
-    return {"location": found.location, **counts, "sources": found.sources, **state}
+    failures = list(map(shape, _shown_failures(found.failures, transport)))
+    return {"location": found.location, **counts, "sources": found.sources, **state, "failures": failures}
 
 
 def read_status(told: Mapping[str, Any]) -> Status:
-    return Status(location=told["location"], state=read(IndexState, told), sources=told["sources"])
+    failures = tuple(read(Failure, each) for each in told.get("failures", ()))  # a service of before knows none
+    return Status(location=told["location"], state=read(IndexState, told), sources=told["sources"], failures=failures)
 
 
-def sources(held: Iterable[SourceSummary]) -> Shape:
-    return {"sources": [source(each) for each in held]}
+def sources(held: Iterable[SourceSummary], transport: TransportFilter = None) -> Shape:
+    return {"sources": [source(each, transport) for each in held]}
 
 
-def source(held: SourceSummary) -> Shape:
+def source(held: SourceSummary, transport: TransportFilter = None) -> Shape:
+    shown = replace(held, failures=_shown_failures(held.failures, transport))
     claims = [{"key": key, "agent_id": agent_id} for key, agent_id in held.claims]
-    return {**shape(held, exclude={"claims"}), "agents": list(held.agent_ids), "claims": claims}
+    return {**shape(shown, exclude={"claims"}), "agents": list(held.agent_ids), "claims": claims}
+
+
+def _shown_failures(held: Iterable[Failure], transport: TransportFilter) -> tuple[Failure, ...]:
+    """A reason may quote a command or a path, as a status may."""
+    return tuple(held if transport is None else (each.without_reason for each in held))
 
 
 def read_sources(told: Mapping[str, Any]) -> list[SourceSummary]:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Protocol, get_args
 
-from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotAllowed
+from waygraph.registry.model.errors import InvalidQuery, InvalidSetting
 from waygraph.registry.model.identity import holds_control, is_broken, replace_surrogates
 from waygraph.registry.model.nouns import (
     AGENT_KINDS,
     CallOutcome,
     Filters,
-    Principal,
     Query,
     TextForm,
     Turn,
@@ -359,12 +358,6 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
     if not (made.tools or made.agents or made.tags):
         raise InvalidSetting("a toolset needs at least one tool, agent or tag")
     return made
-
-
-def refuse_limited(principal: Principal | None) -> None:
-    """Raises NotAllowed: a rule may name what a caller must not learn of, and its answer would tell."""
-    if principal is not None:
-        raise NotAllowed("toolsets are made and removed by a caller who sees everything")
 
 
 # What a service takes and gives at most: its own checks, and what its client asks for.

@@ -249,7 +249,12 @@ class RemoteRegistry:
     def open_model(self, spec: str, *, option: str) -> Never:  # noqa: ARG002
         self._store.refuse()
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> Never:  # noqa: ARG002
+    def put_statuses(
+        self,
+        statuses: object,  # noqa: ARG002
+        tried: object = None,  # noqa: ARG002
+        pauses: object = None,  # noqa: ARG002
+    ) -> Never:
         self._store.refuse()
 
     def reindex(

@@ -238,14 +238,11 @@ def part_of(ids: Sequence[str], after: str, limit: int | None) -> tuple[Sequence
 
 
 def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
-    """Each with the claims on agents that the principal may see; without any it is none for it."""
+    """Each with the claims on agents that the principal may see, and their failures; without any it is none for it."""
     if principal is None:
         return list(index.sources())
     seen = {agent.id for agent in visible_agents(index, principal)}
-    parts = [
-        replace(source, claims=tuple(claim for claim in source.claims if claim[1] in seen))
-        for source in index.sources()
-    ]
+    parts = (source.limit_to(seen) for source in index.sources())
     return [source for source in parts if source.claims]
 
 

@@ -11,6 +11,7 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from waygraph.registry.access.operators import refuse_limited, refuse_non_operator
 from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.search_index import SearchIndex
@@ -30,7 +31,6 @@ from waygraph.registry.model.validation import (
     checked_for_tools,
     checked_path,
     checked_statuses,
-    refuse_limited,
     setting_changes,
     stated_toolset,
 )
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         SourceSummary,
         Written,
     )
+    from waygraph.registry.model.failures import Tried
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
@@ -248,8 +249,13 @@ class LocalRegistry:
     def status(self, *, principal: Principal | None = None) -> Status:
 
         def read_status(index: SearchIndex) -> Status:
-            sources = len(seen_sources(index, principal))
-            return Status(location=self._store.place, state=seen_state(index, principal), sources=sources)
+            sources = seen_sources(index, principal)
+            return Status(
+                location=self._store.place,
+                state=seen_state(index, principal),
+                sources=len(sources),
+                failures=tuple(failure for source in sources for failure in source.failures),
+            )
 
         return self._store.look(read_status)
 
@@ -345,7 +351,10 @@ class LocalRegistry:
         from waygraph.registry.model.tool_settings import merge_tool_setting
         from waygraph.registry.storage.approval import find_held_tool
 
+        refuse_non_operator("to set a tool", principal)
+
         def work(session: "WriteSession") -> "OperatorSettings":
+            session.set_apart(principal)
             held = session.read_held()
             tool = find_held_tool(held, name, principal, hint="")
             siblings = [item.tool for item in held.tools_of([tool.agent_id])[tool.agent_id]]
@@ -365,9 +374,12 @@ class LocalRegistry:
         wanted = checked_names(names)
         return self._change(lambda session: session.approve(*wanted, principal=principal))
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> "Written":
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+    ) -> "Written":
         checked_statuses(statuses)
-        return self._change(lambda session: session.put_statuses(statuses))
+        change = self.change if tried else self._change  # what fails before anything works is kept, too
+        return change(lambda session: session.put_statuses(statuses, tried or {}, pauses or {}))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
         return self._change(lambda session: session.forget_source(source, principal))

@@ -33,6 +33,7 @@ from waygraph.registry.graph.toolsets import put_toolset
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
+from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.transitions import Transition
@@ -250,6 +251,8 @@ def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> Non
             rank=source.rank,
             policy=source.policy,
             seen_at=source.seen_at,
+            pause_s=source.pause_s,
+            failures=failures_json(source.failures),
         )
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Never
 
 from waygraph.cypher import load
+from waygraph.registry.access.operators import is_own, refuse_non_operator, refuse_setting
+from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
@@ -15,6 +18,7 @@ from waygraph.registry.graph.read import (
     Vectors,
     keep_changes,
     outranked_sources,
+    overlaid,
     read_agents,
     read_held,
     read_state,
@@ -32,6 +36,7 @@ from waygraph.registry.graph.write import (
     confirm_source,
     hold,
     put_agent_props,
+    put_failures,
     put_setting,
     put_tool_props,
     put_transitions,
@@ -51,6 +56,7 @@ from waygraph.registry.model.changes import (
     entries_of,
 )
 from waygraph.registry.model.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
+from waygraph.registry.model.failures import Failure, Tried, continue_failures
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import overlay_entries
@@ -70,6 +76,8 @@ from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets
 from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
+NOTHING_TRIED: Tried = {}
+NO_PAUSES: Mapping[str, int] = {}
 
 
 class WriteSession:
@@ -89,6 +97,13 @@ class WriteSession:
         self._choose, self._clock = choose, clock
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
         self._held: Held | None = None
+        self._is_apart = False
+
+    def set_apart(self, principal: Principal | None) -> None:
+        """What this session embeds for a principal that does not see everything tells nothing of texts that others
+        wrote: all of it is embedded anew.
+        """
+        self._is_apart = principal is not None
 
     def read_held(self) -> Held:
         """As it is before this session writes."""
@@ -150,9 +165,11 @@ class WriteSession:
     def approve(self, *names: str, principal: Principal | None = None) -> Approved:
         """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
 
-        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for a source
-        that claims an agent which the principal may not see; and as `commit`.
+        An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for who is no
+        operator, and for a source that claims an agent which the principal may not see; and as `commit`.
         """
+        refuse_non_operator("an approval", principal)
+        self.set_apart(principal)
         state = self._begin()
         held = self.read_held()
         for name in names:
@@ -178,28 +195,58 @@ class WriteSession:
             agents=tuple(agent.id for agent in agents), tools=tuple(tool.id for tool in tools), revision=revision
         )
 
-    def put_statuses(self, statuses: Mapping[str, str]) -> Written:
-        """Agents' statuses; unknown ids are left out. Without a difference the revision stays."""
+    def put_statuses(
+        self, statuses: Mapping[str, str], tried: Tried = NOTHING_TRIED, pauses: Mapping[str, int] = NO_PAUSES
+    ) -> Written:
+        """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
+
+        `tried`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
+        """
         state = self._begin()
         agents = self.read_held().agents
+        failures = {source: self._failures_after(source, its) for source, its in tried.items()}
         differing = {
             agent_id: {"status": status}
             for agent_id, status in statuses.items()
             if agent_id in agents and agents[agent_id].agent.status != status
         }
+
+        def work(session: GraphSession) -> None:
+            put_agent_props(session, differing)
+            for source, failing in failures.items():
+                put_failures(session, source, failing, pauses.get(source, self._pause_s(source)))
+
         if not differing:
+            if failures:
+                self._touch(state.revision, work)
             return Written(revision=state.revision)
-        revision = self._write(state.revision, differing, lambda session: put_agent_props(session, differing))
-        return Written(revision=revision)
+        return Written(revision=self._write(state.revision, differing, work))
+
+    def put_failures(self, source: str, failures: Iterable[Failure]) -> Written:
+        """What of a source does not work; one that was never read is made. The revision stays."""
+        state = self._begin()
+        self._touch(state.revision, lambda session: put_failures(session, source, failures, self._pause_s(source)))
+        return Written(revision=state.revision)
+
+    def _failures_after(self, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
+        known = self.read_held().sources.get(source)
+        return continue_failures(source, known.failures if known else (), statuses, self._clock(), kept=None)
+
+    def _pause_s(self, source: str) -> int:
+        known = self.read_held().sources.get(source)
+        return known.pause_s if known else 0
 
     def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
         """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
 
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see.
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
+        a policy, and the principal is no operator.
         """
         state = self._begin()
         held = self.read_held()
         mine = self._claims_of(name, held, principal)
+        if held.policy_of(name) != "accept" or not all(is_own(held.overlaid(agent_id), principal) for agent_id in mine):
+            refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
         shared = {claim.agent_id for claim in held.claims if claim.source != name}
         gone = [agent_id for agent_id in mine if agent_id not in shared]
         tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
@@ -453,6 +500,8 @@ class WriteSession:
         chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
         if chosen.fingerprint != state.embedder:
             raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
+        if self._is_apart and isinstance(chosen.embedder, CachedEmbedder):
+            return replace(chosen, embedder=chosen.embedder.without_reading())
         return chosen
 
     def _retold(self, said: Iterable[OperatorSettings], others: Collection[str]) -> list[AgentEntry]:
@@ -495,12 +544,16 @@ class WriteSession:
 
     def _confirm(self, changes: ChangeSet, revision: int) -> None:
         now = self._clock()
+        self._touch(revision, lambda session: confirm_source(session, changes, now))
 
-        def work(session: GraphSession) -> None:
+    def _touch(self, revision: int, work: Callable[[GraphSession], None]) -> None:
+        """What no query depends on, in one transaction: the revision stays. Raises WriteConflict."""
+
+        def holding(session: GraphSession) -> None:
             hold(session, revision)
-            confirm_source(session, changes, now)
+            work(session)
 
-        self._engine.write(work)
+        self._engine.write(holding)
         self._held = None
 
     def _all_entries(self) -> list[AgentEntry]:
@@ -526,10 +579,16 @@ def changed_setting(
     """What operators said of an agent so far, with these fields changed.
 
     Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
+    Raises NotAllowed for what the principal may not set.
     """
     if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
         raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
-    return replace(held.settings_of(agent_id), **changes)  # type: ignore[arg-type]
+    before = held.settings_of(agent_id)
+    after = replace(before, **changes)  # type: ignore[arg-type]
+    if agent_id in held.agents:
+        now, then = (overlaid(held.agents[agent_id].agent, {agent_id: said}) for said in (before, after))
+        refuse_setting(now, then, changes, principal)
+    return after
 
 
 def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: str) -> None:
@@ -546,4 +605,9 @@ def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: st
 def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:
     """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
     if any(agent_id in held.agents and not held.shows(agent_id, principal) for agent_id in agent_ids):
-        raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")
+        refuse_change()
+
+
+def refuse_change() -> Never:
+    """Raises NotAllowed; of which agent is not said."""
+    raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")

@@ -404,15 +404,25 @@ def test_a_tool_of_another_agent_that_is_put_aside_is_found_out(registry: Regist
 
 
 def test_approval_needs_to_see_what_is_approved(registry: Registry) -> None:
-    """Names that a caller may not see are unknown to it, and a source that claims such an agent is not approved."""
+    """Names that an operator may not see are unknown to it, and a source that claims such an agent is not approved."""
     sync(registry, manifest(entry("open", "x"), entry("red", "x", groups=("red",)), policy="strict"))
+    nobody, red = (replace(each, operates=True) for each in (NOBODY, RED))
     for unseen in ("red", "red/x", "red__x"):
         with pytest.raises(UnknownName):
-            registry.approve(unseen, principal=NOBODY)
+            registry.approve(unseen, principal=nobody)
     with pytest.raises(NotAllowed):
-        registry.approve("source:test", principal=NOBODY)
-    assert registry.approve("open", principal=NOBODY).agents == ("open",)
-    assert registry.approve("source:test", principal=RED).agents == ("red",)
+        registry.approve("source:test", principal=nobody)
+    assert registry.approve("open", principal=nobody).agents == ("open",)
+    assert registry.approve("source:test", principal=red).agents == ("red",)
+
+
+def test_only_an_operator_approves(registry: Registry) -> None:
+    """Also of its groups' own agent, which its source may show to all later; and whether it is there is not told."""
+    sync(registry, manifest(entry("open", "x"), entry("red", "x", groups=("red",)), policy="strict"))
+    for name in ("open", "red", "red/x", "source:test", "nowhere"):
+        with pytest.raises(NotAllowed, match="admin"):
+            registry.approve(name, principal=RED)
+    assert registry.agent("open").pending
 
 
 def test_only_who_sees_everything_restores_settings(registry: Registry) -> None:

@@ -34,7 +34,7 @@ CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
 QUICK = [
     *("server", "registry", "writer", "schema", "constraints", "text indexes", "vector indexes", "search"),
-    *("embedder", "versions"),
+    *("sources", "embedder", "versions"),
 ]
 DEEP = [
     *(

@@ -23,7 +23,10 @@ from waygraph.registry.storage.integrity.findings import Finding
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
-QUICK = ["registry", "graph file", "writer", "pending", "schema", "generation", "graph copy", "embedder", "versions"]
+QUICK = [
+    *("registry", "graph file", "writer", "pending", "schema", "generation", "graph copy"),
+    *("sources", "embedder", "versions"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -211,10 +211,12 @@ def outcomes(
         try:
             for done in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
                 yield Outcome(named, report=done.report, without_questions=done.without_questions)
+        except (SourceError, MassRemoval) as error:
+            yield Outcome(named, error=str(error))
+            ingestion.note_unreadable(registry, text, error)
         except WaygraphError as error:
             yield Outcome(named, error=str(error))
-            if not isinstance(error, (SourceError, MassRemoval)):
-                return
+            return
 
 
 def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:

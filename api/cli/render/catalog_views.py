@@ -7,6 +7,7 @@ from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Line
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, Listed, OperatorSettings, SourceSummary, Status
+    from waygraph.registry.model.failures import Failure
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
     from waygraph.registry.model.taxonomy import Walked
 
@@ -203,9 +204,11 @@ def status(found: "Status") -> Iterator[Block]:
             ("dimension", state.dimension),
         )
     )
+    yield from _failures(found.failures)
 
 
 def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
+    held = list(held)
     yield Table(
         columns=("source", "kind", "namespace", "agents", "policy", "waiting", "not answering", "last seen"),
         rows=[
@@ -217,11 +220,22 @@ def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
                 each.policy,
                 each.standing.pending + each.standing.pending_tools if each.standing else 0,
                 each.standing.unreachable + each.standing.failing if each.standing else 0,
-                each.seen_at,
+                each.seen_at or "never read",
             )
             for each in held
         ],
     )
+    yield from _failures(failure for each in held for failure in each.failures)
+    for each in held:
+        if each.pause_s:
+            yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
+
+
+def _failures(failures: "Iterable[Failure]") -> Iterator[Block]:
+    """What of sources does not work."""
+    rows = [(each.source, each.key or "the source itself", each.since, each.reason) for each in failures]
+    if rows:
+        yield Table(columns=("source", "fails", "since", "reason"), rows=rows)
 
 
 def _marks(agent: "Agent") -> list[str]:

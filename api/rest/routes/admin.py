@@ -57,12 +57,15 @@ async def manifests(asked: ManifestRequest, service: Serving, caller: Calling) -
 
 @router.post("/approvals", **operation("approve"))
 async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> Response:
-    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing."""
+    """Let what waits into routing, as it is now, and accept flagged texts: all that is named, or nothing.
+
+    It needs the scope `admin` too, or a caller who sees everything.
+    """
     wanted = asked.agents_wanted()
 
     def approve_it() -> "Shape":
         with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
-            done = service.registry.approve(*wanted, principal=caller.principal)
+            done = service.registry.approve(*wanted, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -71,7 +74,10 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
 
 @router.patch("/agents/{agent_id}", **operation("set_agent"))
 async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving, caller: Calling) -> Response:
-    """Pin, hide, tag or restrict an agent. It survives every sync."""
+    """Pin, hide, tag or restrict an agent. It survives every sync.
+
+    What others see needs the scope `admin` too, or a caller who sees everything; so does a pin.
+    """
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
@@ -83,7 +89,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 pinned=asked.pinned,
                 hidden=asked.hidden,
                 removed=asked.removed,
-                principal=caller.principal,
+                principal=caller.writer,
             )
         return shapes.settings(said, caller.transport_filter)
 
@@ -94,12 +100,15 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
 async def set_tool(
     agent_id: AgentId, tool_name: ToolName, asked: ToolSettingsRequest, service: Serving, caller: Calling
 ) -> Response:
-    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync."""
+    """Rename or describe a tool, and rename, describe, fix or hide its parameters. It survives every sync.
+
+    It needs the scope `admin` too, or a caller who sees everything.
+    """
     said = asked.model_dump(exclude_unset=True)
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(said)}):
-            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.principal)
+            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.writer)
         return shapes.settings(done, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
@@ -107,11 +116,14 @@ async def set_tool(
 
 @router.delete("/agents/{agent_id}", **operation("remove_agent"))
 async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> Response:
-    """Remove an agent and its tools, and keep it away whatever its source says."""
+    """Remove an agent and its tools, and keep it away whatever its source says.
+
+    What others see needs the scope `admin` too, or a caller who sees everything.
+    """
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            said = service.registry.remove(agent_id, principal=caller.principal)
+            said = service.registry.remove(agent_id, principal=caller.writer)
         return shapes.settings(said, caller.transport_filter)
 
     return as_json(await service.lanes.write(remove))
@@ -127,7 +139,7 @@ async def set_toolset(name: ToolsetPath, asked: ToolsetRequest, service: Serving
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"toolset {name}", asked.model_dump(exclude_unset=True)):
-            done = service.registry.set_toolset(name, **said, principal=caller.principal)
+            done = service.registry.set_toolset(name, **said, principal=caller.writer)
         return shapes.shape(done)
 
     return as_json(await service.lanes.write(set_it))
@@ -139,7 +151,7 @@ async def remove_toolset(name: ToolsetPath, service: Serving, caller: Calling) -
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", f"toolset {name}") as attempt:
-            done = service.registry.remove_toolset(name, principal=caller.principal)
+            done = service.registry.remove_toolset(name, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -152,11 +164,14 @@ async def forget_source(
     service: Serving,
     caller: Calling,
 ) -> Response:
-    """Remove a source, and the agents that only it claimed."""
+    """Remove a source, and the agents that only it claimed.
+
+    What others see needs the scope `admin` too, or a caller who sees everything; so does a source with a policy.
+    """
 
     def forget() -> "Shape":
         with _writing(service, caller, "forget", name) as attempt:
-            done = service.registry.forget(name, principal=caller.principal)
+            done = service.registry.forget(name, principal=caller.writer)
             attempt.revision = done.revision
         return shapes.shape(done)
 
@@ -215,7 +230,7 @@ def _take_documents(asked: ManifestRequest, service: Service, caller: Caller) ->
                     allow_mass_removal=asked.allow_mass_removal,
                     texts=asked.texts,
                     progress=service.lanes.go_on,
-                    principal=caller.principal,
+                    principal=caller.writer,
                 )
                 attempt.revision = done.revision
                 reports.append(shapes.report(done))
@@ -233,7 +248,12 @@ def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
         documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
     read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
     return [
-        replace(manifest, partial=manifest.partial or asked.partial, policy=asked.policy or manifest.policy)
+        replace(
+            manifest,
+            partial=manifest.partial or asked.partial,
+            is_part=manifest.is_part or asked.partial,
+            policy=asked.policy or manifest.policy,
+        )
         for manifest in read
     ]
 

@@ -16,6 +16,7 @@ from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotCallable
+from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART, after, cursor
 from waygraph.registry.routing.tool_formats import ToolFormat
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from waygraph.api.rest.mcp_mount import OfferedGateway
-    from waygraph.registry.model.changes import SourceSummary
+    from waygraph.registry.model.changes import SourceSummary, Status
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.shapes import Shape
 
@@ -277,10 +278,14 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
         return service.registry.sources(principal=caller.principal)
 
     def stamp() -> str:
-        # A sync that finds nothing new makes no revision, but was here.
-        return f"{service.registry.stamp} {[source.seen_at for source in read_sources()]}"
+        # A sync that finds nothing new makes no revision, but was here; nor does what fails.
+        seen = [(source.seen_at, source.pause_s, source.failures) for source in read_sources()]
+        return f"{service.registry.stamp} {digest(str(seen))}"
 
-    return await unless_known(request, service, caller, lambda: shapes.sources(read_sources()), stamp=stamp)
+    def list_sources() -> "Shape":
+        return shapes.sources(read_sources(), caller.transport_filter)
+
+    return await unless_known(request, service, caller, list_sources, stamp=stamp)
 
 
 @router.get("/changes", **operation("changes"))
@@ -303,11 +308,19 @@ async def changes(
 async def status(request: Request, service: Serving, caller: ForRead) -> Response:
     """How much is held, at which revision, and by what it is embedded. Where it lies is told to who sees everything."""
 
+    @cache
+    def find_status() -> "Status":
+        return service.registry.status(principal=caller.principal)
+
     def read_status() -> "Shape":
-        shape = shapes.status(service.registry.status(principal=caller.principal))
+        shape = shapes.status(find_status(), caller.transport_filter)
         return shape if caller.sees_everything else {**shape, "location": ""}
 
-    return await unless_known(request, service, caller, read_status)
+    def stamp() -> str:
+        # What fails makes no revision.
+        return f"{service.registry.stamp} {digest(str(find_status().failures))}"
+
+    return await unless_known(request, service, caller, read_status, stamp=stamp)
 
 
 @router.get("/export", **operation("export"))

@@ -31,9 +31,13 @@ async def readyz(service: Serving) -> Response:
 
 @router.get("/metrics", **operation("metrics"))
 async def metrics(service: Serving, caller: ForRead) -> Response:
-    """The service's numbers, for Prometheus. It needs a caller who sees everything."""
+    """The service's numbers, for Prometheus. It needs a caller who sees everything. Why something of a source fails is
+    told with the scope `admin`.
+    """
     caller.require_everything("the metrics")
-    content, media_type = await service.lanes.tend(service.metrics.exposition)
+    content, media_type = await service.lanes.tend(
+        lambda: service.metrics.exposition(reasons=caller.transport_filter is None)
+    )
     return Response(content, media_type=media_type)
 
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, RegistryUnusable, StorageFailed
 from waygraph.registry.model.files import sync_path, write_atomically
@@ -225,9 +225,14 @@ def is_outdated(folder: Path) -> bool:
 
 
 def read_sources(folder: Path) -> "list[SourceSummary]":
-    from waygraph.registry.model.changes import SourceSummary
-
     rows = json.loads((folder / SOURCES).read_bytes())
-    return [
-        SourceSummary(**{**row, "claims": tuple((key, agent_id) for key, agent_id in row["claims"])}) for row in rows
-    ]
+    return [_source_of(row) for row in rows]
+
+
+def _source_of(row: "dict[str, Any]") -> "SourceSummary":
+    from waygraph.registry.model.changes import SourceSummary
+    from waygraph.registry.model.failures import Failure
+
+    claims = tuple((key, agent_id) for key, agent_id in row["claims"])
+    failures = tuple(Failure(**each) for each in row.get("failures", ()))
+    return SourceSummary(**{**row, "claims": claims, "failures": failures})

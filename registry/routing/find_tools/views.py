@@ -157,16 +157,15 @@ class NarrowedRegistry:
         return self._toolset
 
     def sources(self, *, principal: Principal | None = None) -> list[SourceSummary]:
-        told = [
-            replace(source, claims=tuple(claim for claim in source.claims if claim[1] in self._agents))
-            for source in self._registry.sources(principal=principal)
-        ]
-        return [source for source in told if source.claims]
+        parts = (source.limit_to(self._agents) for source in self._registry.sources(principal=principal))
+        return [source for source in parts if source.claims]
 
     def status(self, *, principal: Principal | None = None) -> Status:
         found = self._registry.status(principal=principal)
         state = replace(found.state, agents=len(self._agents), tools=len(self._tools))
-        return replace(found, state=state, sources=len(self.sources(principal=principal)))
+        sources = self.sources(principal=principal)
+        failures = tuple(failure for source in sources for failure in source.failures)
+        return replace(found, state=state, sources=len(sources), failures=failures)
 
     def _within(self, query: str | Query) -> Query:
         asked = Query(text=query) if isinstance(query, str) else query

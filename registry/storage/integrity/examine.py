@@ -45,6 +45,7 @@ from waygraph.registry.storage.integrity.findings import (
     refuse,
     restore_advice,
     similarity_findings,
+    source_findings,
     versions,
 )
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -96,7 +97,7 @@ def examine_embedded(registry: Stored, store: EmbeddedStore, *, deep: bool) -> l
         advice = waits if error.retryable else f"name another place, or {restore_advice(store.place)}"
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
     findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
-    findings += [embedder_finding(registry), versions(), *similarity_findings(store)]
+    findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
     if deep:
         findings += examine_deep(store, registry.settings)
     return [Finding(check="registry", ok=True, detail=store.place), *findings]

@@ -157,6 +157,26 @@ ALIKE_COSINE, ALIKE_SHARE = 0.9, 0.8
 """Two agents offer the same where so large a share of the tools of each is so near to a tool of the other."""
 
 
+_NAMED_FAILURES = 20
+MEND_SOURCES = "mend what the reason says and ingest the source again, or take the entry out of the source"
+
+
+def source_findings(registry: Searchable) -> list[Finding]:
+    """Whether all that the sources list could be read and asked. What cannot be read here is told by other checks."""
+    try:
+        failures = registry.status().failures
+    except DAMAGE:
+        return []
+    if not failures:
+        return [Finding(check="sources", ok=True, detail="nothing of them fails, as far as it was tried")]
+    named = [
+        f"{each.key or 'the source itself'} of {each.source} fails since {each.since}: {each.reason}"
+        for each in failures[:_NAMED_FAILURES]
+    ]
+    more = [f"and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
+    return [Finding(check="sources", ok=False, detail="; ".join([*named, *more]), advice=MEND_SOURCES)]
+
+
 def similarity_findings(store: Store) -> list[Finding]:
     """Which agents offer the same, which is no fault; nothing where `waygraph graph link` has made no edges.
 

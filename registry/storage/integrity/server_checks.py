@@ -33,6 +33,7 @@ from waygraph.registry.storage.integrity.findings import (
     graph_findings,
     restore_advice,
     similarity_findings,
+    source_findings,
     unless,
     versions,
 )
@@ -51,7 +52,7 @@ def examine_server(registry: Stored, store: ServerStore, *, deep: bool = False) 
     if not findings[-1].ok:
         return [*findings, versions()]
     findings += [check(store) for check in (_writer, _schema, _constraints, _text_indexes, _vector_indexes, _search)]
-    findings += [embedder_finding(registry), versions(), *similarity_findings(store)]
+    findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
     if deep:
         findings += examine_server_deep(store, registry.settings)
     return findings

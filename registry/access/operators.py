@@ -1,0 +1,47 @@
+"""Who may set what operators set. One rule for every way in; docs/security.md has it as a table.
+
+What operators set holds for everybody who sees an agent, whatever its source says, and survives every sync. So it takes
+a caller who sees everything, or the scope `admin`. Of an agent that only the caller's own groups see a writer may set
+what can do no harm to others, also if its source shows it to all later: that it is hidden, removed, tagged, or for
+fewer groups.
+"""
+
+from collections.abc import Collection
+
+from waygraph.registry.model.errors import NotAllowed
+from waygraph.registry.model.nouns import Agent, Principal
+
+OWN_FIELDS = frozenset({"hidden", "removed", "tags", "visible_to"})
+"""What a writer may set of its groups' own agents."""
+
+
+def is_operator(principal: Principal | None) -> bool:
+    return principal is None or principal.operates
+
+
+def refuse_non_operator(what: str, principal: Principal | None) -> None:
+    """Raises NotAllowed, whatever there is: the answer tells nothing of it."""
+    if not is_operator(principal):
+        raise NotAllowed(f"{what} needs the scope 'admin', or a caller who sees everything")
+
+
+def is_own(agent: Agent, principal: Principal | None) -> bool:
+    """Whether nobody sees the agent but operators and the principal's groups."""
+    return principal is None or (bool(agent.visible_to) and set(agent.visible_to) <= set(principal.groups))
+
+
+def refuse_setting(before: Agent, after: Agent, fields: Collection[str], principal: Principal | None) -> None:
+    """Raises NotAllowed if the principal may not set these fields of an agent that it sees."""
+    is_harmless = OWN_FIELDS.issuperset(fields) and is_own(before, principal) and is_own(after, principal)
+    if not (is_harmless or is_operator(principal)):
+        raise NotAllowed(
+            "this sets what holds for others too: it needs the scope 'admin', or a caller who sees everything. Of an "
+            "agent that only the caller's groups see, before and after, a writer sets "
+            f"{', '.join(sorted(OWN_FIELDS))}"
+        )
+
+
+def refuse_limited(principal: Principal | None) -> None:
+    """Raises NotAllowed: the rule of a toolset may name what a caller must not learn of, and its answer would tell."""
+    if principal is not None:
+        raise NotAllowed("toolsets are made and removed by a caller who sees everything")
