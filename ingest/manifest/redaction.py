@@ -93,7 +93,12 @@ class Discretion:
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
         plain = self.strike(" ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split()))
-        return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
+        return shorten(plain, MOST_CHARS)
+
+    def excerpt(self, text: str, most_chars: int) -> str:
+        """Its lines, nothing in them that a terminal would obey; of a longer text the beginning and the end."""
+        lines = (_UNSEEN.sub(" ", _ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
+        return shorten(self.strike("\n".join(lines)), most_chars)
 
     def strike(self, text: str) -> str:
         """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
@@ -124,6 +129,14 @@ class Discretion:
         lines = [line for line in output.splitlines()[-60:] if line.strip() and not _BOILERPLATE.search(line)]
         telling = [line for line in lines if _TELLING.search(line)]
         return self.line((telling or lines or [""])[-1])
+
+
+def shorten(text: str, most_chars: int) -> str:
+    """The beginning and the end of a text that is longer: there stand what happened and what to do."""
+    if len(text) <= most_chars:
+        return text
+    end = (most_chars - 3) // 3
+    return f"{text[: most_chars - 3 - end]} … {text[len(text) - end :]}"
 
 
 def discretion(launch: Launch) -> Discretion:

@@ -71,6 +71,8 @@ class _Opening:
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
+        self._first: UpstreamError | None = None
+        """Why an attempt failed that is followed by one in another way."""
 
     async def open(self) -> CallConnection:
         timeout_s = self._settings.upstream_connect_timeout_s
@@ -80,7 +82,7 @@ class _Opening:
             return await self._try_all()
         if self._attempt is None:
             raise UpstreamUnreachable(f"could not be tried within {timeout_s:g} s")
-        raise self._attempt.not_within(timeout_s, "upstream_connect_timeout_s")
+        raise self._with_first(self._attempt.not_within(timeout_s, "upstream_connect_timeout_s"))
 
     async def _try_all(self) -> OpenConnection:
         try:
@@ -89,12 +91,20 @@ class _Opening:
             again = self._another_way()
             if again is None:
                 raise
-            first = error
+            self._first = error
         try:
             return await self._try(*again)
         except UpstreamError as error:
-            # What is no server of the older kind either is better told by what it said first.
-            raise first if isinstance(self._launch, HttpLaunch) else error from None
+            raise self._with_first(error) from None
+
+    def _with_first(self, error: UpstreamError) -> UpstreamError:
+        """What an attempt in another way came to hides no reason of the first: at an address the first is the one."""
+        first = self._first
+        if first is None or first.reason == error.reason:
+            return error
+        if isinstance(self._launch, HttpLaunch):
+            return first
+        return error.again(f"{error.reason}; at the first attempt it {first.reason}")
 
     def _another_way(self) -> tuple[Launch, Mode] | None:
         """Some servers of old end when the first message is not `initialize`; others speak the older HTTP form."""

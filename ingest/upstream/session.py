@@ -30,6 +30,7 @@ from waygraph.ingest.upstream.connection import (
     LISTS,
     Host,
     Items,
+    LoginRefused,
     MayHaveRun,
     NotDelivered,
     NotOffered,
@@ -39,6 +40,8 @@ from waygraph.ingest.upstream.connection import (
     number_of,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.session_end import error_ends_session
+from waygraph.ingest.upstream.unreadable import fault_of
 from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire, quietly, raw_request
 from waygraph.registry.model.errors import (
     CallTimedOut,
@@ -63,8 +66,6 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
-_MOST_DATA_CHARS = 64 * 1024
-"""Of what a server adds to an error."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
@@ -277,20 +278,23 @@ class OpenConnection:
             try:
                 return await calls.call(call, method, name, arguments, input_schema)
             except MCPError as exc:
-                error = await self._call_error(call, exc)
+                error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
             raise error
         raise CallTimedOut(name, timeout_s)
 
-    async def _call_error(self, call: Underway, exc: MCPError) -> UpstreamError:
+    async def _call_error(self, call: Underway, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
         loss = self._of_ours(exc)
+        if loss is None and (loss := self._session_end(exc, asked)) is not None:
+            call.is_delivered = False
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
                 await self._ended.wait()
             loss = self._loss_error()
         if loss is None:
-            data = self._discretion.redact_data(exc.error.data, _MOST_DATA_CHARS)
-            return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
+            most = self._settings.most_error_chars
+            data = self._discretion.redact_data(exc.error.data, most)
+            return UpstreamAnswered(exc.code, self._discretion.excerpt(exc.error.message, most), data)
         if not call.may_have_run:
             return NotDelivered(loss.reason)
         return MayHaveRun(loss.reason) if loss.retryable else loss
@@ -363,7 +367,13 @@ class OpenConnection:
             if self._over.is_set() or self._ended.is_set():
                 await self._ended.wait()
                 raise self._loss_error() from None
-            raise self._answer_error(exc) from None
+            raise (self._session_end(exc, params) or self._answer_error(exc)) from None
+
+    def _session_end(self, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError | None:
+        """That an error of the server's means that it no longer knows the session, which ends the connection."""
+        if self._of_ours(exc) or not error_ends_session(exc.error, asked, self.wire.session_id):
+            return None
+        return NotDelivered(f"its session has ended: {self._discretion.line(exc.error.message)}")
 
     def _loss_error(self) -> UpstreamError:
         return (self._loss or UpstreamUnreachable("the connection is closed")).again()
@@ -398,16 +408,19 @@ class OpenConnection:
     def _of_ours(self, exc: MCPError) -> UpstreamError | None:
         """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
         data = exc.error.data
-        if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
-            kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
-            return kind(exc.error.message)
+        if isinstance(data, dict) and self.wire.mark in data:
+            return _KINDS.get(data[self.wire.mark], UpstreamRefused)(exc.error.message)
         cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)  # servers use that code too
         if (cut or exc.code in {PARSE_ERROR, REQUEST_TIMEOUT}) and self.wire.trouble:
             return self.wire.trouble
         if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
         unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
-        return UpstreamRefused("its answer is not of the protocol") if unread else None
+        return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
+
+
+_KINDS = {kind.__name__: kind for kind in (LoginRefused, NotDelivered, UpstreamUnreachable)}
+"""What stands for no answer, by the names under which the wire tells it; otherwise UpstreamRefused."""
 
 
 def _capability_of(method: str, offered: ServerCapabilities) -> object:

@@ -8,12 +8,11 @@ import json
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -21,8 +20,6 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import (
-    PARSE_ERROR,
-    ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
@@ -37,7 +34,8 @@ from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
-from waygraph.ingest.upstream.wire import UNREAD, Wire
+from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
@@ -280,7 +278,7 @@ class _Server:
             items = self._messages(self._lines.feed(chunk))
         except TooLong:
             items = None
-        if items:
+        if items and any(isinstance(item, SessionMessage) for item in items):
             self._idle = 0
             self._errors.mark()
         elif items is None or self._idle > self._most:
@@ -294,10 +292,11 @@ class _Server:
     def _messages(self, lines: list[bytes]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
-            if (message := message_of(line)) is not None:
-                items.append(SessionMessage(message))
-            else:
+            message = message_of(line)
+            if message is None:
                 self._wire.skipped += bool(line.strip())
+            else:
+                items.append(message if isinstance(message, Unreadable) else SessionMessage(message))
         return items
 
     async def drain(self) -> None:
@@ -329,33 +328,26 @@ class _Server:
         await self._child.end(TERM_S, KILL_S)
 
 
-def message_of(line: bytes) -> JSONRPCMessage | None:
-    """The JSON-RPC message of a line, None if it is none; an error in place of an answer that is not of the protocol.
+def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
+    """The JSON-RPC message of a line, None if it is none; an error in place of an answer that cannot be read.
 
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
     """
     if not line.lstrip().startswith(b"{"):
         return None
-    with suppress(ValueError):
+    try:
         return read_message(line)
-    with suppress(ValueError, RecursionError):
-        document = json.loads(line.decode("utf-8", "replace"))
-        try:
-            return jsonrpc_message_adapter.validate_python(document, by_name=False)
-        except ValidationError:
-            return _in_place_of(document)
-    return None
-
-
-def _in_place_of(document: Mapping[str, Any]) -> JSONRPCError | None:
-    """What whoever waits for this answer is told; None for what is no answer. As the SDK does it over HTTP."""
-    request_id = document.get("id")
-    is_answer = "method" not in document and ("result" in document or "error" in document)
-    if not is_answer or not isinstance(request_id, int | str):
-        return None
-    error = ErrorData(code=PARSE_ERROR, message=f"{UNREAD}its answer")
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+    except ValueError as exc:
+        fault = exc
+    text = line.decode("utf-8", "replace")
+    try:
+        document = json.loads(text)
+        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+    except ValidationError:
+        return unreadable_document(document)
+    except (ValueError, RecursionError):
+        return unreadable_text(text, fault)
 
 
 def end_error(status: int, last_words: str) -> UpstreamError:

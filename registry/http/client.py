@@ -1,4 +1,4 @@
-"""Clients over HTTP: their waits, codings, proxies, bounded bodies and faults."""
+"""Clients over HTTP: their waits, proxies, bounded bodies and faults."""
 
 import socket
 import ssl
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import httpx2
 
+from waygraph.registry.http.coding import Undecodable
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting
 
@@ -46,19 +47,6 @@ def _asked_s(retry_after: str | None) -> float | None:
         return (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):  # no date, or in UTC one before the year 1 or after 9999
         return None
-
-
-# How an answer over HTTP is coded: a limit of bytes holds for what is read, so nothing compressed is taken unasked.
-
-
-IDENTITY = "identity"
-"""An answer as it is."""
-
-
-def coding_of(response: httpx2.Response) -> str:
-    """In lower case, as names of codings know no case (RFC 9110, 8.4.1); `identity` also if the header is empty."""
-    named: str = response.headers.get("content-encoding", "")
-    return named.strip().lower() or IDENTITY
 
 
 # Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them.
@@ -226,6 +214,8 @@ def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
                 return "host not found"
             case ConnectionRefusedError():
                 return "connection refused"
+            case Undecodable():
+                return str(cause)
     match exc:
         case httpx2.TimeoutException():
             return "no answer in time"
