@@ -17,7 +17,6 @@ from shutil import which
 import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     JSONRPCError,
@@ -30,9 +29,11 @@ from mcp.types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from waygraph.ingest.manifest.environment import inherited_variables, logins_in
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.upstream.error_output import failure_line
 from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
@@ -226,7 +227,9 @@ async def stdio_transport(
 
 
 def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
-    environment = get_default_environment() | dict(launch.env)
+    inherited = inherited_variables(os.environ, launch.env)
+    discretion.learn(*logins_in(inherited.values()))
+    environment = inherited | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
@@ -267,7 +270,7 @@ class _Server:
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
-        return self._discretion.last_words(self._errors.since_mark())
+        return self._discretion.line(failure_line(self._errors.since_mark()))
 
     # -- streams -----------------------------------------------------------------------------------
 
