@@ -11,7 +11,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Self
@@ -172,6 +172,9 @@ _OF_AN_INSTALLER = re.compile(
     .*(?:index|registry|mirror|proxy|offline|cache|cert|ca(?:file)?$|tls|ssl|trusted_host|insecure_host)"""
 )
 """Which packages uvx, npx and pipx fetch from where, and whom they believe; never a login."""
+CERTIFICATES_TO_TRUST = f"the certificates to trust are named by {', '.join(CERTIFICATES[:-1])} or {CERTIFICATES[-1]}"
+_SHORTEST = 4
+"""A shorter login hides nothing, and would be struck out of every word."""
 _USERINFO = re.compile(r"(?:^|//|\s)([^\s/@]+)@")
 
 
@@ -186,8 +189,9 @@ def _is_inherited(name: str) -> bool:
     return plain or name.upper() in PROXIES or _OF_AN_INSTALLER.match(name) is not None
 
 
-def logins_in(values: Iterable[str]) -> set[str]:
-    """Of addresses in variables: such as a proxy's password."""
+def logins_in(variables: Mapping[str, str]) -> set[str]:
+    """Those in inherited addresses, such as a proxy's password."""
+    values = [value for name, value in variables.items() if name not in _OF_A_USER]
     found = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
     parts = {userinfo.partition(":")[2] or userinfo for userinfo in found}
-    return {form for each in found | parts for form in (each, unquote(each))}
+    return {form for each in found | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}

@@ -66,8 +66,8 @@ def failure_line(output: str) -> str:
     reports = list(_reports(lines))
     if found := [each for each in reports if not _AFTER_END.search(each.head)] or reports:
         return found[-1].text()
-    if npm := next((found[1] for line in lines if (found := _NPM.match(line))), ""):
-        return npm.strip()
+    if npm := [match[1].strip() for line in lines if (match := _NPM.match(line))]:
+        return npm[0]
     rest = [line for line in lines if line.strip() and not _FRAME.search(line)]
     plain = [line for line in rest if not _HELP.search(line) and not line.startswith(_DEEP)]
     telling = [line for line in plain if _TELLING.search(line)]
@@ -76,7 +76,8 @@ def failure_line(output: str) -> str:
 
 def _reports(lines: Sequence[str]) -> Iterator[_Report]:
     """In their order. What is raised in the course of another error has that one for its cause."""
-    last, at, is_chained, is_ignored = None, 0, False, False
+    last: _Report | None = None
+    at, is_chained, is_ignored = 0, False, False
     while at < len(lines):
         line = lines[at]
         end = _end_of_traceback(lines, at)

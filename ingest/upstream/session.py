@@ -220,8 +220,12 @@ class OpenConnection:
         if words := self.wire.last_words():
             hints.append(f"last said: {words}")
         trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
-        told = f"{trouble} within {timeout_s:g} s (WAYGRAPH_{setting.upper()})"
-        return UpstreamUnreachable(f"{told}; it {' and '.join(hints)}" if hints else told)
+        told = f"{trouble} within {timeout_s:.3g} s (WAYGRAPH_{setting.upper()})"
+        if hints:
+            told = f"{told}; it {' and '.join(hints)}"
+        if self.wire.launcher and not self.wire.heard:
+            told = f"{told}; {self.wire.launcher} may still have been fetching what it starts: run it again"
+        return UpstreamUnreachable(told)
 
     # -- what it is asked --------------------------------------------------------------------------
 

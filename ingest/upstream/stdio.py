@@ -6,6 +6,7 @@ standard output may hold what is no message, and a line without end is not gathe
 
 import json
 import os
+import re
 import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -29,11 +30,12 @@ from mcp.types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from waygraph.ingest.manifest.environment import inherited_variables, logins_in
+from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherited_variables, logins_in
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.error_output import failure_line
+from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
 from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
@@ -139,18 +141,6 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
 FLUSH_S, LEAVE_S, TERM_S, KILL_S = 0.2, 0.4, 0.5, 0.3
 """How long its last message, its own end, SIGTERM and SIGKILL may take: together less than 2 s."""
 
-_COMES_WITH = {
-    "bunx": "Bun",
-    "deno": "Deno",
-    "dnx": ".NET",
-    "docker": "Docker",
-    "node": "Node.js",
-    "npx": "Node.js",
-    "uv": "uv",
-    "uvx": "uv",
-}
-"""What to install for the commands that most servers are started by."""
-
 
 @dataclass(slots=True)
 class Ring:
@@ -160,8 +150,11 @@ class Ring:
     _kept: bytearray = field(default_factory=bytearray)
     _is_cut: bool = False
     _since_mark: int = 0
+    written: int = 0
+    """How many bytes came, since the beginning."""
 
     def add(self, chunk: bytes) -> None:
+        self.written += len(chunk)
         self._kept += chunk
         self._since_mark += len(chunk)
         if len(self._kept) > self.most_bytes:
@@ -183,6 +176,9 @@ class Ring:
         """Without the rest of a line that lost its beginning: half a secret is not known for one."""
         kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
         return kept.decode("utf-8", "replace")
+
+
+_OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
 
 
 class TooLong(Exception):
@@ -213,11 +209,14 @@ async def stdio_transport(
     launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
+    wire.launcher = launcher_of(launch)
     server = _Server(_start_child(launch, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
+        if wire.launcher:
+            tasks.start_soon(server.watch_start)
         try:
             yield server.read_stream, server.write_stream
         finally:
@@ -228,7 +227,7 @@ async def stdio_transport(
 
 def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
     inherited = inherited_variables(os.environ, launch.env)
-    discretion.learn(*logins_in(inherited.values()))
+    discretion.learn(*logins_in(inherited))
     environment = inherited | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
@@ -237,7 +236,7 @@ def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
         return Child([launch.command, *launch.args], environment, launch.cwd)
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
-        if comes_with := _COMES_WITH.get(launch.command):
+        if comes_with := COMES_WITH.get(launch.command):
             where += f"; it comes with {comes_with}"
         if which(launch.command, path=environment.get("PATH")):
             where = "what its first line asks to run it with is not there"
@@ -270,7 +269,8 @@ class _Server:
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
-        return self._discretion.line(failure_line(self._errors.since_mark()))
+        words = self._discretion.line(failure_line(self._errors.since_mark()))
+        return f"{words}; {CERTIFICATES_TO_TRUST}" if _OF_CERTIFICATES.search(words) else words
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -314,6 +314,16 @@ class _Server:
         with suppress(*GONE):
             while True:
                 self._errors.add(await self._child.stderr.receive())
+
+    async def watch_start(self) -> None:
+        """Tells of signs of life until the server speaks."""
+        activity, written = activity_of(self._child.number), 0
+        while not self._wire.heard:
+            await anyio.sleep(LOOK_S)
+            before, activity = activity, activity_of(self._child.number)
+            if activity.is_sign_of_life(before) or self._errors.written > written or is_pulling(self._errors.text()):
+                self._wire.on_life()
+            written = self._errors.written
 
     # -- the end -----------------------------------------------------------------------------------
 

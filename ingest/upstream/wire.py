@@ -174,6 +174,10 @@ class Wire:
     """Why nothing comes any more, or why the last answer was none."""
     last_words: Callable[[], str] = str
     """The line of its error output that most likely says why it fails."""
+    launcher: str = ""
+    """The program that may have to fetch the server before it runs."""
+    on_life: Callable[[], None] = lambda: None
+    """A process that has said nothing yet is at work."""
     heard: int = 0
     """How many messages came."""
     unanswered: int = 0

@@ -199,6 +199,10 @@ def causes(exc: BaseException) -> list[BaseException]:
     return found
 
 
+_OF_NO_ISSUER = frozenset({2, 18, 19, 20, 21})
+"""What OpenSSL says of a certificate whose issuer is not known, or that is its own."""
+
+
 def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
     """Why a request got no answer; empty for what is no fault of a connection.
 
@@ -207,7 +211,12 @@ def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
     for cause in causes(exc):
         match cause:
             case ssl.SSLCertVerificationError():
-                return f"its TLS certificate is not trusted: {cause.verify_message}"
+                remedy = (
+                    "; SSL_CERT_FILE or SSL_CERT_DIR names others to trust"
+                    if cause.verify_code in _OF_NO_ISSUER
+                    else ""
+                )
+                return f"its TLS certificate is not trusted: {cause.verify_message}{remedy}"
             case ssl.SSLError():
                 return f"TLS failed: {cause.reason or 'no reason given'}"
             case socket.gaierror():
