@@ -66,6 +66,8 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
+_LATE = " timed out"
+"""How it ends one of a request that got no answer."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
@@ -157,6 +159,7 @@ class OpenConnection:
                 client.protocol_version,
                 client.server_capabilities,
             )
+            self.wire.trouble = None  # of a way that this server does not know
             async with anyio.create_task_group() as tasks:
                 self._calls.tasks = tasks
                 self._opened.set()
@@ -414,12 +417,14 @@ class OpenConnection:
         data = exc.error.data
         if isinstance(data, dict) and self.wire.mark in data:
             return _KINDS.get(data[self.wire.mark], UpstreamRefused)(exc.error.message)
-        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)  # servers use that code too
-        if (cut or exc.code in {PARSE_ERROR, REQUEST_TIMEOUT}) and self.wire.trouble:
+        # Servers use these codes too.
+        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
+        late = exc.code == REQUEST_TIMEOUT and exc.error.message.endswith(_LATE)
+        if (cut or unread or late) and self.wire.trouble:
             return self.wire.trouble
         if cut:
             return UpstreamUnreachable("the connection was closed before the answer")
-        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
         return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
 
 
