@@ -5,8 +5,9 @@ and all that is asked beside it go on.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -52,6 +53,8 @@ _OF_SERVER = "waygraph.of_server"
 """In the extensions of what the SDK's transport sends: the requests of a login lack it."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
 """A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
+_LONGEST_END = len(b"\n\r\n")
+"""So much is left of a whole event at most, from where its end was found."""
 _RETRYABLE = frozenset({408, 425, 429})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _OLDER = frozenset({400, 404, 405})
@@ -178,7 +181,7 @@ class OriginClient(httpx2.AsyncClient):
         if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _Bounded(response.stream, most, self._wire, events=False)
+        response.stream = _Bounded(response.stream, most, partial(self._note_fault, response.request), events=False)
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -229,8 +232,16 @@ class OriginClient(httpx2.AsyncClient):
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            response.stream = _Bounded(response.stream, most, self._wire, events=is_stream)
+            response.stream = _Bounded(response.stream, most, partial(self._note_fault, request), events=is_stream)
         return response
+
+    def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
+        """Why an answer could not be read."""
+        request_id = message_in(request).get("id") if request.extensions.get(_OF_SERVER) else None
+        if isinstance(request_id, int | str):
+            self._wire.faults[request_id] = fault
+        else:
+            self._wire.trouble = fault
 
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
@@ -309,16 +320,19 @@ class OriginClient(httpx2.AsyncClient):
         return self._discretion.line(text)
 
 
+NoteFault = Callable[[UpstreamError], None]
+
+
 class _Bounded(httpx2.AsyncByteStream):
     """A body that ends the reading when it, or one event of it, is too long.
 
     What breaks it is an error that the SDK expects there.
     """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, wire: Wire, *, events: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
         self._inner = inner
         self._most_bytes = most_bytes
-        self._wire = wire
+        self._note_fault = note_fault
         self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -329,20 +343,20 @@ class _Bounded(httpx2.AsyncByteStream):
                 begun = max(seen.rfind(end) for end in _EVENT_ENDS) if self._events else -1
                 read = len(seen) - begun if begun >= 0 else read + len(chunk)
                 if read > self._most_bytes:
-                    self._wire.trouble = UpstreamRefused(
-                        f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                    self._note_fault(
+                        UpstreamRefused(
+                            f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                        )
                     )
-                    raise httpx2.StreamError("too long") from self._wire.trouble
+                    raise httpx2.StreamError("too long")
                 yield chunk
-            if self._events and read > 1:  # what ends the line of a comment may be left
-                self._wire.trouble = UpstreamRefused(
-                    "its stream of events ended amid an event: the empty line is missing"
-                )
+            if self._events and read > _LONGEST_END:
+                self._note_fault(UpstreamRefused("its stream of events ended amid an event: the empty line is missing"))
         except Undecodable as exc:
-            self._wire.trouble = UpstreamRefused(str(exc))
+            self._note_fault(UpstreamRefused(str(exc)))
             raise httpx2.StreamError("not decoded") from exc
         except httpx2.TransportError as exc:
-            self._wire.trouble = UpstreamUnreachable("the connection broke amid an answer")
+            self._note_fault(UpstreamUnreachable("the connection broke amid an answer"))
             raise httpx2.StreamError("broken") from exc
 
     async def aclose(self) -> None:

@@ -16,7 +16,6 @@ from mcp.types import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
-    REQUEST_TIMEOUT,
     ErrorData,
     Implementation,
     ServerCapabilities,
@@ -66,8 +65,6 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
-_LATE = " timed out"
-"""How it ends one of a request that got no answer."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
@@ -141,7 +138,7 @@ class OpenConnection:
             with self._scope, quietly():
                 await self._serve()
         except Exception as exc:  # noqa: BLE001 - groups of whatever the SDK and the transport raised
-            self._loss = self.wire.trouble or self._reason(exc)
+            self._loss = self._reason(exc)
         finally:
             self._loss = self._loss or self.wire.trouble or UpstreamUnreachable("the connection is closed")
             self._opened.set()
@@ -159,7 +156,6 @@ class OpenConnection:
                 client.protocol_version,
                 client.server_capabilities,
             )
-            self.wire.trouble = None  # of a way that this server does not know
             async with anyio.create_task_group() as tasks:
                 self._calls.tasks = tasks
                 self._opened.set()
@@ -399,10 +395,10 @@ class OpenConnection:
                 f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
             )
         if isinstance(exc, httpx2.SSEError):
-            return UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
+            return self.wire.trouble or UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
         if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
             return UpstreamRefused(self._discretion.line(str(exc)))
-        return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+        return self.wire.trouble or UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
 
     def _answer_error(self, exc: MCPError) -> UpstreamError:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
@@ -420,11 +416,8 @@ class OpenConnection:
         # Servers use these codes too.
         cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
         unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
-        late = exc.code == REQUEST_TIMEOUT and exc.error.message.endswith(_LATE)
-        if (cut or unread or late) and self.wire.trouble:
-            return self.wire.trouble
         if cut:
-            return UpstreamUnreachable("the connection was closed before the answer")
+            return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
         return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
 
 

@@ -201,6 +201,8 @@ class Wire:
     """Of the last request over HTTP; empty: it named none."""
     mark: str = field(default_factory=partial(secrets.token_hex, 8))
     """Stands in the data of an error that we made, so that no server's own is taken for one."""
+    faults: "dict[RequestId, UpstreamError]" = field(default_factory=dict)
+    """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
     waiting: "dict[RequestId, None]" = field(default_factory=dict)
     """The requests of ours that have no answer yet, in their order."""
     refused_with: int = 0
@@ -210,10 +212,15 @@ class Wire:
     settled: anyio.Event = field(default_factory=anyio.Event)
     """Set when `pushes` holds for good."""
 
+    def error_in_place(self, fault: UpstreamError) -> ErrorData:
+        """What whoever asks gets in place of an answer."""
+        return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: type(fault).__name__})
+
     def note_end(self, request_id: object) -> None:
         """A request of ours is answered or given up."""
         if isinstance(request_id, int | str):
             self.waiting.pop(request_id, None)
+            self.faults.pop(request_id, None)
 
 
 class Watched:
@@ -248,13 +255,16 @@ class Watched:
         request_id = fault.request_in(self._wire.waiting) if fault else None
         if fault is None or request_id is None:
             return item
-        error = ErrorData(code=PARSE_ERROR, message=fault.reason, data={self._wire.mark: UpstreamRefused.__name__})
+        error = self._wire.error_in_place(UpstreamRefused(fault.reason))
         return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
     def _is_ours(self, item: SessionMessage | Exception) -> bool:
         if not isinstance(item, SessionMessage):
             return isinstance(item, Unreadable)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            fault = self._wire.faults.pop(item.message.id, None) if item.message.id is not None else None
+            if fault is not None and isinstance(item.message, JSONRPCError):
+                item.message.error = self._wire.error_in_place(fault)
             self._wire.note_end(item.message.id)
         if isinstance(item.message, JSONRPCRequest):
             if self._wire.unanswered >= MOST_UNANSWERED:

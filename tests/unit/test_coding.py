@@ -2,7 +2,7 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import anyio
 import httpx2
@@ -23,7 +23,7 @@ class Parts(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         yield from self.parts
 
-    async def __aiter__(self):  # type: ignore[no-untyped-def] # noqa: ANN204
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         for part in self.parts:
             yield part
 

@@ -53,10 +53,8 @@ class Crane:
 
     def __call__(self, exchange: Exchange, message: Mapping[str, Any]) -> None:
         method, session = message.get("method"), exchange.headers.get("Mcp-Session-Id", "")
-        if exchange.command != "POST":
-            return exchange.send(405)
-        if "id" not in message:
-            return exchange.send(202)
+        if exchange.command != "POST" or "id" not in message:
+            return exchange.send(202 if exchange.command == "POST" else 405)
         if method == "server/discover":
             return exchange.send(400, b"no such method", "text/plain")
         if method == "initialize":
