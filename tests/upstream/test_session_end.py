@@ -3,6 +3,7 @@
 What may have run is never sent again, and an error of a tool is none of the session.
 """
 
+import gzip
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,8 @@ class Crane:
     loss: Loss
     calls_a_session: int = 1
     never_works: bool = False
+    packs: bool = False
+    """Whether all its answers are compressed, as by an edge in front of it."""
     sessions: dict[str, int] = field(default_factory=dict)
     runs: int = 0
     """How often its tool ran."""
@@ -70,15 +73,21 @@ class Crane:
         return self._answer(exchange, message, {"result": {"content": [{"type": "text", "text": "lifted"}]}})
 
     def _answer(self, exchange: Exchange, message: Mapping[str, Any], answer: Any, **headers: str) -> None:
-        exchange.send(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}).encode(), **headers)
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}).encode()
+        self._send(exchange, 200, body, "application/json", **headers)
+
+    def _send(self, exchange: Exchange, status: int, body: bytes, kind: str, **headers: str) -> None:
+        if self.packs:
+            body, headers = gzip.compress(body), {**headers, "Content-Encoding": "gzip"}
+        exchange.send(status, body, kind, **headers)
 
     def _lose(self, exchange: Exchange, message: Mapping[str, Any]) -> None:
         loss = self.loss
         error = {"code": loss.code, "message": loss.message}
         body = json.dumps({"jsonrpc": "2.0", "id": message["id"] if loss.with_id else None, "error": error}).encode()
         if loss.packed_as_events:
-            return exchange.send(loss.status, b"event: message\ndata: " + body + b"\n\n", "text/event-stream")
-        return exchange.send(loss.status, body if loss.body is None else loss.body, loss.kind)
+            return self._send(exchange, loss.status, b"event: message\ndata: " + body + b"\n\n", "text/event-stream")
+        return self._send(exchange, loss.status, body if loss.body is None else loss.body, loss.kind)
 
 
 @contextmanager
