@@ -18,8 +18,8 @@ from mcp.shared._httpx_utils import McpHttpClientFactory
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import LoginRefused, NotDelivered
-from waygraph.ingest.upstream.oauth import OpenPage, log_in
-from waygraph.ingest.upstream.session_end import HEADER, ends_session
+from waygraph.ingest.upstream.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.upstream.session_end import HEADER, ends_session, session_of
 from waygraph.ingest.upstream.wire import (
     KINDS,
     Wire,
@@ -190,7 +190,7 @@ class OriginClient(httpx2.AsyncClient):
             return await self._accept(request, response)
         if error is None:
             body = await start_of(response)
-            is_over = ends_session(request, response.status_code, body, has_answered=self._has_answered)
+            is_over = self._ends_session(request, response.status_code, body)
             if not is_over and error_code(body) is not None:
                 return answer_to(request, response.status_code, body)
             error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
@@ -225,6 +225,7 @@ class OriginClient(httpx2.AsyncClient):
     async def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         if self._form == "sse" and request.method == "POST" and response.is_success:
             await start_of(response)  # what stands in it is not the answer: that comes by the stream
+            self._has_answered = True
             return httpx2.Response(202, request=request)
         self._has_answered = self._has_answered or (HEADER in request.headers and _asks(request))
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
@@ -278,8 +279,14 @@ class OriginClient(httpx2.AsyncClient):
         if fault := connection_fault(exc):
             return UpstreamUnreachable(f"{self._place}: {self._line(fault)}")
         if type(exc).__module__.startswith("mcp.client.auth"):
-            return UpstreamRefused(f"the login failed: {self._line(_without_body(str(exc)))}")
+            status = self.auth.refused_with if isinstance(self.auth, Provider) else 0
+            before = f"answered with HTTP {status}, and " if status else ""
+            return UpstreamRefused(f"{before}the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
+
+    def _ends_session(self, request: httpx2.Request, status: int, body: bytes) -> bool:
+        session_id = session_of(request, self._form)
+        return ends_session(message_in(request), session_id, status, body, has_answered=self._has_answered)
 
     def _session_end(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> UpstreamError:
         self._note_undelivered(request)

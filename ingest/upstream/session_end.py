@@ -13,8 +13,6 @@ from typing import Any
 import httpx2
 from mcp.types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR, ErrorData
 
-from waygraph.ingest.upstream.wire import message_in
-
 HEADER = "mcp-session-id"
 _OF_THE_REQUEST = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR})
 """Errors that say what is wrong with the request itself."""
@@ -32,9 +30,14 @@ _NO_SESSION = re.compile(
 )
 
 
-def ends_session(request: httpx2.Request, status: int, body: bytes, *, has_answered: bool) -> bool:
+def session_of(request: httpx2.Request, form: str) -> str:
+    """By which a request names its session: the older transport gives each an address to post to."""
+    named: str = request.headers.get(HEADER, "")
+    return named or (request.url.raw_path.decode() if form == "sse" and request.method == "POST" else "")
+
+
+def ends_session(message: Mapping[str, Any], session_id: str, status: int, body: bytes, *, has_answered: bool) -> bool:
     """Of an answer with an HTTP error. `has_answered`: the session has taken requests before this one."""
-    session_id, message = request.headers.get(HEADER, ""), message_in(request)
     if not session_id or status in _OF_THE_CALLER:
         return False
     answer = _object(body)

@@ -305,6 +305,10 @@ class Watched:
         await self.aclose()
 
 
+_NEVER_ANSWERED = "subscriptions/listen"
+"""It stands as long as the connection."""
+
+
 class Counted:
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
@@ -315,7 +319,8 @@ class Counted:
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         if isinstance(message, JSONRPCRequest):
-            self._wire.waiting[message.id] = None
+            if message.method != _NEVER_ANSWERED:
+                self._wire.waiting[message.id] = None
             self._wire.on_sending(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
             self._wire.note_end((message.params or {}).get("requestId"))

@@ -339,3 +339,37 @@ sys.exit("Error: no port was given")
         listing_of(StdioLaunch(command=sys.executable, args=("-c", code)))
     assert "the lock is taken" in caught.value.reason
     assert "no port was given" in caught.value.reason
+
+
+# -- logins
+
+
+def issuing(exchange: Exchange, _: Message) -> None:
+    """A server that wants a login; what its issuer publishes is compressed, and registering there is refused."""
+    origin = exchange.endpoint.url.removesuffix("/mcp")
+    documents = {
+        "/resource": {"resource": exchange.endpoint.url, "authorization_servers": [origin]},
+        "/.well-known/oauth-authorization-server": {
+            "issuer": origin,
+            "authorization_endpoint": f"{origin}/authorize",
+            "token_endpoint": f"{origin}/token",
+            "registration_endpoint": f"{origin}/join",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+        },
+    }
+    if exchange.path == "/mcp":
+        return exchange.send(401, WWW_Authenticate=f'Bearer resource_metadata="{origin}/resource"')
+    if (document := documents.get(exchange.path)) is None:
+        return exchange.send(404)
+    return exchange.send(200, gzip.compress(json.dumps(document).encode()), Content_Encoding="gzip")
+
+
+def test_what_an_issuer_publishes_is_read_though_compressed_and_the_refusal_stays_the_first_reason(
+    tmp_path: Path,
+) -> None:
+    settings = replace(SETTINGS, data_dir=str(tmp_path))
+    with misbehaving_http(issuing) as endpoint, pytest.raises(UpstreamError) as caught:
+        listing_of(HttpLaunch(url=endpoint.url, oauth=True), settings)
+    assert "/join" in [request[":path"] for request in endpoint.requests]
+    assert caught.value.reason.startswith("answered with HTTP 401, and the login failed: ")

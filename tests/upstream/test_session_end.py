@@ -5,6 +5,7 @@ What may have run is never sent again, and an error of a tool is none of the ses
 
 import gzip
 import json
+import queue
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -97,12 +98,50 @@ def crane(loss: Loss, **more: Any) -> Iterator[tuple[Crane, str]]:
         yield server, endpoint.url
 
 
-def calls(url: str, times: int, arguments: Mapping[str, Any], name: str = "lift") -> list[str]:
+@dataclass
+class OlderCrane:
+    """Answers by a stream, and takes one call for each."""
+
+    status: int
+    body: bytes
+    streams: dict[str, "queue.Queue[bytes]"] = field(default_factory=dict)
+    runs: int = 0
+
+    def __call__(self, exchange: Exchange, message: Mapping[str, Any]) -> None:
+        if exchange.command == "GET":
+            return self._stream(exchange)
+        stream = self.streams.get(exchange.path)
+        if message.get("method") == "tools/call":
+            self.streams.pop(exchange.path, None)
+            if stream is None:
+                return exchange.send(self.status, self.body, "text/plain")
+            self.runs += 1
+        if stream is not None and "id" in message:
+            results = {"initialize": greeting(), "tools/call": {"content": [{"type": "text", "text": "lifted"}]}}
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": results.get(message["method"], {})}
+            stream.put(json.dumps(answer).encode())
+        return exchange.send(202)
+
+    def _stream(self, exchange: Exchange) -> None:
+        path = f"/messages/{uuid.uuid4().hex}"
+        stream = self.streams[path] = queue.Queue()
+        exchange.begin("text/event-stream")
+        exchange.wfile.write(f"event: endpoint\ndata: {path}\n\n".encode())
+        exchange.wfile.flush()
+        while not exchange.endpoint.ended.is_set():
+            try:
+                exchange.wfile.write(b"event: message\ndata: " + stream.get(timeout=0.02) + b"\n\n")
+                exchange.wfile.flush()
+            except queue.Empty:
+                pass
+
+
+def calls(url: str, times: int, arguments: Mapping[str, Any], name: str = "lift", form: Any = "http") -> list[str]:
     """What each call came to: the text of its result, or the name of its error."""
 
     async def run() -> list[str]:
         async def launch_of(_: Agent) -> Launch:
-            return HttpLaunch(url=url)
+            return HttpLaunch(url=url, form=form)
 
         found = []
         async with calling_pool(launch_of, SETTINGS) as pool:
@@ -164,6 +203,17 @@ def test_an_error_of_another_kind_is_handed_on_and_nothing_sent_again(what: str)
     assert first == "lifted"
     assert second.startswith((UpstreamAnswered.__name__, UpstreamRefused.__name__, MayHaveRun.__name__))
     assert (server.runs, len(server.sessions)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [(404, b"Could not find session"), (400, b"No transport for sessionId"), (410, b"")]
+)
+def test_a_lost_stream_of_the_older_transport_is_opened_anew(status: int, body: bytes) -> None:
+    """Its session is the address to which messages go."""
+    server = OlderCrane(status, body)
+    with misbehaving_http(server) as endpoint:
+        assert calls(endpoint.url, 3, {}, form="sse") == ["lifted"] * 3
+    assert server.runs == 3
 
 
 def test_a_server_that_knows_no_session_at_all_is_asked_twice_and_not_on() -> None:
