@@ -15,6 +15,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message, Part, Role, Task, TaskState
+from a2a.utils.errors import InvalidParamsError
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 
@@ -37,7 +38,7 @@ class Served:
 
 
 class Desk(AgentExecutor):
-    """Does what the message says: `hello`, `report`, `slowly`, `forever`, `ask`, `fail`, `login`."""
+    """Does what the message says: `hello`, `report`, `slowly`, `forever`, `ask`, `fail`, `login`, `refuse`."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -63,6 +64,10 @@ class Desk(AgentExecutor):
         assert context.task_id is not None
         self._served.cancelled.append(context.task_id)
         await TaskUpdater(event_queue, context.task_id, context.context_id or "").cancel()
+
+    async def _refuse(self, _: TaskUpdater) -> None:
+        piers = [f"  {pier} is taken" for pier in range(60)]
+        raise InvalidParamsError(message="\n".join(["No berth:", *piers, "Wait."]))
 
     async def _report(self, updater: TaskUpdater) -> None:
         parts = [

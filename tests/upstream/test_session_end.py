@@ -182,7 +182,7 @@ def test_a_lost_session_is_opened_anew_and_the_call_made_once(how: str) -> None:
     assert len(server.sessions) == 3
 
 
-ERRORS = {
+ERRORS: dict[str, tuple[Loss, dict[str, Any]]] = {
     "of the arguments": (Loss(400, "Invalid session name", -32602, with_id=True), {}),
     "of a tool's own sessions": (Loss(200, "session 7 not found", with_id=True), {"session": 7}),
     "of a session in a value": (Loss(200, "no such session", with_id=True), {"what": "Session 9"}),
