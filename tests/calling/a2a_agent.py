@@ -47,6 +47,9 @@ class Desk(AgentExecutor):
         assert context.message is not None
         self._served.messages.append(context.message)
         said = context.get_user_input()
+        if said == "refuse":
+            piers = [f"  {pier} is taken" for pier in range(60)]
+            raise InvalidParamsError(message="\n".join(["No berth:", *piers, "Wait."]))
         if said == "hello":
             parts = [Part(text="Hello yourself."), Part(text=f"token={self._served.token}")]
             await event_queue.enqueue_event(_message(context, parts))
@@ -64,10 +67,6 @@ class Desk(AgentExecutor):
         assert context.task_id is not None
         self._served.cancelled.append(context.task_id)
         await TaskUpdater(event_queue, context.task_id, context.context_id or "").cancel()
-
-    async def _refuse(self, _: TaskUpdater) -> None:
-        piers = [f"  {pier} is taken" for pier in range(60)]
-        raise InvalidParamsError(message="\n".join(["No berth:", *piers, "Wait."]))
 
     async def _report(self, updater: TaskUpdater) -> None:
         parts = [
