@@ -20,6 +20,7 @@ FULL: Final = (
     "bridge",
     "hosts/test_takeover.py",
     "gateway/test_process.py",
+    "gateway/test_foreign_servers.py",
     "gateway/test_two_people.py",
     "attack/test_logins.py",
     "gateway/test_warming.py",

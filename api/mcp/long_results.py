@@ -16,13 +16,12 @@ from cachetools import TTLCache
 from waygraph.api.mcp.results import compact, text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.settings import BYTES_PER_TOKEN
 
 RESULTS = "waygraph://results/"
 """How the address of every kept result begins."""
 PAGE_TYPE = "text/plain"
 """Of a page: a part of JSON, or a text, and what else there is."""
-BYTES_PER_TOKEN = 4
-"""Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
 KEPT_S = 1_800.0
 """After that the rest of a result is gone."""
 MAX_PARTS = 10

@@ -17,14 +17,13 @@ from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
-    IDENTITY,
     UnusableProxy,
-    coding_of,
     connection_fault,
     http_client,
     same_origin,
     trust,
 )
+from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
@@ -71,6 +70,7 @@ class Web:
 
     def __init__(self, settings: Settings) -> None:
         self._settings, self._most_bytes = settings, settings.call_max_answer_bytes
+        self.most_error_chars = settings.most_error_chars
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     async def ask(self, request: Request) -> Response:
@@ -115,8 +115,7 @@ class Web:
             raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None
 
     async def _answer(self, response: httpx2.Response) -> Response:
-        if coding_of(response) != IDENTITY:
-            raise UpstreamRefused("answered in a compressed form that it was not asked for")
+        decode_body(response)
         content, whole = bytearray(), True
         async for part in response.aiter_raw():
             content += part
@@ -180,7 +179,7 @@ def _plain_error(error: UpstreamError) -> UpstreamError:
 
 def _transport_error(exc: Exception) -> UpstreamError:
     if fault := connection_fault(exc):
-        return UpstreamUnreachable(fault)
+        return UpstreamRefused(fault) if isinstance(exc, Undecodable) else UpstreamUnreachable(fault)
     return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")
 
 

@@ -27,7 +27,7 @@ from waygraph.ingest.execution.services import (
     origins_vouched_for,
 )
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
-from waygraph.ingest.manifest.redaction import MOST_CHARS, struck_json
+from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
 from waygraph.ingest.sources.formats.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
@@ -377,11 +377,12 @@ class _Conversation:
             )
         )
 
-    @staticmethod
-    def _error(error: Mapping[str, Any]) -> UpstreamAnswered:
+    def _error(self, error: Mapping[str, Any]) -> UpstreamAnswered:
         code, message = error.get("code"), error.get("message")
         told = message if isinstance(message, str) else "no reason given"
-        return UpstreamAnswered(code if isinstance(code, int) else 0, told[:MOST_CHARS], error.get("data"))
+        most = self._web.most_error_chars
+        data = Discretion().redact_data(error.get("data"), most)
+        return UpstreamAnswered(code if isinstance(code, int) else 0, shorten(told, most), data)
 
 
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ All connections of a process stand in one task group. A connection has a task of
 calls come from anywhere and wait for nothing but their own server.
 """
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -55,6 +56,9 @@ ASK_AGAIN = (
 NOBODY_TO_ASK = "The tool has a question, and the host of this call takes none."
 PATIENCE_S = 1.0
 """How long a start keeps others waiting, when as many are at it as may."""
+_START_SHARE = 0.95
+"""Of a call's time: after that its caller is told what it waits for, before the time is up."""
+_STILL_STARTING = "its server is still being started, which goes on; nothing was sent to it: call again"
 MOST_SILENCES = 3
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 """For so long a server that could not be started is not tried again, doubled with each failure."""
@@ -136,7 +140,7 @@ class Pool:
         """
         for is_last in (False, True):
             line = await self._line(agent, acting)
-            async with line.use() as connection:
+            async with line.use(within_s=timeout_s * _START_SHARE) as connection:
                 try:
                     return await connection.call(
                         name, arguments, host=host, timeout_s=timeout_s, input_schema=input_schema, method=method
@@ -319,14 +323,18 @@ class _Line:
         return not self._settled.is_set()
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[CallConnection]:
-        """The connection, once it stands; it stays while it is used. Raises UpstreamError."""
+    async def use(self, within_s: float = math.inf) -> AsyncIterator[CallConnection]:
+        """The connection, once it stands; it stays while it is used. Raises UpstreamError.
+
+        `within_s`: who waits longer for its start is told so, and the start goes on.
+        """
         self._calls += 1
         try:
             if self._connection is None:
-                await self._settled.wait()
+                with anyio.move_on_after(within_s):
+                    await self._settled.wait()
             if self._connection is None:
-                raise self._why_not()
+                raise self._why_not() if self._settled.is_set() else UpstreamUnreachable(_STILL_STARTING)
             with self._minding_silence(self._connection):
                 yield self._connection
         finally:

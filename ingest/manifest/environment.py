@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Self
+from urllib.parse import unquote
 
 # What a config refers to outside itself, handed in: nothing in `ingest` reads the process's environment.
 
@@ -156,3 +157,41 @@ def _end(text: str, start: int) -> int:
         if not depth:
             return mark.start()
     raise Unresolved("holds a ${ that is not closed")
+
+
+# What a server's process gets of our environment by itself: what a program needs to run, and the way to the network.
+
+
+_OF_A_USER = frozenset("HOME LOGNAME PATH SHELL TERM USER".split())
+PROXIES = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split())
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""What names the certificates to believe: OpenSSL, Go, uv and Python's ssl; Node; Python's requests; curl."""
+_OF_AN_INSTALLER = re.compile(
+    r"""(?xi) (?:uv|npm_config|pip)_
+    (?!.*(?:auth|token|password|secret|username|credential|_key))
+    .*(?:index|registry|mirror|proxy|offline|cache|cert|ca(?:file)?$|tls|ssl|trusted_host|insecure_host)"""
+)
+"""Which packages uvx, npx and pipx fetch from where, and whom they believe; never a login."""
+CERTIFICATES_TO_TRUST = f"the certificates to trust are named by {', '.join(CERTIFICATES[:-1])} or {CERTIFICATES[-1]}"
+_SHORTEST = 4
+"""A shorter login hides nothing, and would be struck out of every word."""
+_USERINFO = re.compile(r"(?:^|//|\s)([^\s/@]+)@")
+
+
+def inherited_variables(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """The launch's own go before: a proxy in small letters stands for the same in capitals."""
+    taken = {name.upper() for name in own}
+    return {name: value for name, value in environ.items() if name.upper() not in taken and _is_inherited(name)}
+
+
+def _is_inherited(name: str) -> bool:
+    plain = name in _OF_A_USER or name in CERTIFICATES
+    return plain or name.upper() in PROXIES or _OF_AN_INSTALLER.match(name) is not None
+
+
+def logins_in(variables: Mapping[str, str]) -> set[str]:
+    """Those in inherited addresses, such as a proxy's password."""
+    values = [value for name, value in variables.items() if name not in _OF_A_USER]
+    found = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
+    parts = {userinfo.partition(":")[2] or userinfo for userinfo in found}
+    return {form for each in found | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}

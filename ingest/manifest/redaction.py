@@ -67,15 +67,8 @@ _SHORTEST, _SHORTEST_PART = 4, 8
 """Shorter values are words like `on`; to strike them would make an error unreadable and hide nothing."""
 _COMMON = frozenset("true false none null info debug warn warning error production development".split())
 _MARKS = re.compile(r"[=:@/?&\s\"'{},;]+")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
-_TELLING = re.compile(
-    r"(?i)error|exception|required|missing|not found|no such|cannot|can't|could not|failed|fatal|denied|invalid|panic"
-)
-_BOILERPLATE = re.compile(
-    r"(?i)^\s*(?:at |File \"|npm (?:warn|notice)\b|npm (?:error|err!)(?: 404)?\s*(?:$|tarball, folder|Note that))"
-    r"|complete log of this run"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +86,13 @@ class Discretion:
 
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
-        plain = self.strike(" ".join(_UNSEEN.sub(" ", _ESCAPES.sub("", text)).split()))
-        return plain if len(plain) <= MOST_CHARS else plain[: MOST_CHARS - 1] + "…"
+        plain = self.strike(" ".join(_UNSEEN.sub(" ", ESCAPES.sub("", text)).split()))
+        return shorten(plain, MOST_CHARS)
+
+    def excerpt(self, text: str, most_chars: int) -> str:
+        """Its lines, nothing in them that a terminal would obey; of a longer text the beginning and the end."""
+        lines = (_UNSEEN.sub(" ", ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
+        return shorten(self.strike("\n".join(lines)), most_chars)
 
     def strike(self, text: str) -> str:
         """The text without what is held in confidence, and otherwise as it is, but for halves of characters."""
@@ -120,11 +118,13 @@ class Discretion:
         except (TypeError, ValueError, RecursionError):
             return "(data that cannot be read)"
 
-    def last_words(self, output: str) -> str:
-        """The line of an error output that most likely says why; empty if there is none."""
-        lines = [line for line in output.splitlines()[-60:] if line.strip() and not _BOILERPLATE.search(line)]
-        telling = [line for line in lines if _TELLING.search(line)]
-        return self.line((telling or lines or [""])[-1])
+
+def shorten(text: str, most_chars: int) -> str:
+    """The beginning and the end of a text that is longer: there stand what happened and what to do."""
+    if len(text) <= most_chars:
+        return text
+    end = (most_chars - 3) // 3
+    return f"{text[: most_chars - 3 - end]} … {text[len(text) - end :]}"
 
 
 def discretion(launch: Launch) -> Discretion:

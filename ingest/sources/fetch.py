@@ -6,7 +6,6 @@ origin leads to public addresses only.
 
 import asyncio
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -23,13 +22,12 @@ from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.read import Listing, Parts, Reading, read_parts
 from waygraph.registry.http.addresses import Reach, split_url
 from waygraph.registry.http.client import (
-    IDENTITY,
     UnusableProxy,
-    coding_of,
     connection_fault,
     http_client,
     same_origin,
 )
+from waygraph.registry.http.coding import decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
@@ -40,8 +38,6 @@ from waygraph.registry.model.settings import Settings
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ACCEPT = "application/json, application/yaml;q=0.9, */*;q=0.5"
-_GZIP = 31
-"""zlib's word for a gzip stream of any window."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -185,22 +181,12 @@ class _Fetch:
 
     async def _content(self, response: httpx2.Response) -> bytes:
         """The body, unpacked, as far as `max_source_bytes` allow."""
-        coding = coding_of(response)
-        if coding not in {IDENTITY, "gzip"}:
-            raise self._fetch_error("answers with a compressed body, which was not asked for")
-        most = self.how.settings.max_source_bytes
-        content, unpacked = bytearray(), zlib.decompressobj(_GZIP)
-        try:
-            async for part in response.aiter_raw():
-                content += part if coding == IDENTITY else unpacked.decompress(part, most + 1 - len(content))
-                if len(content) > most:
-                    raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
-        except zlib.error:
-            raise self._fetch_error("answers with a body that cannot be unpacked") from None
-        if unpacked.unused_data:
-            raise self._fetch_error("answers with a body that cannot be unpacked")
-        if coding == "gzip" and not unpacked.eof:
-            raise self._fetch_error("breaks off amid its answer")
+        decode_body(response)
+        most, content = self.how.settings.max_source_bytes, bytearray()
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > most:
+                raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         return bytes(content)
 
     def _fetch_error(self, reason: str, status: int = 0) -> Unfetched:

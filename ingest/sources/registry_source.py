@@ -18,15 +18,14 @@ from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.http.addresses import names_user, split_url
 from waygraph.registry.http.client import (
-    IDENTITY,
     TooMuch,
     TooSlow,
     UnusableProxy,
-    coding_of,
     http_client,
     wait_s,
     whole_body,
 )
+from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
@@ -159,6 +158,8 @@ class RegistryPages:
             raise Unread(f"did not answer within {self.settings.mcp_registry_timeout_s:g} s") from None
         except UpstreamRefused as exc:
             raise Unread(f"cannot be asked: {exc.reason}") from None
+        except Undecodable as exc:
+            raise Unread(str(exc)) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
             raise Unread(f"cannot be reached: {exc or type(exc).__name__}") from None
 
@@ -168,8 +169,7 @@ class RegistryPages:
         if response.status_code != 200:
             moved = "; redirects are not followed" if response.is_redirect else ""
             raise Unread(f"answers {response.status_code}{moved}")
-        if coding_of(response) != IDENTITY:
-            raise Unread("answers with a compressed body, which was not asked for")
+        decode_body(response)
         try:
             content = whole_body(
                 response.iter_raw(), most_bytes=self._left_bytes, ends_at=self._ends_at, clock=self.world.clock

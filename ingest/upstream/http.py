@@ -5,21 +5,21 @@ and all that is asked beside it go on.
 """
 
 import re
-import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
-from mcp.types import METHOD_NOT_FOUND
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.oauth import OpenPage, log_in
+from waygraph.ingest.upstream.connection import LoginRefused, NotDelivered
+from waygraph.ingest.upstream.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.upstream.session_end import HEADER, ends_session, session_of
 from waygraph.ingest.upstream.wire import (
     KINDS,
     Wire,
@@ -29,31 +29,32 @@ from waygraph.ingest.upstream.wire import (
     hush,
     kind_of,
     message_in,
+    refusal_text,
     start_of,
 )
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
-    IDENTITY,
     PAST_PROXIES,
     UnusableProxy,
     causes,
     check_proxies,
-    coding_of,
     connection_fault,
     same_origin,
     trust,
 )
+from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
 _NOTICE_TIMEOUT_S = 10.0
 """For the answer to what asks nothing: the SDK sends nothing else before it comes."""
-_OVER_SESSION = "mcp-session-id"
 _OF_SERVER = "waygraph.of_server"
 """In the extensions of what the SDK's transport sends: the requests of a login lack it."""
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\n\r")
 """A line without anything on it, whichever of the three ends of a line stand around it: how an event ends."""
+_LONGEST_END = len(b"\n\r\n")
+"""So much is left of a whole event at most, from where its end was found."""
 _RETRYABLE = frozenset({408, 425, 429})
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _OLDER = frozenset({400, 404, 405})
@@ -148,18 +149,22 @@ class OriginClient(httpx2.AsyncClient):
         self._wire = wire
         self._discretion = discretion
         self._streams_missed = 0
-        self.mark = secrets.token_hex(8)
-        """Tells an error of ours from one of the server's."""
-        wire.mark = self.mark
+        self._has_answered = False
+        """A request within the session."""
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
         if not same_origin(self._url, request.url):
             for name in self._own_headers:
                 request.headers.pop(name, None)
         request.extensions[_OF_SERVER] = True
+        if request.method == "DELETE":  # whatever comes of it, the reason why the session is given up stands
+            response = await super().send(request, **how)
+            await response.aclose()
+            return httpx2.Response(response.status_code, request=request)
+        self._wire.session_id = request.headers.get(HEADER, "")
         if request.method == "POST" and not _asks(request):
             request.extensions["timeout"] = {**self.timeout.as_dict(), "read": _NOTICE_TIMEOUT_S}
-            if self._form == "http" and _OVER_SESSION not in request.headers:
+            if self._form == "http" and HEADER not in request.headers:
                 self._settle(False)  # without a session the SDK opens no stream for what the server tells by itself
         try:
             response = await super().send(request, **how)
@@ -173,24 +178,24 @@ class OriginClient(httpx2.AsyncClient):
         """What an issuer answers to a request of a login is read whole by the SDK."""
         if _OF_SERVER in response.request.extensions or not isinstance(response.stream, httpx2.AsyncByteStream):
             return
-        if error := _refuse_compressed(response):
+        if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _Bounded(response.stream, most, self._wire, events=False)
+        response.stream = _Bounded(response.stream, most, partial(self._note_fault, response.request), events=False)
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
-        error = (
-            self._elsewhere(request, response) or _refuse_compressed(response) or self._no_protocol(request, response)
-        )
+        error = self._elsewhere(request, response) or _coding_error(response) or self._no_protocol(request, response)
         if error is None and response.status_code < 400:
-            return self._accept(request, response)
+            return await self._accept(request, response)
         if error is None:
             body = await start_of(response)
-            code = error_code(body)
-            if code is not None and not (_session_ended(request, response) and code != METHOD_NOT_FOUND):
+            is_over = self._ends_session(request, response.status_code, body)
+            if not is_over and error_code(body) is not None:
                 return answer_to(request, response.status_code, body)
-            error, self._wire.refused_with = self._refusal(request, response), response.status_code
+            error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
+            if _asks(request):
+                self._wire.refused_with = response.status_code
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
@@ -212,29 +217,42 @@ class OriginClient(httpx2.AsyncClient):
 
     def _no_protocol(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError | None:
         kind = kind_of(response)
-        if request.method != "POST" or response.status_code != 200 or kind in KINDS or not _asks(request):
+        if self._form == "sse" or response.status_code != 200 or kind in KINDS or not _asks(request):
             return None
         said = self._line(kind) or "something"
         return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")
 
-    def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        if self._form == "sse" and request.method == "POST" and response.is_success:
+            await start_of(response)  # what stands in it is not the answer: that comes by the stream
+            self._has_answered = True
+            return httpx2.Response(202, request=request)
+        self._has_answered = self._has_answered or (HEADER in request.headers and _asks(request))
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if request.method == "GET" and not response.has_redirect_location:
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            response.stream = _Bounded(response.stream, most, self._wire, events=is_stream)
+            response.stream = _Bounded(response.stream, most, partial(self._note_fault, request), events=is_stream)
         return response
+
+    def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
+        """Why an answer could not be read."""
+        request_id = message_in(request).get("id") if request.extensions.get(_OF_SERVER) else None
+        if isinstance(request_id, int | str):
+            self._wire.faults[request_id] = fault
+        else:
+            self._wire.trouble = fault
 
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
         if self._form == "http" and request.method == "GET":
             self._missed_stream(status)
-        else:
+        elif self._wire.trouble is None or _asks(request):  # what asks nothing hides no reason
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        told = {"code": -32000, "message": error.reason, "data": {self.mark: error.retryable}}
+        told = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
         return error_to(request, status if status >= 400 else 502, told)
 
     def _missed_stream(self, status: int) -> None:
@@ -261,23 +279,34 @@ class OriginClient(httpx2.AsyncClient):
         if fault := connection_fault(exc):
             return UpstreamUnreachable(f"{self._place}: {self._line(fault)}")
         if type(exc).__module__.startswith("mcp.client.auth"):
-            return UpstreamRefused(f"the login failed: {self._line(_without_body(str(exc)))}")
+            status = self.auth.refused_with if isinstance(self.auth, Provider) else 0
+            before = f"answered with HTTP {status}, and " if status else ""
+            return UpstreamRefused(f"{before}the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
 
-    def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> UpstreamError:
-        status = response.status_code
-        what = f"HTTP {status}"
+    def _ends_session(self, request: httpx2.Request, status: int, body: bytes) -> bool:
+        session_id = session_of(request, self._form)
+        return ends_session(message_in(request), session_id, status, body, has_answered=self._has_answered)
+
+    def _session_end(self, request: httpx2.Request, response: httpx2.Response, body: bytes) -> UpstreamError:
+        self._note_undelivered(request)
+        return NotDelivered(f"its session has ended ({self._status(response, body)})")
+
+    def _status(self, response: httpx2.Response, body: bytes) -> str:
+        """With what its body says of it, unless that is a page."""
+        reason = refusal_text(body)
+        return f"HTTP {response.status_code}{': ' if reason else ''}{self._line(reason)}"
+
+    def _refusal(self, response: httpx2.Response, body: bytes) -> UpstreamError:
+        status, what = response.status_code, self._status(response, body)
         if status == 401:
             given = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
             offers = "resource_metadata" in response.headers.get("www-authenticate", "")
             ways = "an Authorization header" + (", or OAuth, which it offers" if offers else "")
             told = "the login given is not accepted" if given else f"needs a login: {ways}"
-            return LoginRefused(f"{told} ({what})")
+            return LoginRefused(f"{told} (HTTP {status})")
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
-        if _session_ended(request, response):
-            self._note_undelivered(request)  # what knows no session has run nothing in it
-            return UpstreamUnreachable(f"its session has ended ({what})")
         if status == 404:
             return UpstreamRefused(f"there is no MCP server at this path of {self._place} ({what})")
         if status >= 500 or status in _RETRYABLE:
@@ -298,33 +327,43 @@ class OriginClient(httpx2.AsyncClient):
         return self._discretion.line(text)
 
 
+NoteFault = Callable[[UpstreamError], None]
+
+
 class _Bounded(httpx2.AsyncByteStream):
     """A body that ends the reading when it, or one event of it, is too long.
 
     What breaks it is an error that the SDK expects there.
     """
 
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, wire: Wire, *, events: bool) -> None:
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
         self._inner = inner
         self._most_bytes = most_bytes
-        self._wire = wire
+        self._note_fault = note_fault
         self._events = events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        read, last = 0, b""
+        read, last = 0, b""  # since the last event ended
         try:
             async for chunk in self._inner:
                 seen, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
                 begun = max(seen.rfind(end) for end in _EVENT_ENDS) if self._events else -1
                 read = len(seen) - begun if begun >= 0 else read + len(chunk)
                 if read > self._most_bytes:
-                    self._wire.trouble = UpstreamRefused(
-                        f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                    self._note_fault(
+                        UpstreamRefused(
+                            f"an answer of more than {self._most_bytes:,} bytes (WAYGRAPH_UPSTREAM_MAX_MESSAGE_BYTES)"
+                        )
                     )
-                    raise httpx2.StreamError("too long") from self._wire.trouble
+                    raise httpx2.StreamError("too long")
                 yield chunk
+            if self._events and read > _LONGEST_END:
+                self._note_fault(UpstreamRefused("its stream of events ended amid an event: the empty line is missing"))
+        except Undecodable as exc:
+            self._note_fault(UpstreamRefused(str(exc)))
+            raise httpx2.StreamError("not decoded") from exc
         except httpx2.TransportError as exc:
-            self._wire.trouble = UpstreamUnreachable("the connection broke amid an answer")
+            self._note_fault(UpstreamUnreachable("the connection broke amid an answer"))
             raise httpx2.StreamError("broken") from exc
 
     async def aclose(self) -> None:
@@ -341,19 +380,17 @@ def speaks_older_form(status: int) -> bool:
     return status in _OLDER
 
 
-def _refuse_compressed(response: httpx2.Response) -> UpstreamError | None:
-    """Its length could not be bounded by what is read of it."""
-    if coding_of(response) == IDENTITY:
-        return None
-    return UpstreamRefused("answered in a compressed form that it was not asked for")
+def _coding_error(response: httpx2.Response) -> UpstreamError | None:
+    try:
+        decode_body(response)
+    except Undecodable as error:
+        return UpstreamRefused(str(error))
+    return None
 
 
 def _asks(request: httpx2.Request) -> bool:
     """Whether a message of ours waits for an answer."""
+    if request.method != "POST":
+        return False
     message = message_in(request)
     return ("id" in message and "method" in message) or "jsonrpc" not in message
-
-
-def _session_ended(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """The server does not know it any more (MCP 2025-11-25, Transports, Session Management)."""
-    return response.status_code == 404 and _OVER_SESSION in request.headers

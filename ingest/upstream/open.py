@@ -4,9 +4,10 @@ The SDK's client runs in a task of its own: what breaks it ends the connection a
 UpstreamError, and never as a cancellation or a group of errors.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,6 +16,7 @@ from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.http import http_transport, speaks_older_form
+from waygraph.ingest.upstream.launchers import MOST_TIMES
 from waygraph.ingest.upstream.oauth import OpenPage
 from waygraph.ingest.upstream.session import Mode, OpenConnection
 from waygraph.ingest.upstream.stdio import stdio_transport
@@ -31,8 +33,9 @@ async def connect(
     follow: bool = True,
     open_page: OpenPage | None = None,
 ) -> AsyncGenerator[CallConnection]:
-    """An open connection, within `upstream_connect_timeout_s`. It is closed within 2 s, a child process ended; within
-    10 s more where its login by OAuth is being renewed.
+    """An open connection, within `upstream_connect_timeout_s`; within MOST_TIMES as long while a program that fetches
+    the server shows signs of life. It is closed within 2 s, a child process ended; within 10 s more where its login by
+    OAuth is being renewed.
 
     `follow`: whether the server is asked to tell of changes; without it `changed` never returns. `open_page`:
     shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
@@ -71,16 +74,22 @@ class _Opening:
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
+        self._prolong: Callable[[], None] = lambda: None
+        self._first: UpstreamError | None = None
+        """Why an attempt failed that is followed by one in another way."""
 
     async def open(self) -> CallConnection:
         timeout_s = self._settings.upstream_connect_timeout_s
         if self._open_page and isinstance(self._launch, HttpLaunch) and self._launch.oauth:
             timeout_s += self._settings.upstream_login_timeout_s  # a person may be asked
-        with anyio.move_on_after(timeout_s):
+        began_s = anyio.current_time()
+        with anyio.move_on_after(timeout_s) as scope:
+            self._prolong = partial(_prolong, scope, timeout_s, began_s + MOST_TIMES * timeout_s)
             return await self._try_all()
         if self._attempt is None:
             raise UpstreamUnreachable(f"could not be tried within {timeout_s:g} s")
-        raise self._attempt.not_within(timeout_s, "upstream_connect_timeout_s")
+        spent_s = max(timeout_s, round(anyio.current_time() - began_s))
+        raise self._with_first(self._attempt.not_within(spent_s, "upstream_connect_timeout_s"))
 
     async def _try_all(self) -> OpenConnection:
         try:
@@ -89,12 +98,20 @@ class _Opening:
             again = self._another_way()
             if again is None:
                 raise
-            first = error
+            self._first = error
         try:
             return await self._try(*again)
         except UpstreamError as error:
-            # What is no server of the older kind either is better told by what it said first.
-            raise first if isinstance(self._launch, HttpLaunch) else error from None
+            raise self._with_first(error) from None
+
+    def _with_first(self, error: UpstreamError) -> UpstreamError:
+        """What an attempt in another way came to hides no reason of the first: at an address the first is the one."""
+        first = self._first
+        if first is None or first.reason == error.reason:
+            return error
+        if isinstance(self._launch, HttpLaunch):
+            return first
+        return error.again(f"{error.reason}; at the first attempt it {first.reason}")
 
     def _another_way(self) -> tuple[Launch, Mode] | None:
         """Some servers of old end when the first message is not `initialize`; others speak the older HTTP form."""
@@ -109,7 +126,7 @@ class _Opening:
 
     async def _try(self, launch: Launch, mode: Mode) -> OpenConnection:
         await self.close()
-        wire = Wire()
+        wire = Wire(on_life=self._prolong)
         transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
             transport,
@@ -131,3 +148,8 @@ class _Opening:
     async def close(self) -> None:
         if self._attempt is not None:
             await self._attempt.close()
+
+
+def _prolong(scope: anyio.CancelScope, timeout_s: float, latest_s: float) -> None:
+    """From now on it has its whole time, up to a moment."""
+    scope.deadline = min(latest_s, anyio.current_time() + timeout_s)

@@ -344,6 +344,11 @@ class Child:
         return [pipe for pipe in pipes if pipe is not None]  # all three are there: they were asked for
 
     @property
+    def number(self) -> int:
+        """Of the process, its group and its session."""
+        return self._process.pid
+
+    @property
     def status(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs. Its own children may hold its pipes open."""
         return self._process.poll()

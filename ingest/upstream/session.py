@@ -16,7 +16,6 @@ from mcp.types import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
-    REQUEST_TIMEOUT,
     ErrorData,
     Implementation,
     ServerCapabilities,
@@ -30,6 +29,7 @@ from waygraph.ingest.upstream.connection import (
     LISTS,
     Host,
     Items,
+    LoginRefused,
     MayHaveRun,
     NotDelivered,
     NotOffered,
@@ -39,6 +39,8 @@ from waygraph.ingest.upstream.connection import (
     number_of,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.session_end import error_ends_session
+from waygraph.ingest.upstream.unreadable import fault_of
 from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire, quietly, raw_request
 from waygraph.registry.model.errors import (
     CallTimedOut,
@@ -63,8 +65,6 @@ _END_S = 2.0
 """For the end of a connection, which tells why it ended."""
 _CUT = ("Connection closed", "SSE stream ")
 """How the SDK begins its own errors of a connection that ended."""
-_MOST_DATA_CHARS = 64 * 1024
-"""Of what a server adds to an error."""
 _COUNT_S = 5.0
 """For each count of prompts and resources, which are worth no longer wait."""
 LIST_KEPT_S, LIST_FRESH_S = 300.0, 5.0
@@ -138,7 +138,7 @@ class OpenConnection:
             with self._scope, quietly():
                 await self._serve()
         except Exception as exc:  # noqa: BLE001 - groups of whatever the SDK and the transport raised
-            self._loss = self.wire.trouble or self._reason(exc)
+            self._loss = self._reason(exc)
         finally:
             self._loss = self._loss or self.wire.trouble or UpstreamUnreachable("the connection is closed")
             self._opened.set()
@@ -219,8 +219,12 @@ class OpenConnection:
         if words := self.wire.last_words():
             hints.append(f"last said: {words}")
         trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
-        told = f"{trouble} within {timeout_s:g} s (WAYGRAPH_{setting.upper()})"
-        return UpstreamUnreachable(f"{told}; it {' and '.join(hints)}" if hints else told)
+        told = f"{trouble} within {timeout_s:.3g} s (WAYGRAPH_{setting.upper()})"
+        if hints:
+            told = f"{told}; it {' and '.join(hints)}"
+        if self.wire.launcher and not self.wire.heard:
+            told = f"{told}; {self.wire.launcher} may still have been fetching what it starts: run it again"
+        return UpstreamUnreachable(told)
 
     # -- what it is asked --------------------------------------------------------------------------
 
@@ -277,20 +281,23 @@ class OpenConnection:
             try:
                 return await calls.call(call, method, name, arguments, input_schema)
             except MCPError as exc:
-                error = await self._call_error(call, exc)
+                error = await self._call_error(call, exc, {"name": name, "arguments": dict(arguments)})
             raise error
         raise CallTimedOut(name, timeout_s)
 
-    async def _call_error(self, call: Underway, exc: MCPError) -> UpstreamError:
+    async def _call_error(self, call: Underway, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
         loss = self._of_ours(exc)
+        if loss is None and (loss := self._session_end(exc, asked)) is not None:
+            call.is_delivered = False
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
                 await self._ended.wait()
             loss = self._loss_error()
         if loss is None:
-            data = self._discretion.redact_data(exc.error.data, _MOST_DATA_CHARS)
-            return UpstreamAnswered(exc.code, self._discretion.line(exc.error.message), data)
+            most = self._settings.most_error_chars
+            data = self._discretion.redact_data(exc.error.data, most)
+            return UpstreamAnswered(exc.code, self._discretion.excerpt(exc.error.message, most), data)
         if not call.may_have_run:
             return NotDelivered(loss.reason)
         return MayHaveRun(loss.reason) if loss.retryable else loss
@@ -363,7 +370,13 @@ class OpenConnection:
             if self._over.is_set() or self._ended.is_set():
                 await self._ended.wait()
                 raise self._loss_error() from None
-            raise self._answer_error(exc) from None
+            raise (self._session_end(exc, params) or self._answer_error(exc)) from None
+
+    def _session_end(self, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError | None:
+        """That an error of the server's means that it no longer knows the session, which ends the connection."""
+        if self._of_ours(exc) or not error_ends_session(exc.error, asked, self.wire.session_id):
+            return None
+        return NotDelivered(f"its session has ended: {self._discretion.line(exc.error.message)}")
 
     def _loss_error(self) -> UpstreamError:
         return (self._loss or UpstreamUnreachable("the connection is closed")).again()
@@ -382,10 +395,10 @@ class OpenConnection:
                 f"its answer is not of the protocol (at {self._discretion.line(where) or 'its top'})"
             )
         if isinstance(exc, httpx2.SSEError):
-            return UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
+            return self.wire.trouble or UpstreamRefused("sent an event of a stream that cannot be read, or is too long")
         if isinstance(exc, RuntimeError):  # the SDK's word for versions that do not meet
             return UpstreamRefused(self._discretion.line(str(exc)))
-        return UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
+        return self.wire.trouble or UpstreamUnreachable(f"the connection broke ({type(exc).__name__})")
 
     def _answer_error(self, exc: MCPError) -> UpstreamError:
         """An error answer: the server's, the SDK's, or one that our HTTP client put in place of none."""
@@ -398,16 +411,18 @@ class OpenConnection:
     def _of_ours(self, exc: MCPError) -> UpstreamError | None:
         """What the SDK or our HTTP client says in place of an answer; None for an answer of the server's."""
         data = exc.error.data
-        if isinstance(data, dict) and self.wire.mark and self.wire.mark in data:
-            kind = UpstreamUnreachable if data[self.wire.mark] else UpstreamRefused
-            return kind(exc.error.message)
-        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)  # servers use that code too
-        if (cut or exc.code in {PARSE_ERROR, REQUEST_TIMEOUT}) and self.wire.trouble:
-            return self.wire.trouble
+        if isinstance(data, dict) and self.wire.mark in data:
+            return _KINDS.get(data[self.wire.mark], UpstreamRefused)(exc.error.message)
+        # Servers use these codes too.
+        cut = exc.code == CONNECTION_CLOSED and exc.error.message.startswith(_CUT)
+        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)
         if cut:
-            return UpstreamUnreachable("the connection was closed before the answer")
-        unread = exc.code == PARSE_ERROR and exc.error.message.startswith(UNREAD)  # and that one
-        return UpstreamRefused("its answer is not of the protocol") if unread else None
+            return self.wire.trouble or UpstreamUnreachable("the connection was closed before the answer")
+        return UpstreamRefused(self._discretion.line(fault_of(exc.error.message))) if unread else None
+
+
+_KINDS = {kind.__name__: kind for kind in (LoginRefused, NotDelivered, UpstreamUnreachable)}
+"""What stands for no answer, by the names under which the wire tells it; otherwise UpstreamRefused."""
 
 
 def _capability_of(method: str, offered: ServerCapabilities) -> object:

@@ -6,23 +6,20 @@ standard output may hold what is no message, and a line without end is not gathe
 
 import json
 import os
+import re
 import signal
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import (
-    PARSE_ERROR,
-    ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCNotification,
@@ -33,11 +30,15 @@ from mcp.types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherited_variables, logins_in
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.upstream.error_output import failure_line
+from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
 from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
-from waygraph.ingest.upstream.wire import UNREAD, Wire
+from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
@@ -140,18 +141,6 @@ class MessagesOut(ObjectSendStream[SessionMessage]):
 FLUSH_S, LEAVE_S, TERM_S, KILL_S = 0.2, 0.4, 0.5, 0.3
 """How long its last message, its own end, SIGTERM and SIGKILL may take: together less than 2 s."""
 
-_COMES_WITH = {
-    "bunx": "Bun",
-    "deno": "Deno",
-    "dnx": ".NET",
-    "docker": "Docker",
-    "node": "Node.js",
-    "npx": "Node.js",
-    "uv": "uv",
-    "uvx": "uv",
-}
-"""What to install for the commands that most servers are started by."""
-
 
 @dataclass(slots=True)
 class Ring:
@@ -161,8 +150,11 @@ class Ring:
     _kept: bytearray = field(default_factory=bytearray)
     _is_cut: bool = False
     _since_mark: int = 0
+    written: int = 0
+    """How many bytes came, since the beginning."""
 
     def add(self, chunk: bytes) -> None:
+        self.written += len(chunk)
         self._kept += chunk
         self._since_mark += len(chunk)
         if len(self._kept) > self.most_bytes:
@@ -184,6 +176,9 @@ class Ring:
         """Without the rest of a line that lost its beginning: half a secret is not known for one."""
         kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
         return kept.decode("utf-8", "replace")
+
+
+_OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
 
 
 class TooLong(Exception):
@@ -214,11 +209,14 @@ async def stdio_transport(
     launch: StdioLaunch, settings: Settings, wire: Wire, discretion: Discretion
 ) -> AsyncGenerator[tuple[MessagesIn, MessagesOut]]:
     """Starts the server; leaving ends it, with all of its process group. Raises UpstreamError."""
+    wire.launcher = launcher_of(launch)
     server = _Server(_start_child(launch, discretion), settings, wire, discretion)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.drain)
         tasks.start_soon(server.lines_out.run)
         tasks.start_soon(server.listen_to_errors)
+        if wire.launcher:
+            tasks.start_soon(server.watch_start)
         try:
             yield server.read_stream, server.write_stream
         finally:
@@ -228,7 +226,9 @@ async def stdio_transport(
 
 
 def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
-    environment = get_default_environment() | dict(launch.env)
+    inherited = inherited_variables(os.environ, launch.env)
+    discretion.learn(*logins_in(inherited))
+    environment = inherited | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
@@ -236,7 +236,7 @@ def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
         return Child([launch.command, *launch.args], environment, launch.cwd)
     except FileNotFoundError:
         where = "there is no such file" if os.sep in launch.command else "nothing of that name is on PATH"
-        if comes_with := _COMES_WITH.get(launch.command):
+        if comes_with := COMES_WITH.get(launch.command):
             where += f"; it comes with {comes_with}"
         if which(launch.command, path=environment.get("PATH")):
             where = "what its first line asks to run it with is not there"
@@ -269,7 +269,8 @@ class _Server:
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
-        return self._discretion.last_words(self._errors.since_mark())
+        words = self._discretion.line(failure_line(self._errors.since_mark()))
+        return f"{words}; {CERTIFICATES_TO_TRUST}" if _OF_CERTIFICATES.search(words) else words
 
     # -- streams -----------------------------------------------------------------------------------
 
@@ -280,7 +281,7 @@ class _Server:
             items = self._messages(self._lines.feed(chunk))
         except TooLong:
             items = None
-        if items:
+        if items and any(isinstance(item, SessionMessage) for item in items):
             self._idle = 0
             self._errors.mark()
         elif items is None or self._idle > self._most:
@@ -294,10 +295,11 @@ class _Server:
     def _messages(self, lines: list[bytes]) -> list[Item]:
         items: list[Item] = []
         for line in lines:
-            if (message := message_of(line)) is not None:
-                items.append(SessionMessage(message))
-            else:
+            message = message_of(line)
+            if message is None:
                 self._wire.skipped += bool(line.strip())
+            else:
+                items.append(message if isinstance(message, Unreadable) else SessionMessage(message))
         return items
 
     async def drain(self) -> None:
@@ -312,6 +314,16 @@ class _Server:
         with suppress(*GONE):
             while True:
                 self._errors.add(await self._child.stderr.receive())
+
+    async def watch_start(self) -> None:
+        """Tells of signs of life until the server speaks."""
+        activity, written = activity_of(self._child.number), 0
+        while not self._wire.heard:
+            await anyio.sleep(LOOK_S)
+            before, activity = activity, activity_of(self._child.number)
+            if activity.is_sign_of_life(before) or self._errors.written > written or is_pulling(self._errors.text()):
+                self._wire.on_life()
+            written = self._errors.written
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -329,33 +341,26 @@ class _Server:
         await self._child.end(TERM_S, KILL_S)
 
 
-def message_of(line: bytes) -> JSONRPCMessage | None:
-    """The JSON-RPC message of a line, None if it is none; an error in place of an answer that is not of the protocol.
+def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
+    """The JSON-RPC message of a line, None if it is none; an error in place of an answer that cannot be read.
 
     Bad UTF-8 inside it costs only the characters that it broke; what JSON allows and a strict parser refuses (a lone
     surrogate, deep nesting) costs nothing here.
     """
     if not line.lstrip().startswith(b"{"):
         return None
-    with suppress(ValueError):
+    try:
         return read_message(line)
-    with suppress(ValueError, RecursionError):
-        document = json.loads(line.decode("utf-8", "replace"))
-        try:
-            return jsonrpc_message_adapter.validate_python(document, by_name=False)
-        except ValidationError:
-            return _in_place_of(document)
-    return None
-
-
-def _in_place_of(document: Mapping[str, Any]) -> JSONRPCError | None:
-    """What whoever waits for this answer is told; None for what is no answer. As the SDK does it over HTTP."""
-    request_id = document.get("id")
-    is_answer = "method" not in document and ("result" in document or "error" in document)
-    if not is_answer or not isinstance(request_id, int | str):
-        return None
-    error = ErrorData(code=PARSE_ERROR, message=f"{UNREAD}its answer")
-    return JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+    except ValueError as exc:
+        fault = exc
+    text = line.decode("utf-8", "replace")
+    try:
+        document = json.loads(text)
+        return jsonrpc_message_adapter.validate_python(document, by_name=False)
+    except ValidationError:
+        return unreadable_document(document)
+    except (ValueError, RecursionError):
+        return unreadable_text(text, fault)
 
 
 def end_error(status: int, last_words: str) -> UpstreamError:

@@ -2,10 +2,12 @@
 
 import json
 import logging
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +18,8 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     CLIENT_CAPABILITIES_META_KEY,
+    PARSE_ERROR,
+    ErrorData,
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCRequest,
@@ -23,7 +27,8 @@ from mcp.types import (
     RequestId,
 )
 
-from waygraph.registry.model.errors import UpstreamError
+from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_event
+from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 
 # The SDK's log records stay out of ours: they hold payloads, and URLs with what stands in them.
 #
@@ -125,6 +130,24 @@ def error_code(body: bytes) -> int | None:
     return code if isinstance(code, int) else None
 
 
+def refusal_text(body: bytes) -> str:
+    """What the body of a refusal says in words; empty for a page, or what is no text."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        found = _reason_in(json.loads(text))
+    except (ValueError, RecursionError):
+        found = text
+    return "" if found.startswith("<") or "\ufffd" in found else found
+
+
+def _reason_in(document: object) -> str:
+    """By the names that services have for it (JSON-RPC, OAuth, RFC 9457 and others)."""
+    if isinstance(document, dict):
+        named = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
+        return next((reason for value in named if (reason := _reason_in(value))), "")
+    return document if isinstance(document, str) else ""
+
+
 CHANGES = frozenset(
     {
         "notifications/tools/list_changed",
@@ -151,6 +174,10 @@ class Wire:
     """Why nothing comes any more, or why the last answer was none."""
     last_words: Callable[[], str] = str
     """The line of its error output that most likely says why it fails."""
+    launcher: str = ""
+    """The program that may have to fetch the server before it runs."""
+    on_life: Callable[[], None] = lambda: None
+    """A process that has said nothing yet is at work."""
     heard: int = 0
     """How many messages came."""
     unanswered: int = 0
@@ -170,14 +197,30 @@ class Wire:
     """A request of ours is handed to the transport, by the task that asks."""
     on_undelivered: Callable[[RequestId], None] = lambda *_: None
     """It did not reach the server, and cannot any more."""
-    mark: str = ""
-    """Stands in the data of an error that our HTTP client made, so that no server's own is taken for one."""
+    session_id: str = ""
+    """Of the last request over HTTP; empty: it named none."""
+    mark: str = field(default_factory=partial(secrets.token_hex, 8))
+    """Stands in the data of an error that we made, so that no server's own is taken for one."""
+    faults: "dict[RequestId, UpstreamError]" = field(default_factory=dict)
+    """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
+    waiting: "dict[RequestId, None]" = field(default_factory=dict)
+    """The requests of ours that have no answer yet, in their order."""
     refused_with: int = 0
     """The HTTP status of the last refusal that was no JSON-RPC."""
     pushes: bool = True
     """Whether what the server tells by itself can reach us."""
     settled: anyio.Event = field(default_factory=anyio.Event)
     """Set when `pushes` holds for good."""
+
+    def error_in_place(self, fault: UpstreamError) -> ErrorData:
+        """What whoever asks gets in place of an answer."""
+        return ErrorData(code=PARSE_ERROR, message=fault.reason, data={self.mark: type(fault).__name__})
+
+    def note_end(self, request_id: object) -> None:
+        """A request of ours is answered or given up."""
+        if isinstance(request_id, int | str):
+            self.waiting.pop(request_id, None)
+            self.faults.pop(request_id, None)
 
 
 class Watched:
@@ -201,12 +244,28 @@ class Watched:
                 self._wire.on_end()
                 raise
             self._wire.heard += 1
+            if isinstance(item, Exception):
+                item = self._readable(item)
             if not self._is_ours(item):
                 return item
 
+    def _readable(self, item: Exception) -> SessionMessage | Exception:
+        """For whoever waits for an answer that cannot be read: an error of ours."""
+        fault = item if isinstance(item, Unreadable) else unreadable_event(item)
+        request_id = fault.request_in(self._wire.waiting) if fault else None
+        if fault is None or request_id is None:
+            return item
+        error = self._wire.error_in_place(UpstreamRefused(fault.reason))
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+
     def _is_ours(self, item: SessionMessage | Exception) -> bool:
         if not isinstance(item, SessionMessage):
-            return False
+            return isinstance(item, Unreadable)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            fault = self._wire.faults.pop(item.message.id, None) if item.message.id is not None else None
+            if fault is not None and isinstance(item.message, JSONRPCError):
+                item.message.error = self._wire.error_in_place(fault)
+            self._wire.note_end(item.message.id)
         if isinstance(item.message, JSONRPCRequest):
             if self._wire.unanswered >= MOST_UNANSWERED:
                 return True
@@ -246,6 +305,10 @@ class Watched:
         await self.aclose()
 
 
+_NEVER_ANSWERED = "subscriptions/listen"
+"""It stands as long as the connection."""
+
+
 class Counted:
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
@@ -256,7 +319,11 @@ class Counted:
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
         if isinstance(message, JSONRPCRequest):
+            if message.method != _NEVER_ANSWERED:
+                self._wire.waiting[message.id] = None
             self._wire.on_sending(message.id)
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._wire.note_end((message.params or {}).get("requestId"))
         try:
             await self._inner.send(item)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -16,7 +16,8 @@ from cachetools import FIFOCache
 from waygraph.registry.access.api_keys import is_plain
 from waygraph.registry.access.visibility import SCOPES, Caller, Scope
 from waygraph.registry.http.addresses import Reach, is_loopback
-from waygraph.registry.http.client import IDENTITY, CutOff, TooMuch, TooSlow, coding_of, http_client, whole_body
+from waygraph.registry.http.client import CutOff, TooMuch, TooSlow, http_client, whole_body
+from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated, UpstreamRefused
 from waygraph.registry.model.nouns import Principal
@@ -89,6 +90,8 @@ class IssuerDocuments:
                 parsed = json.loads(self._content(url, cut_off, guard, form))
         except UpstreamRefused as exc:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
+        except Undecodable as exc:
+            raise self._trouble(str(exc)) from None
         except (httpx2.HTTPError, OSError) as exc:
             if cut_off.is_over or isinstance(exc, httpx2.TimeoutException):
                 raise self._too_slow() from exc
@@ -113,8 +116,7 @@ class IssuerDocuments:
             if response.status_code != 200:
                 moved = "; redirects are not followed" if response.is_redirect else ""
                 raise self._trouble(f"answers {response.status_code}{moved}")
-            if coding_of(response) != IDENTITY:
-                raise self._trouble("answers with a compressed document, which was not asked for")
+            decode_body(response)
             return self._read(response, deadline_s)
 
     def _read(self, response: httpx2.Response, deadline_s: float) -> bytes:

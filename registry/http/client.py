@@ -1,4 +1,4 @@
-"""Clients over HTTP: their waits, codings, proxies, bounded bodies and faults."""
+"""Clients over HTTP: their waits, proxies, bounded bodies and faults."""
 
 import socket
 import ssl
@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import httpx2
 
+from waygraph.registry.http.coding import Undecodable
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting
 
@@ -46,19 +47,6 @@ def _asked_s(retry_after: str | None) -> float | None:
         return (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):  # no date, or in UTC one before the year 1 or after 9999
         return None
-
-
-# How an answer over HTTP is coded: a limit of bytes holds for what is read, so nothing compressed is taken unasked.
-
-
-IDENTITY = "identity"
-"""An answer as it is."""
-
-
-def coding_of(response: httpx2.Response) -> str:
-    """In lower case, as names of codings know no case (RFC 9110, 8.4.1); `identity` also if the header is empty."""
-    named: str = response.headers.get("content-encoding", "")
-    return named.strip().lower() or IDENTITY
 
 
 # Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them.
@@ -211,6 +199,10 @@ def causes(exc: BaseException) -> list[BaseException]:
     return found
 
 
+_OF_NO_ISSUER = frozenset({2, 18, 19, 20, 21})
+"""What OpenSSL says of a certificate whose issuer is not known, or that is its own."""
+
+
 def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
     """Why a request got no answer; empty for what is no fault of a connection.
 
@@ -219,13 +211,20 @@ def connection_fault(exc: BaseException) -> str:  # noqa: PLR0911 - a table
     for cause in causes(exc):
         match cause:
             case ssl.SSLCertVerificationError():
-                return f"its TLS certificate is not trusted: {cause.verify_message}"
+                remedy = (
+                    "; SSL_CERT_FILE or SSL_CERT_DIR names others to trust"
+                    if cause.verify_code in _OF_NO_ISSUER
+                    else ""
+                )
+                return f"its TLS certificate is not trusted: {cause.verify_message}{remedy}"
             case ssl.SSLError():
                 return f"TLS failed: {cause.reason or 'no reason given'}"
             case socket.gaierror():
                 return "host not found"
             case ConnectionRefusedError():
                 return "connection refused"
+            case Undecodable():
+                return str(cause)
     match exc:
         case httpx2.TimeoutException():
             return "no answer in time"

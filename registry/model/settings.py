@@ -25,6 +25,8 @@ MAY_BE_ZERO = frozenset(
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
+BYTES_PER_TOKEN = 4
+"""Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
 HALF_LIFE_DAYS = 90.0
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 """Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
@@ -256,6 +258,11 @@ class Settings:
         from platformdirs import user_data_path
 
         return user_data_path("waygraph")
+
+    @property
+    def most_error_chars(self) -> int:
+        """Of an error of the protocol: no more than a result through the gateway may have."""
+        return self.call_result_tokens * BYTES_PER_TOKEN or self.call_max_answer_bytes
 
     @property
     def keys_path(self) -> Path:

@@ -12,7 +12,8 @@ from typing import Any, TypedDict
 
 import httpx2
 
-from waygraph.registry.http.client import IDENTITY, BoundedBody, TooMuch, TooSlow, coding_of, http_client, wait_s
+from waygraph.registry.http.client import BoundedBody, TooMuch, TooSlow, http_client, wait_s
+from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.problems import MEDIA_TYPE, error_of
 from waygraph.registry.model.errors import (
     InvalidQuery,
@@ -140,8 +141,10 @@ class Limits:
 
     def body(self, call: Call[Any], response: httpx2.Response) -> "Body":
         """Raises Unread for one that cannot be read."""
-        if coding_of(response) != IDENTITY:
-            raise Unread(_failure(self.place, "it answers with a compressed body, which was not asked for"))
+        try:
+            decode_body(response)
+        except Undecodable as error:
+            raise Unread(_failure(self.place, str(error))) from None
         return Body(self, response, self.timeout_s(call))
 
     def timeout_s(self, call: Call[Any]) -> float:
@@ -150,6 +153,8 @@ class Limits:
     def break_call(self, call: Call[Any], error: httpx2.HTTPError) -> Broken:
         """What an error of httpx2 says of the call."""
         match error:
+            case Undecodable():
+                return _failure(self.place, str(error))
             case httpx2.ConnectTimeout() | httpx2.ConnectError() | httpx2.ProxyError() | httpx2.PoolTimeout():
                 return self._unsent(error)
             case httpx2.TimeoutException():

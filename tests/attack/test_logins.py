@@ -297,6 +297,7 @@ def test_two_workers_renew_one_login_in_turn(tmp_path: Path, monkeypatch: pytest
             def whoami(number: int) -> tuple[str, str]:
                 client = running.client(keys[number % 2], connection="close")
                 answer = client.post("/v1/tools/desk/whoami/call", json={"arguments": {"wait_s": 0.3}})
+                assert "content" in answer.json(), answer.text
                 return people[number % 2].name, answer.json()["content"][0]["text"]
 
             with ThreadPoolExecutor(8) as pool:

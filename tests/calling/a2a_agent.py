@@ -15,6 +15,7 @@ from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Message, Part, Role, Task, TaskState
+from a2a.utils.errors import InvalidParamsError
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 
@@ -37,7 +38,7 @@ class Served:
 
 
 class Desk(AgentExecutor):
-    """Does what the message says: `hello`, `report`, `slowly`, `forever`, `ask`, `fail`, `login`."""
+    """Does what the message says: `hello`, `report`, `slowly`, `forever`, `ask`, `fail`, `login`, `refuse`."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -46,6 +47,9 @@ class Desk(AgentExecutor):
         assert context.message is not None
         self._served.messages.append(context.message)
         said = context.get_user_input()
+        if said == "refuse":
+            piers = [f"  {pier} is taken" for pier in range(60)]
+            raise InvalidParamsError(message="\n".join(["No berth:", *piers, "Wait."]))
         if said == "hello":
             parts = [Part(text="Hello yourself."), Part(text=f"token={self._served.token}")]
             await event_queue.enqueue_event(_message(context, parts))

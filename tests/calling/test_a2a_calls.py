@@ -20,6 +20,7 @@ from waygraph.ingest.upstream.connection import Deaf, Result
 from waygraph.registry.model.errors import (
     CallTimedOut,
     NotCallable,
+    UpstreamAnswered,
     UpstreamRefused,
 )
 
@@ -124,6 +125,13 @@ def test_a_task_that_fails_is_a_result_that_is_an_error(
     result = run(here, message)
     assert result["isError"] is True
     assert all(part in "\n".join(texts(result)) for part in told)
+
+
+def test_an_error_of_the_protocol_keeps_its_lines_and_its_end(here: Here, agent: Served) -> None:
+    with pytest.raises(UpstreamAnswered) as caught:
+        run(here, "refuse")
+    assert caught.value.message.startswith("No berth:\n  0 is taken\n")
+    assert caught.value.message.endswith("\n  59 is taken\nWait.")
 
 
 def test_a_call_that_is_given_up_cancels_the_task(here: Here, agent: Served) -> None:

@@ -1,7 +1,9 @@
 """Operations as they are called: by a real service that says what it got, at the address that an operator wrote."""
 
+import gzip
 import json
 import socket
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -431,10 +433,28 @@ def test_an_answer_is_bounded(here: Here, web: WebPages) -> None:
     assert "more than 1,000 bytes (WAYGRAPH_CALL_MAX_ANSWER_BYTES)" in got["content"][0]["text"]
 
 
-def test_a_compressed_answer_that_was_not_asked_for_is_refused(here: Here, web: WebPages) -> None:
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_a_compressed_answer_that_was_not_asked_for_is_read(here: Here, web: WebPages, pack: Any) -> None:
     here.ingest(here.write("shop.json", spec({})))
     services(here, web.url)
-    web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"\x1f\x8b bomb")
+    coding = "gzip" if pack is gzip.compress else "deflate"
+    web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": coding}, pack(b'{"n": 7}'))
+    assert run(here, {})["structuredContent"] == {"n": 7}
+
+
+def test_a_compressed_answer_is_bounded_by_what_it_unpacks_to(here: Here, web: WebPages) -> None:
+    here.settings = replace(here.settings, call_max_answer_bytes=1_000)
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    bomb = gzip.compress(bytes(2**24))
+    web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, bomb)
+    assert "more than 1,000 bytes" in run(here, {})["content"][0]["text"]
+
+
+def test_an_answer_that_cannot_be_unpacked_is_refused(here: Here, web: WebPages) -> None:
+    here.ingest(here.write("shop.json", spec({})))
+    services(here, web.url)
+    web.pages["/echo"] = (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"\x1f\x8b broken")
     with pytest.raises(UpstreamRefused, match="compressed"):
         run(here, {})
 

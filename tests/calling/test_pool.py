@@ -91,6 +91,17 @@ def test_many_calls_start_one_server(mark: str) -> None:
     with_pool({"one": hand_tools(mark, "0.3")}, act)
 
 
+def test_a_call_that_is_too_short_for_a_start_says_so_and_the_start_goes_on(mark: str) -> None:
+    async def act(pool: Pool) -> None:
+        with pytest.raises(UpstreamUnreachable, match=r"still being started.*nothing was sent") as caught:
+            await pool.call(ONE, "who", {}, host=Listening(), timeout_s=0.2)
+        assert caught.value.retryable
+        started = left_of(mark)
+        assert [int(await text(pool, "who"))] == started == left_of(mark)
+
+    with_pool({"one": hand_tools(mark, "3")}, act)
+
+
 @pytest.mark.parametrize("waits", [False, True], ids=["at once", "when its end is known"])
 def test_a_server_that_died_is_back_by_the_next_call(mark: str, waits: bool) -> None:
     async def act(pool: Pool) -> None:

@@ -180,7 +180,7 @@ def test_too_many_bytes_are_not_read(fake: FakeMcpRegistry) -> None:
     assert 0 < len(manifest.entries) < 10
     assert "bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES); " in manifest.rejected[0].reason
     fake.headers = {"Content-Encoding": "gzip"}
-    assert "answers with a compressed body" in refused(fake)
+    assert "its answer is compressed and cannot be unpacked" in refused(fake)
 
 
 def test_redirects_are_not_followed(fake: FakeMcpRegistry) -> None:

@@ -16,7 +16,6 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.http import _Bounded
 from waygraph.ingest.upstream.open import connect
-from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 Answer = Callable[[dict[str, Any], Any], tuple[int, dict[str, str], bytes]]
@@ -185,7 +184,7 @@ def read(chunks: list[bytes]) -> int:
     async def run() -> int:
         count = 0
         with suppress(httpx2.StreamError):
-            async for _ in _Bounded(Chunks(chunks), 100, Wire(), events=True):
+            async for _ in _Bounded(Chunks(chunks), 100, lambda _: None, events=True):
                 count += 1
         return count
 

@@ -1,0 +1,125 @@
+"""Bodies in gzip and deflate: read as they are sent by edges, in small pieces, and refused with a reason."""
+
+import gzip
+import zlib
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import httpx2
+import pytest
+
+from waygraph.registry.http.client import connection_fault
+from waygraph.registry.http.coding import PIECE_BYTES, SLACK_BYTES, Undecodable, decode_body
+
+TEXT = b'{"harbour": "' + b"quay, " * 400 + b'"}'
+
+
+class Parts(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """A body as it comes off a wire: `size` bytes at a time."""
+
+    def __init__(self, body: bytes, size: int) -> None:
+        self.parts = [body[at : at + size] for at in range(0, len(body), size)]
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self.parts
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(body) + packer.flush()
+
+
+def answer(coding: str, body: bytes, size: int = 1_000, kind: str = "application/json") -> httpx2.Response:
+    headers = {"content-encoding": coding, "content-length": str(len(body)), "content-type": kind}
+    return httpx2.Response(200, headers=headers, stream=Parts(body, size))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("gzip", gzip.compress(TEXT)),
+        ("X-GZip", gzip.compress(TEXT)),
+        ("deflate", zlib.compress(TEXT)),
+        ("deflate", raw_deflate(TEXT)),
+        ("identity, gzip", gzip.compress(TEXT)),
+        ("deflate, gzip", gzip.compress(zlib.compress(TEXT))),
+        ("gzip, deflate", raw_deflate(gzip.compress(TEXT))),
+        ("gzip", gzip.compress(TEXT[:9]) + gzip.compress(TEXT[9:])),
+        ("gzip", gzip.compress(TEXT) + bytes(512)),
+        ("identity", TEXT),
+        ("", TEXT),
+    ],
+)
+def test_a_body_is_read_however_it_is_packed(coding: str, packed: bytes, size: int) -> None:
+    response = answer(coding, packed, size)
+    decode_body(response)
+    assert b"".join(response.iter_raw()) == TEXT
+    assert "content-encoding" not in response.headers or "identity" in coding or not coding
+
+    async def read() -> bytes:
+        response = answer(coding, packed, size)
+        decode_body(response)
+        return b"".join([part async for part in response.aiter_raw()])
+
+    assert anyio.run(read) == TEXT
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "compress", "gzip, br", "gzip,gzip,gzip,gzip", "\x7f x"])
+def test_a_coding_that_is_not_read_is_named(coding: str) -> None:
+    with pytest.raises(Undecodable) as caught:
+        decode_body(answer(coding, b"?"))
+    name = coding.rpartition(" ")[2]
+    assert name in str(caught.value) or "an unknown form" in str(caught.value) or "4 times" in str(caught.value)
+    assert connection_fault(caught.value) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("gzip", gzip.compress(TEXT)[:-5]),
+        ("gzip", gzip.compress(TEXT)[:1]),
+        ("deflate", zlib.compress(TEXT)[:-5]),
+        ("gzip", TEXT),
+        ("deflate", zlib.compress(TEXT) + b"more"),
+        ("gzip", gzip.compress(TEXT) + b"more"),
+        ("gzip", gzip.compress(gzip.compress(TEXT))[:-20]),
+        ("gzip", gzip.compress(b"") * (SLACK_BYTES // 10)),
+        ("gzip, gzip", gzip.compress(gzip.compress(b"") * (SLACK_BYTES // 10))),
+    ],
+)
+def test_what_cannot_be_unpacked_whole_is_an_error(coding: str, packed: bytes) -> None:
+    response = answer(coding, packed)
+    decode_body(response)
+    with pytest.raises(Undecodable):
+        list(response.iter_raw())
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, gzip"])
+def test_a_bomb_comes_in_small_pieces(coding: str) -> None:
+    """Whoever counts what is read stops early: no more is unpacked than is taken."""
+    body = gzip.compress(bytes(2**28), 9)
+    response = answer(coding, gzip.compress(body, 9) if "," in coding else body, 10_000_000)
+    decode_body(response)
+    pieces = response.iter_raw()
+    assert max(len(next(pieces)) for _ in range(100)) <= PIECE_BYTES
+
+
+def test_a_stream_of_events_ends_as_it_may() -> None:
+    """Each event is read when it comes, and nobody waits for the end of the coding."""
+    packer = zlib.compressobj(wbits=31)
+    event = packer.compress(b"data: 1\n\n") + packer.flush(zlib.Z_SYNC_FLUSH)
+    response = answer("gzip", event, kind="text/event-stream; charset=utf-8")
+    decode_body(response)
+    assert b"".join(response.iter_raw()) == b"data: 1\n\n"
+
+
+@pytest.mark.parametrize("status", [202, 204, 304])
+def test_an_answer_without_a_body_is_none_that_breaks_off(status: int) -> None:
+    response = httpx2.Response(status, headers={"content-encoding": "gzip"}, stream=Parts(b"", 1))
+    decode_body(response)
+    assert b"".join(response.iter_raw()) == b""
