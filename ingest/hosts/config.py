@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host, is_gateway, reaches_gateway
-from waygraph.ingest.manifest.fields import repeated_names
+from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.redaction import STRUCK
+from waygraph.ingest.sources.formats.mcp_config import switches_of
+from waygraph.ingest.sources.json_text import json_document
+from waygraph.ingest.sources.parse import toml_document
 from waygraph.registry.model.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
@@ -41,6 +44,11 @@ class HostConfig:
             if not isinstance(table, dict):
                 raise self._fault(f"{name} is no object")
         return dict(table)
+
+    def turns_off(self, name: str, folder: str = "") -> bool:
+        """Whether the file switches a server off beside its entry. Raises SourceError."""
+        part = fields_of(fields_of(self._document().get(self.host.folders)).get(folder)) if folder else self._document()
+        return switches_of(part).turn_off(name)
 
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
@@ -126,7 +134,7 @@ class _Json:
     empty = "{}\n"
 
     def parse(self, text: str) -> Any:
-        return edit_json.parse_json(text)
+        return json_document(text)
 
     def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:
         return repeated_names(member.name for member in edit_json.members(text, table) or ())
@@ -142,7 +150,7 @@ class _Toml:
     empty = ""
 
     def parse(self, text: str) -> Any:
-        return edit_toml.parse_toml(text)
+        return toml_document(text)
 
     def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
         return []

@@ -131,6 +131,8 @@ class Host:
     syntax: Literal["json", "toml"] = "json"
     address_key: str = ""
     reference: str = ""
+    bare_variables: bool = False
+    """Whether it also refers to a variable as `$NAME`."""
     typed: bool = False
     shown: Mapping[str, bool] = field(default_factory=dict)
     """What an entry says so that the model sees the server's tools from the start: hosts hide tools behind a search."""
@@ -216,6 +218,7 @@ HOSTS: Mapping[str, Host] = {
             project="{cwd}/.gemini/settings.json",
             address_key="httpUrl",
             reference="${{{}}}",
+            bare_variables=True,
             restart="start Gemini CLI again; /mcp shows the server",
         ),
         _VS_CODE,

@@ -6,6 +6,7 @@
   password.
 - `${workspaceFolder}`, `${workspaceRoot}`, `${workspaceFolderBasename}`: the project that the config lies in, else our
   working folder.
+- `${CLAUDE_PLUGIN_ROOT}`, `${CLAUDE_PROJECT_DIR}`: that project, or the plug-in; without one, a variable.
 - `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}`: as they say.
 """
 
@@ -142,6 +143,7 @@ def _places(scope: Scope) -> Mapping[str, str]:
     return {
         **dict.fromkeys(("workspaceFolder", "workspaceRoot"), folder),
         "workspaceFolderBasename": PurePath(folder).name,
+        **(dict.fromkeys(("CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR"), folder) if scope.workspace else {}),
         "userHome": around.home,
         "cwd": around.cwd,
         **dict.fromkeys(("pathSeparator", "/"), os.sep),
