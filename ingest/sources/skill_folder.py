@@ -29,7 +29,7 @@ SCRIPT_SUFFIXES = frozenset(
     ".bash .bat .cjs .cmd .fish .go .groovy .java .jl .js .kt .lua .mjs .mts .php .pl .ps1 .py .r .rb .rs .scala .sh"
     " .swift .ts .zsh".split()
 )
-_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
+_FRONT = re.compile(r"\s*---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
 def is_skill(path: PurePath) -> bool:
@@ -53,6 +53,8 @@ def read_skill_file(path: Path, most_bytes: int) -> bytes:
 
 def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
     """The parts of a SKILL.md; of one that came alone there are no scripts."""
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
     parts = _FRONT.match(text)
     return {
         "folder": folder,
