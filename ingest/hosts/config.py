@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import stat
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,13 @@ from waygraph.ingest.sources.parse import toml_document
 from waygraph.registry.model.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 MAX_BYTES = 16 * 1024 * 1024
 """Claude Code keeps more than its servers in its file; a config of more is none."""
 
@@ -171,8 +179,12 @@ def read_config(host: Host, path: Path) -> HostConfig:
 
 
 def content_of(path: Path) -> bytes | None:
-    """None: there is no such file. Raises SourceError."""
+    """None: there is no such file. Raises SourceError, also for what is no regular file: it may never end."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+            raise SourceError(str(path), f"is {kind}, and a host's config is a file: name another one by --file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

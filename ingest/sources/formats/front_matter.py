@@ -25,6 +25,7 @@ _FIELD = re.compile(
 )
 _BLOCK = re.compile(r"([|>])[-+0-9]*[ \t]*(?:#.*)?")
 _QUOTED = re.compile(r"""(?s)"([^"]*)"|'((?:[^']|(?<=\w)'(?=\w))*)'""")
+_ANCHOR = re.compile(r"&(\S+)\s")
 _NO_COMMENT = re.compile(r"#(?!\s|$)")
 _NO_YAML = object()
 AS_WRITTEN = "is no text in YAML as it stands; taken as it was written: quote it"
@@ -38,7 +39,7 @@ def read_front_matter(text: str, where: str, remark: Remark, repeated: Callable[
     if front is None:
         front = {name: _value(name, field, where, remark) for name, field in fields.items() if name in _KNOWN}
     both = [name for name in _TEXTS if name in front and name in fields]
-    return {**front, **{name: _text(name, front[name], fields[name], remark) for name in both}}
+    return {**front, **{name: _text(name, front[name], fields[name], remark, text) for name in both}}
 
 
 def _whole(text: str, where: str, repeated: Callable[[str], None], *, must_be_yaml: bool) -> Mapping[str, Any] | None:
@@ -74,10 +75,11 @@ def _value(name: str, field: str, where: str, remark: Remark) -> object:
         return _unfolded(field)
 
 
-def _text(name: str, value: object, field: str, remark: Remark) -> object:
+def _text(name: str, value: object, field: str, remark: Remark, whole: str) -> object:
     """The value if YAML reads a text or nothing, and cuts none off; else the text of the field."""
     written = _unfolded(field.strip().partition("\n")[0] if name == "name" else field)
-    if value is not None and not isinstance(value, str):
+    anchor = _ANCHOR.match(written)
+    if (value is not None and not isinstance(value, str)) or (anchor and f"*{anchor[1]}" not in whole):
         remark(pointer(name), AS_WRITTEN)
         return written
     cut = written.removeprefix(value or "").lstrip() if written.startswith(value or "") else ""
