@@ -1,7 +1,7 @@
 """Hosts of language models whose config is documented: where it lies, and how it writes a server.
 
-A new host is an entry in `HOSTS`. Places are those of `known_places`; a host that has no file of its own for a project,
-no form for an address or no references has that field empty.
+A new host is an entry in `HOSTS`. A host that has no file of its own for a project, no form for an address or no
+references has that field empty.
 """
 
 import os
@@ -17,26 +17,13 @@ from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.settings import PREFIX, Settings
 
-# Where clients keep their configs, per system. A new client is a line in `_PLACES`.
+# Where hosts keep their configs, per system.
 #
 # Only looked at: nothing of what they name is started, and no reference in them is resolved.
 
 
-CLAUDE_DESKTOP, CLAUDE_CODE, CURSOR, VS_CODE = "Claude Desktop", "Claude Code", "Cursor", "VS Code"
-
-# The names in braces are those of `folders`.
-_PLACES = (
-    (CLAUDE_DESKTOP, "{programs}/Claude/claude_desktop_config.json"),
-    (CLAUDE_CODE, "{claude}/.claude.json"),
-    (CLAUDE_CODE, "{cwd}/.mcp.json"),
-    (CURSOR, "{home}/.cursor/mcp.json"),
-    (CURSOR, "{cwd}/.cursor/mcp.json"),
-    (VS_CODE, "{programs}/Code/User/mcp.json"),
-    (VS_CODE, "{programs}/Code/User/settings.json"),
-    (VS_CODE, "{programs}/Code - Insiders/User/mcp.json"),
-    (VS_CODE, "{programs}/Code - Insiders/User/settings.json"),
-    (VS_CODE, "{cwd}/.vscode/mcp.json"),
-)
+_SETTINGS = ("settings.json", "config.toml")
+"""Files that are there for other things as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +48,12 @@ def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> 
     """Each once: the project may be the home itself."""
     found = folders(home, environ, platform, cwd)
     seen = set[Path]()
-    for client, place in _PLACES:
-        path = Path(place.format_map(found))
-        if path not in seen:
-            seen.add(path)
-            yield client, path
+    for host in HOSTS.values():
+        for place in filter(None, (host.place, host.settings, host.project)):
+            path = Path(place.format_map(found))
+            if path not in seen:
+                seen.add(path)
+                yield host.name, path
 
 
 def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
@@ -107,7 +95,7 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
     except SourceError as error:
         return KnownConfig(client=client, path=path, fault=error.reason)
     if not mcp_config.fits(document):
-        return None if path.name == "settings.json" else KnownConfig(client=client, path=path)
+        return None if path.name in _SETTINGS else KnownConfig(client=client, path=path)
     intake = Intake(where=str(path), settings=settings)
     named = sum(1 for _ in mcp_config.read(document, str(path), intake))
     return KnownConfig(client=client, path=path, servers=named + len(intake.rejected))
@@ -115,7 +103,8 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`place`, `project`: the user's file and a project's, as `known_places` writes places.
+    """`place`, `project`: the user's file and a project's, with the names of `folders` in braces. `settings`: a file
+    of the user's in which servers may stand, too, and that is only read.
 
     `table`: under which name servers stand. `folders`: under which name the user's file keeps tables of single folders,
     by their paths. `address_key`: the field of an address. `reference`: how a variable of the
@@ -126,6 +115,7 @@ class Host:
     name: str
     place: str
     project: str = ""
+    settings: str = ""
     table: str = "mcpServers"
     folders: str = ""
     syntax: Literal["json", "toml"] = "json"
@@ -164,6 +154,7 @@ _VS_CODE = Host(
     id="vscode",
     name="VS Code",
     place="{programs}/Code/User/mcp.json",
+    settings="{programs}/Code/User/settings.json",
     project="{cwd}/.vscode/mcp.json",
     table="servers",
     address_key="url",
@@ -227,6 +218,7 @@ HOSTS: Mapping[str, Host] = {
             id="vscode-insiders",
             name="VS Code Insiders",
             place="{programs}/Code - Insiders/User/mcp.json",
+            settings="{programs}/Code - Insiders/User/settings.json",
         ),
         Host(
             id="windsurf",

@@ -29,6 +29,8 @@ _SETTINGS_FILE = re.compile(
     r"(?i)(?:.*/)?(?:opencode\.jsonc?|\.[\w-]+-plugin/plugin\.json|\.(?:amp|gemini|qwen|vscode|zed)/settings\.json"
     r"|\.codex/config\.toml|(?:\.continue|\.?goose)/config\.ya?ml)"
 )
+_CODEX_FILE = re.compile(r"(?i)(?:.*/)?(?:codex[\w.-]*|config)\.toml")
+"""What Codex's file is called outside its own folder."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ def _note_unreadable(found: FolderFiles, error: OSError) -> None:
 
 def holds_other_settings(where: str) -> bool:
     """Whether it is a host's file of settings, or a plug-in's manifest, which need not name any server."""
-    return _SETTINGS_FILE.fullmatch(PurePath(where).as_posix()) is not None
+    path = PurePath(where).as_posix()
+    return bool(_SETTINGS_FILE.fullmatch(path) or _CODEX_FILE.fullmatch(path))
 
 
 def _sort_file(file: Path, inside: PurePath, found: FolderFiles) -> None:
@@ -79,7 +82,7 @@ def _sort_file(file: Path, inside: PurePath, found: FolderFiles) -> None:
     path = file.as_posix()
     if is_skill(file) or (is_hidden and (_SERVERS_FILE.fullmatch(path) or _SETTINGS_FILE.fullmatch(path))):
         is_taken = True
-    elif file.suffix.casefold() in SUFFIXES:
+    elif file.suffix.casefold() in SUFFIXES or _CODEX_FILE.fullmatch(path):
         is_taken = not is_hidden
     else:
         return
@@ -99,7 +102,8 @@ def _is_searched(place: Path, name: str, folder: Path, found: FolderFiles) -> bo
         if not path.resolve().is_relative_to(folder.resolve()):
             found.unsearched.append(f"{relative} (a link to what is not in the folder)")
         return False
-    if _is_of_program(name) or _is_marked(path):
+    is_cache = relative.startswith(".") and name.casefold() in ("cache", "caches")
+    if is_cache or _is_of_program(name) or _is_marked(path):
         found.unsearched.append(relative)
         return False
     return True

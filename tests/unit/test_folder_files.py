@@ -57,6 +57,7 @@ CONFIGURATIONS: dict[str, object] = {
     ".kiro/settings/mcp.json": SERVERS,
     ".gemini/settings.json": SERVERS,
     ".roo/mcp.json": SERVERS,
+    "codex/config.toml": '[mcp_servers.tides]\ncommand = "x"\n',
     ".codex/config.toml": '[mcp_servers.tides]\ncommand = "x"\n',
     ".zed/settings.json": {"context_servers": {"tides": {"command": "x"}}},
     ".opencode/opencode.jsonc": '{"mcp": {"tides": {"type": "local", "command": ["x"]},},}',
@@ -78,19 +79,21 @@ def test_a_hosts_settings_without_servers_are_no_fault(tmp_path: Path) -> None:
         read(tmp_path)
     skill(tmp_path)
     written(tmp_path, ".codex/config.toml", 'model = "m"')
+    written(tmp_path, "site/config.toml", 'title = "t"')
     manifest = read(tmp_path)
     assert (keys(manifest), manifest.rejected, manifest.partial) == (["knots"], (), False)
 
 
 @pytest.mark.parametrize(
-    "where", [".git", ".hg", ".venv/lib", "node_modules/pkg", ".tox", "__pycache__", ".pytest_cache"]
+    "where",
+    [".git", ".hg", ".venv/lib", "node_modules/pkg", ".tox", "__pycache__", ".pytest_cache", ".claude/plugins/cache"],
 )
 def test_what_programs_keep_for_themselves_is_not_searched(tmp_path: Path, where: str) -> None:
     skill(tmp_path / where)
     written(tmp_path, f"{where}/mcp.json", SERVERS)
     with pytest.raises(SourceError) as caught:
         read(tmp_path)
-    assert f"not searched: {where.partition('/')[0]}" in caught.value.reason
+    assert caught.value.reason.partition("not searched: ")[2] in (where, where.partition("/")[0])
     skill(tmp_path, "splices")
     assert keys(read(tmp_path)) == ["splices"]
 

@@ -326,10 +326,11 @@ def test_a_plug_ins_manifest_names_its_servers(tmp_path: Path, named: object, ke
 
 
 def test_a_plug_in_is_its_servers_root(tmp_path: Path) -> None:
-    entry = {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["${CLAUDE_PROJECT_DIR}"]}
+    entry = {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["${extensionPath}"]}
     wanted = {"x": StdioLaunch(command=f"{tmp_path}/serve", args=(str(tmp_path),), cwd=str(tmp_path))}
     for path in (
         written(tmp_path, ".mcp.json", {"x": entry}),
+        written(tmp_path, "gemini-extension.json", {"mcpServers": {"x": entry}}),
         written(tmp_path, ".claude-plugin/plugin.json", {"name": "p", "mcpServers": "./.mcp.json"}),
     ):
         assert launches(path, tmp_path / "home") == wanted

@@ -61,6 +61,7 @@ _FORMS = {
     "remote": "",
 }
 """Type, without case, `_` and `-` → the form; empty: the address tells."""
+_OF_OPENCODE = ("local", "remote")
 _OF_HOST = frozenset(("builtin", "platform", "frontend", "inlinepython"))
 _NESTED = ("config", "transport", "command")
 """Fields in which some hosts keep the launch: Goose, Cline, Zed."""
@@ -108,7 +109,10 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
     if isinstance(told.get("command"), list):
         told |= _split_command(told["command"], told.get("args"))
     _add_variables(told, fields)
-    resolve = _references(bare_variables=bare_variables or _value(fields, ("httpurl",)) is not None)
+    resolve = _references(
+        bare=bare_variables or _value(fields, ("httpurl",)) is not None,
+        braced=_type(str(_value(fields, _TYPES))) in _OF_OPENCODE,
+    )
     labels = ("type", "oauth", "name", "description")
     return {name: value if name in labels else _each_text(value, resolve) for name, value in told.items()}
 
@@ -211,14 +215,15 @@ def _listed_names(listed: object) -> list[str]:
     return [name for name in found if isinstance(name, str) and name]
 
 
-def _references(*, bare_variables: bool) -> Callable[[str], str]:
-    """Hosts' own forms of a reference to a variable, as `${NAME}`."""
+def _references(*, bare: bool, braced: bool) -> Callable[[str], str]:
+    """Hosts' own forms of a reference to a variable, as `${NAME}`: `$NAME`, `{env:NAME}`."""
 
     def resolve(text: str) -> str:
-        if _FILE.search(text):
+        if braced and _FILE.search(text):
             raise Faulty("holds {file:…}, which only its host resolves")
-        text = _BRACED.sub(r"${\1}", _TEMPLATE.sub(r"${\1}", text))
-        return _BARE.sub(r"${\1}", text) if bare_variables else text
+        text = _TEMPLATE.sub(r"${\1}", text)
+        text = _BRACED.sub(r"${\1}", text) if braced else text
+        return _BARE.sub(r"${\1}", text) if bare else text
 
     return resolve
 

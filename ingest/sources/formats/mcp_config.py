@@ -32,6 +32,8 @@ _TABLES = ("mcpServers", "mcp_servers", "context_servers", "amp.mcpServers")
 _OTHERS_SERVERS = ("asyncapi", "openapi", "swagger")
 _OFF_LISTS = ("disabledMcpServers", "disabledMcpjsonServers", "deniedMcpServers", "excludeMCPServers")
 _ON_LISTS = ("allowMCPServers", "allowedMcpServers")
+_AT_THE_ROOT = (".mcp.json", "gemini-extension.json", MANIFEST)
+"""Files that lie in the folder of their project, plug-in or extension."""
 _GOOSE_FIELDS = frozenset(("cmd", "uri", "config"))
 _PROJECT_FOLDERS = frozenset(
     ".agents .amazonq .claude .codex .continue .cursor .gemini .idea .junie .kilocode .kiro .opencode .qwen .roo"
@@ -259,7 +261,7 @@ def _project(where: str, around: Surroundings) -> str:
     path = Path(around.cwd, where)
     if "://" in where:
         return ""
-    if path.name in (".mcp.json", MANIFEST):
+    if path.name in _AT_THE_ROOT:
         return str(plugin_folder(path))
     folder = next((each.parent for each in list(path.parents)[:2] if each.name in _PROJECT_FOLDERS), None)
     return "" if folder is None or str(folder) == around.home else str(folder)
