@@ -27,7 +27,7 @@ _SERVERS_FILE = re.compile(
 )
 _SETTINGS_FILE = re.compile(
     r"(?i)(?:.*/)?(?:opencode\.jsonc?|\.[\w-]+-plugin/plugin\.json|\.(?:amp|gemini|qwen|vscode|zed)/settings\.json"
-    r"|\.codex/config\.toml|(?:\.continue|\.?goose)/config\.ya?ml)"
+    r"|\.(?:codex|grok)/config\.toml|(?:\.continue|\.?goose)/config\.ya?ml)"
 )
 _CODEX_FILE = re.compile(r"(?i)(?:.*/)?(?:codex[\w.-]*|config)\.toml")
 """What Codex's file is called outside its own folder."""

@@ -198,6 +198,11 @@ FILES: dict[str, tuple[str, object, dict[str, Launch | str]]] = {
         {"tides": {"command": "uvx", "args": ["tides"]}, "broken": 5, "$schema": "x"},
         {"tides": TIDES},
     ),
+    "a plug-in with more fields": (
+        "servers.json",
+        {"wind": {"url": WIND.url, "colour": "red"}, "tides": {"command": "uvx", "args": ["tides"], "title": "Tides"}},
+        {"tides": TIDES, "wind": WIND},
+    ),
     "a plug-in with addresses": ("servers.json", {"wind": {"type": "http", "url": WIND.url}}, {"wind": WIND}),
 }
 

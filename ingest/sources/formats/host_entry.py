@@ -78,17 +78,19 @@ def names_a_launch(entry: object) -> bool:
 
 
 def is_launch_alone(entry: object) -> bool:
-    """Whether it says how a server is launched, and nothing that no host is known to say of one.
+    """Whether it can be nothing but a server's launch: a command may be any program's, and an address any service's.
 
-    A command alone may be any program's, and an address alone any service's.
+    A command counts if there is no field that no host is known to write: language servers and containers have those.
     """
-    if not isinstance(entry, Mapping) or not _plain_names(entry) <= _FIELDS:
+    if not isinstance(entry, Mapping):
         return False
     typed = isinstance(word := _value(entry, _TYPES), str) and _type(word) in _FORMS
     address = _value(entry, _NAMES["url"])
-    if isinstance(address, str) and "://" in address:
+    if isinstance(address, str) and address:
         return typed or not _plain_names(entry).isdisjoint(_OWN_ADDRESSES) or bool(_MCP_PATH.search(address))
-    return bool(_value(entry, _NAMES["command"])) and (typed or not _plain_names(entry).isdisjoint(_OF_COMMANDS))
+    if not _value(entry, _NAMES["command"]) or not _plain_names(entry) <= _FIELDS:
+        return False
+    return typed or not _plain_names(entry).isdisjoint(_OF_COMMANDS)
 
 
 def is_off(entry: object) -> bool:
