@@ -44,13 +44,13 @@ class FolderFiles:
     @property
     def remark(self) -> str:
         """On files that were left out; empty if there are none."""
-        return f"left out: {_listed(self.left_out)}; a file that is named is read" if self.left_out else ""
+        return f"left out: {_join_names(self.left_out)}; a file that is named is read" if self.left_out else ""
 
     @property
     def absence(self) -> str:
         """Why nothing was found."""
         reason = f"holds no {', '.join(SUFFIXES)} file, and no {NAME}"
-        found = [self.remark, f"not searched: {_listed(self.unsearched)}" if self.unsearched else ""]
+        found = [self.remark, f"not searched: {_join_names(self.unsearched)}" if self.unsearched else ""]
         return "; ".join([reason, *filter(None, found)])
 
 
@@ -122,6 +122,6 @@ def _is_marked(folder: Path) -> bool:
     return any((folder / mark).is_file() for mark in _MARKS)
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more

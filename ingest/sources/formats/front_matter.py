@@ -72,12 +72,12 @@ def _value(name: str, field: str, where: str, remark: Remark) -> object:
         if name in _TEXTS:
             return _NO_YAML
         remark(pointer(name), AS_WRITTEN)
-        return _unfolded(field)
+        return _unfold(field)
 
 
 def _text(name: str, value: object, field: str, remark: Remark, whole: str) -> object:
     """The value if YAML reads a text or nothing, and cuts none off; else the text of the field."""
-    written = _unfolded(field.strip().partition("\n")[0] if name == "name" else field)
+    written = _unfold(field.strip().partition("\n")[0] if name == "name" else field)
     anchor = _ANCHOR.match(written)
     if (value is not None and not isinstance(value, str)) or (anchor and f"*{anchor[1]}" not in whole):
         remark(pointer(name), AS_WRITTEN)
@@ -91,7 +91,7 @@ def _text(name: str, value: object, field: str, remark: Remark, whole: str) -> o
     return value
 
 
-def _unfolded(field: str) -> str:
+def _unfold(field: str) -> str:
     """Lines that go on are one line; a blank one ends it. Without the marks of a block, and quotes around the whole."""
     first, *others = field.strip().splitlines() or [""]
     block = _BLOCK.fullmatch(first)

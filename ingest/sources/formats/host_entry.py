@@ -96,7 +96,7 @@ def is_launch_alone(entry: object) -> bool:
 def is_off(entry: object) -> bool:
     """Whether any of its fields switches the server off. Raises Faulty for a switch that says neither."""
     switches = [(name, value) for part in _parts(entry) for name, value in part.items() if _plain(name) in _SWITCHES]
-    return True in {_switched(name, value) is _SWITCHES[_plain(name)] for name, value in switches}
+    return True in {_switch_value(name, value) is _SWITCHES[_plain(name)] for name, value in switches}
 
 
 def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _value(fields: Mapping[Any, Any], names: tuple[str, ...]) -> Any:
     return next((value for value in found if value), found[0] if found else None)
 
 
-def _switched(name: str, value: object) -> bool | None:
+def _switch_value(name: str, value: object) -> bool | None:
     """True or false; None if it says nothing. Raises Faulty."""
     if value is None or value == "":
         return None
