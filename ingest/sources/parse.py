@@ -22,7 +22,7 @@ Content = Callable[[int], bytes]
 JSON, JSON_LINES, YAML, TOML = (".json", ".jsonc"), (".jsonl", ".ndjson"), (".yaml", ".yml"), (".toml",)
 SUFFIXES = (*JSON, *JSON_LINES, *YAML)
 """Of the files that a folder is searched for. TOML is mostly that of programs: only a host's own file is read there."""
-_CODEX = re.compile(r"(?m)^[ \t]*\[[ \t]*mcp_servers\b")
+_CODEX = re.compile(r"(?m)^\[[ \t]*mcp_servers\b")
 """TOML that comes without a name is Codex's."""
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 

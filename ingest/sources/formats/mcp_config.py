@@ -4,6 +4,7 @@ Read, they give agents without tools; nothing is started. `servers` gives how ea
 reference resolved. The forms of an entry are in `host_entry`, those of a `${…}` in `environment`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -180,12 +181,13 @@ def _tables(document: Mapping[str, Any]) -> Iterator[_Table]:
     for place, table in _tables_of_all(document):
         yield _Table(pointer=place, servers=table, switches=switches)
     projects = dict(_project_tables(document))
+    names = Counter(PurePath(folder).name for folder in projects)
     for folder, settings in projects.items():
         yield _Table(
             pointer=pointer("projects", folder, "mcpServers"),
             servers=settings["mcpServers"],
             switches=switches_of(settings),
-            prefix=_prefix(folder, list(projects)),
+            prefix=_prefix(folder, is_alone=names[PurePath(folder).name] == 1),
             project=folder,
         )
 
@@ -249,11 +251,10 @@ def _is_vs_codes(document: Mapping[str, Any]) -> bool:
     return "mcp" in document or set(document) <= {"servers", "inputs"}
 
 
-def _prefix(folder: str, folders: Sequence[str]) -> str:
+def _prefix(folder: str, *, is_alone: bool) -> str:
     """What tells a project's servers from those of others: its folder's name, or the whole path if two have one."""
     name = PurePath(folder).name
-    alone = [PurePath(other).name for other in folders].count(name) == 1
-    return f"{name if name and alone else folder.strip('/')}/"
+    return f"{name if name and is_alone else folder.strip('/')}/"
 
 
 def _project(where: str, around: Surroundings) -> str:
