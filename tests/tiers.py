@@ -19,6 +19,7 @@ FULL: Final = (
     "faults",
     "bridge",
     "hosts/test_takeover.py",
+    "hosts/test_at_once.py",
     "gateway/test_process.py",
     "gateway/test_foreign_servers.py",
     "gateway/test_two_people.py",

@@ -7,23 +7,38 @@ that is needed to put the host's file back. Both are derived from the record's t
 import json
 import os
 import stat
+import time
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from waygraph.ingest.hosts.config import HostConfig, content_of
+from waygraph.ingest.hosts.config import HostConfig, content_of, read_config
 from waygraph.registry.model.errors import SourceError, StorageFailed
-from waygraph.registry.model.files import PRIVATE, sync_path, write_atomically
+from waygraph.registry.model.files import PRIVATE, is_taken, sync_path, write_atomically
 
 # A host's file replaced: a backup beside it first, then the new one in its place, whole or not at all.
 
 
 _MOST_BACKUPS = 1000
+TURN_TIMEOUT_S, TAKEOVER_TIMEOUT_S = 30.0, 300.0
+"""So long each waits for the others; a takeover asks servers, which takes its time."""
+_POLL_S = 0.02
+
+
+def rewrite_file(config: HostConfig, change: Callable[[HostConfig], HostConfig]) -> tuple[HostConfig, Path | None]:
+    """Changes what the file has now; gives the file as it is then, and the backup, None if there was no file.
+
+    Of several at once each waits for its turn. Raises as `replace_file`, and what `change` raises.
+    """
+    with turn(_folder_of(config)):
+        now = read_config(config.host, config.path)
+        after = change(now)
+        return after, _replace(now, after) if after.text != now.text else None
 
 
 def replace_file(before: HostConfig, after: HostConfig) -> Path | None:
@@ -32,9 +47,37 @@ def replace_file(before: HostConfig, after: HostConfig) -> Path | None:
     Raises SourceError if the file is no longer what was read, StorageFailed if it cannot be written: then it is as it
     was.
     """
+    with turn(_folder_of(before)):
+        return _replace(before, after)
+
+
+@contextmanager
+def turn(folder: Path, *, timeout_s: float = TURN_TIMEOUT_S) -> Iterator[None]:
+    """Only one program of ours is at work in the folder; no file is left in it. Raises StorageFailed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise StorageFailed(f"{folder}: cannot be used: {exc.strerror}") from exc
+    try:
+        ends_at = time.monotonic() + timeout_s
+        while not is_taken(descriptor):
+            if time.monotonic() >= ends_at:
+                raise StorageFailed(f"{folder}: another program has locked it; nothing was written: run it again")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _folder_of(config: HostConfig) -> Path:
+    """Where the file itself lies, which a link may name."""
+    return Path(os.path.realpath(config.path)).parent
+
+
+def _replace(before: HostConfig, after: HostConfig) -> Path | None:
     path = Path(os.path.realpath(before.path))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         backup = None if before.text is None else _back_up(path, before.text.encode())
         _put(path, before, (after.text or "").encode())
     except OSError as exc:
@@ -49,7 +92,7 @@ def _back_up(path: Path, content: bytes) -> Path:
         try:
             descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            if content_of(backup) == content:
+            if backup.is_file() and content_of(backup) == content:
                 return backup
             continue
         with open(descriptor, "wb") as file:

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import stat
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +12,22 @@ from typing import Any, Protocol
 
 from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
-from waygraph.ingest.manifest.fields import repeated_names
+from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
 from waygraph.ingest.manifest.redaction import STRUCK
+from waygraph.ingest.sources.formats.mcp_config import switches_of
+from waygraph.ingest.sources.json_text import json_document
+from waygraph.ingest.sources.parse import toml_document
 from waygraph.registry.model.errors import SourceError
 
 _BLANK = "\ufeff \t\r\n"
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 MAX_BYTES = 16 * 1024 * 1024
 """Claude Code keeps more than its servers in its file; a config of more is none."""
 
@@ -42,6 +53,11 @@ class HostConfig:
             if not isinstance(table, dict):
                 raise self._fault(f"{name} is no object")
         return dict(table)
+
+    def turns_off(self, name: str, folder: str = "") -> bool:
+        """Whether the file switches a server off beside its entry. Raises SourceError."""
+        part = fields_of(fields_of(self._document().get(self.host.folders)).get(folder)) if folder else self._document()
+        return switches_of(part).turn_off(name)
 
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
@@ -127,7 +143,7 @@ class _Json:
     empty = "{}\n"
 
     def parse(self, text: str) -> Any:
-        return edit_json.parse_json(text)
+        return json_document(text)
 
     def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:
         return repeated_names(member.name for member in edit_json.members(text, table) or ())
@@ -143,7 +159,7 @@ class _Toml:
     empty = ""
 
     def parse(self, text: str) -> Any:
-        return edit_toml.parse_toml(text)
+        return toml_document(text)
 
     def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
         return []
@@ -164,8 +180,12 @@ def read_config(host: Host, path: Path) -> HostConfig:
 
 
 def content_of(path: Path) -> bytes | None:
-    """None: there is no such file. Raises SourceError."""
+    """None: there is no such file. Raises SourceError, also for what is no regular file: it may never end."""
     try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+            raise SourceError(str(path), f"is {kind}, and a host's config is a file: name another one by --file")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

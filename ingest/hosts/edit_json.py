@@ -1,7 +1,7 @@
 """JSON with comments, changed in place: what is not changed stays as it was written, to the byte.
 
-Offsets count characters of the text. `jsonc.plain` blanks comments and last commas and keeps every offset, so that the
-standard library's parser says where each value stands.
+Offsets count characters of the text. `json_text.plain` blanks comments and last commas and keeps every offset, so
+that the standard library's parser says where each value stands.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from waygraph.ingest.sources import parse
+from waygraph.ingest.sources.json_text import plain as without_comments
 
 _SPACE = re.compile(r"[ \t\r\n\ufeff]*")
 _REST_OF_LINE = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)*")
@@ -33,14 +33,9 @@ class Member:
     value: Any
 
 
-def parse_json(text: str) -> Any:
-    """Raises ValueError, RecursionError."""
-    return json.loads(parse.plain(text.removeprefix("\ufeff")))
-
-
 def members(text: str, path: Sequence[str]) -> list[Member] | None:
     """Of the object at `path`, in order; None if there is none. Of names that come twice, the last counts."""
-    plain = parse.plain(text)
+    plain = without_comments(text)
     start = _after_space(plain, 0)
     for name in path:
         found = [member for member in _members(plain, start) if member.name == name]
@@ -127,7 +122,7 @@ def _append_member(text: str, path: Sequence[str], found: list[Member], name: st
 
 def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
     """Before the brace that closes an empty object; comments in it stay."""
-    closing = _after_space(parse.plain(text), opening + 1)
+    closing = _after_space(without_comments(text), opening + 1)
     inside = text[opening + 1 : closing].rstrip()
     outer = _indent_of_line(text, opening)
     indent = outer + _step(text)
@@ -137,7 +132,7 @@ def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
 
 
 def _object_start(text: str, path: Sequence[str]) -> int:
-    plain = parse.plain(text)
+    plain = without_comments(text)
     if not path:
         return _after_space(plain, 0)
     outer = members(text, path[:-1]) or []

@@ -1,7 +1,6 @@
 """TOML changed in place: comments, order and line breaks of what is not changed stay."""
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,11 +13,6 @@ _CLOSED = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'
 
 class Unfit(Exception):
     """Why a text cannot be changed; it holds nothing of the text."""
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError, RecursionError."""
-    return tomllib.loads(text.removeprefix(BOM))
 
 
 def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:

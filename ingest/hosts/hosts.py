@@ -1,7 +1,7 @@
 """Hosts of language models whose config is documented: where it lies, and how it writes a server.
 
-A new host is an entry in `HOSTS`. Places are those of `known_places`; a host that has no file of its own for a project,
-no form for an address or no references has that field empty.
+A new host is an entry in `HOSTS`. A host that has no file of its own for a project, no form for an address or no
+references has that field empty.
 """
 
 import os
@@ -19,26 +19,13 @@ from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.settings import PREFIX, Settings
 
-# Where clients keep their configs, per system. A new client is a line in `_PLACES`.
+# Where hosts keep their configs, per system.
 #
 # Only looked at: nothing of what they name is started, and no reference in them is resolved.
 
 
-CLAUDE_DESKTOP, CLAUDE_CODE, CURSOR, VS_CODE = "Claude Desktop", "Claude Code", "Cursor", "VS Code"
-
-# The names in braces are those of `folders`.
-_PLACES = (
-    (CLAUDE_DESKTOP, "{programs}/Claude/claude_desktop_config.json"),
-    (CLAUDE_CODE, "{claude}/.claude.json"),
-    (CLAUDE_CODE, "{cwd}/.mcp.json"),
-    (CURSOR, "{home}/.cursor/mcp.json"),
-    (CURSOR, "{cwd}/.cursor/mcp.json"),
-    (VS_CODE, "{programs}/Code/User/mcp.json"),
-    (VS_CODE, "{programs}/Code/User/settings.json"),
-    (VS_CODE, "{programs}/Code - Insiders/User/mcp.json"),
-    (VS_CODE, "{programs}/Code - Insiders/User/settings.json"),
-    (VS_CODE, "{cwd}/.vscode/mcp.json"),
-)
+_SETTINGS = ("settings.json", "config.toml")
+"""Files that are there for other things as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +53,12 @@ def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> 
     """Each once: the project may be the home itself."""
     found = folders(home, environ, platform, cwd)
     seen = set[Path]()
-    for client, place in _PLACES:
-        path = Path(place.format_map(found))
-        if path not in seen:
-            seen.add(path)
-            yield client, path
+    for host in HOSTS.values():
+        for place in filter(None, (host.place, host.settings, host.project)):
+            path = Path(place.format_map(found))
+            if path not in seen:
+                seen.add(path)
+                yield host.name, path
 
 
 def folders(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> dict[str, Path]:
@@ -112,7 +100,7 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
     except SourceError as error:
         return KnownConfig(client=client, path=path, fault=error.reason)
     if not mcp_config.fits(document):
-        return None if path.name == "settings.json" else KnownConfig(client=client, path=path)
+        return None if path.name in _SETTINGS else KnownConfig(client=client, path=path)
     intake = Intake(where=str(path), settings=settings)
     gateways = Counter(is_gateway(record.transport) for record in mcp_config.read(document, str(path), intake))
     servers = gateways[False] + len(intake.rejected)
@@ -121,7 +109,8 @@ def _look_at(client: str, path: Path, settings: Settings) -> KnownConfig | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`place`, `project`: the user's file and a project's, as `known_places` writes places.
+    """`place`, `project`: the user's file and a project's, with the names of `folders` in braces. `settings`: a file
+    of the user's in which servers may stand, too, and that is only read.
 
     `table`: under which name servers stand. `folders`: under which name the user's file keeps tables of single folders,
     by their paths. `address_key`: the field of an address. `reference`: how a variable of the
@@ -132,11 +121,14 @@ class Host:
     name: str
     place: str
     project: str = ""
+    settings: str = ""
     table: str = "mcpServers"
     folders: str = ""
     syntax: Literal["json", "toml"] = "json"
     address_key: str = ""
     reference: str = ""
+    bare_variables: bool = False
+    """Whether it also refers to a variable as `$NAME`."""
     typed: bool = False
     shown: Mapping[str, bool] = field(default_factory=dict)
     """What an entry says so that the model sees the server's tools from the start: hosts hide tools behind a search."""
@@ -168,6 +160,7 @@ _VS_CODE = Host(
     id="vscode",
     name="VS Code",
     place="{programs}/Code/User/mcp.json",
+    settings="{programs}/Code/User/settings.json",
     project="{cwd}/.vscode/mcp.json",
     table="servers",
     address_key="url",
@@ -222,6 +215,7 @@ HOSTS: Mapping[str, Host] = {
             project="{cwd}/.gemini/settings.json",
             address_key="httpUrl",
             reference="${{{}}}",
+            bare_variables=True,
             restart="start Gemini CLI again; /mcp shows the server",
         ),
         _VS_CODE,
@@ -230,6 +224,7 @@ HOSTS: Mapping[str, Host] = {
             id="vscode-insiders",
             name="VS Code Insiders",
             place="{programs}/Code - Insiders/User/mcp.json",
+            settings="{programs}/Code - Insiders/User/settings.json",
         ),
         Host(
             id="windsurf",

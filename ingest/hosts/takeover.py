@@ -19,19 +19,17 @@ from waygraph.ingest.hosts.backup import Shelf, Take, digest, replace_file
 from waygraph.ingest.hosts.config import HostConfig
 from waygraph.ingest.hosts.hosts import Gateway, Host, entry_of
 from waygraph.ingest.manifest.environment import PLAIN, input_variable
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.own_gateway import is_gateway
-from waygraph.ingest.manifest.records import shape_of
+from waygraph.ingest.sources.formats.configured_server import Faulty, read_server
+from waygraph.ingest.sources.formats.mcp_config import OFF
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
-
-# A host's entry in the form that `mcp_config` reads: its server is then asked and started from a file of ours.
-
 
 _LIMITS = frozenset(
     "alwaysDeny disabledTools disabled_tools enabledTools enabled_tools excludeTools includeTools tools".split()
 )
 """Fields by which a host keeps tools of a server from its model."""
-_DOLLAR = re.compile(r"\$([A-Za-z_]\w*)")
 _PROJECT = re.compile(r"\$\{workspace(?:Folder|Root)\}")
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?:\}|:-)")
 _INPUT = re.compile(r"\$\{(input:([^${}:]{1,128}))\}")
@@ -42,19 +40,21 @@ class Stays(Exception):
 
 
 def standard(host: Host, entry: object, *, project: Path | None = None) -> dict[str, Any]:
-    """Raises Stays. `project`: the folder that the config belongs to, which its entries may refer to."""
-    if not isinstance(entry, Mapping):
-        raise Stays(f"expected an object, found {shape_of(entry)}")
-    if entry.get("disabled") is True or entry.get("enabled") is False:
-        raise Stays("it is switched off")
-    if limit := next((name for name in _LIMITS & set(entry) if entry[name] not in ([], ["*"], None)), None):
-        raise Stays(f"{limit} limits its tools in this host; give the limit by a policy, and take the field out first")
-    told = _FORMS.get(host.id, _as_it_is)(dict(entry))
-    if is_gateway(told):
+    """As `read_server` has it. Raises Stays. `project`: the folder that the config belongs to, which its entries may
+    refer to.
+    """
+    try:
+        server = read_server(entry, bare_variables=host.bare_variables)
+    except Faulty as fault:
+        raise Stays(str(fault)) from None
+    if is_gateway(server.entry):
         raise Stays("it is a gateway itself")
-    if not told.get("command") and not told.get("url"):
-        raise Stays("has neither a command nor an address")
-    return told if project is None else _of_project(told, project)
+    if server.disabled:
+        raise Stays(f"it {OFF}")
+    limits = _LIMITS & set(fields_of(entry))
+    if limit := next((name for name in limits if fields_of(entry)[name] not in ([], ["*"], None)), None):
+        raise Stays(f"{limit} limits its tools in this host; give the limit by a policy, and take the field out first")
+    return server.entry if project is None else _of_project(server.entry, project)
 
 
 def variables(entry: object) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _each_text(value: Any, change: Any) -> Any:
     return [_each_text(part, change) for part in value] if isinstance(value, list) else value
 
 
-def _of_project(entry: dict[str, Any], project: Path) -> dict[str, Any]:
+def _of_project(entry: Mapping[str, Any], project: Path) -> dict[str, Any]:
     """The same from anywhere: its folder and files by their whole path."""
     told = dict(_each_text(entry, lambda text: _PROJECT.sub(lambda _: str(project), text)))
     if told.get("command"):
@@ -96,59 +96,6 @@ def _of_project(entry: dict[str, Any], project: Path) -> dict[str, Any]:
     if told.get("envFile"):
         told["envFile"] = str(project / str(told["envFile"]))
     return told
-
-
-# -- the forms of hosts ----------------------------------------------------------------------------
-
-
-def _as_it_is(entry: dict[str, Any]) -> dict[str, Any]:
-    return entry
-
-
-def _of_windsurf(entry: dict[str, Any]) -> dict[str, Any]:
-    address = entry.pop("serverUrl", None)
-    return {**entry, "url": address} if address else entry
-
-
-def _of_gemini(entry: dict[str, Any]) -> dict[str, Any]:
-    """`httpUrl` is streamable HTTP, `url` the older form; a variable is written as `$NAME`, too."""
-    address = entry.pop("httpUrl", None)
-    if address:
-        entry |= {"type": "http", "url": address}
-    elif entry.get("url") and "type" not in entry:
-        entry["type"] = "sse"
-    return dict(_each_text(entry, lambda text: _DOLLAR.sub(r"${\1}", text)))
-
-
-def _of_codex(entry: dict[str, Any]) -> dict[str, Any]:
-    """It names variables in fields of their own, and knows no references."""
-    env = {**dict(entry.get("env") or {}), **{name: f"${{{name}}}" for name in _names(entry.get("env_vars"))}}
-    headers = dict(entry.get("http_headers") or {})
-    headers |= {name: f"${{{variable}}}" for name, variable in dict(entry.get("env_http_headers") or {}).items()}
-    if bearer := entry.get("bearer_token_env_var"):
-        headers["Authorization"] = f"Bearer ${{{bearer}}}"
-    told = {name: entry[name] for name in ("command", "args", "cwd", "url") if name in entry}
-    return told | ({"headers": headers} if headers else {}) | ({"env": env} if env else {})
-
-
-def _names(listed: object) -> list[str]:
-    """Names, or objects with a name."""
-    found = (
-        [item.get("name") if isinstance(item, Mapping) else item for item in listed] if isinstance(listed, list) else []
-    )
-    return [name for name in found if isinstance(name, str)]
-
-
-def _of_zed(entry: dict[str, Any]) -> dict[str, Any]:
-    """Its older entries have an object as `command`; an entry of an extension has none."""
-    command = entry.get("command")
-    if not isinstance(command, Mapping):
-        return entry
-    rest = {name: command[name] for name in ("args", "env") if command.get(name)}
-    return {**entry, "command": command.get("path"), **rest}
-
-
-_FORMS = {"codex": _of_codex, "gemini-cli": _of_gemini, "windsurf": _of_windsurf, "zed": _of_zed}
 
 
 type Asked = Callable[[Path], Mapping[str, str]]
@@ -211,6 +158,10 @@ def offer_of(target: Target) -> Offer:
             stays[key] = "the file has more than one of this name: leave one there"
             continue
         try:
+            if target.config.turns_off(
+                places[key][1] if key in places else key, target.folder if key in places else ""
+            ):
+                raise Stays(f"it {OFF}")
             servers[key] = standard(target.config.host, entry, project=project)
         except Stays as why:
             stays[key] = str(why)

@@ -6,6 +6,8 @@
   password.
 - `${workspaceFolder}`, `${workspaceRoot}`, `${workspaceFolderBasename}`: the project that the config lies in, else our
   working folder.
+- `${CLAUDE_PLUGIN_ROOT}`, `${CLAUDE_PROJECT_DIR}`, `${extensionPath}`: that project, plug-in or extension; without
+  one, a variable.
 - `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}`: as they say.
 """
 
@@ -43,6 +45,7 @@ MAX_DEPTH = 16
 _SHOWN = 8
 PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
 """Variables whose value is no secret, and makes errors readable."""
+_OF_PLUGINS = ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR", "extensionPath")
 _MARK = re.compile(r"\$\{|\}")
 _VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
 _INPUT = re.compile(r"input:([^${}:]{1,128})")
@@ -143,6 +146,7 @@ def _places(scope: Scope) -> Mapping[str, str]:
     return {
         **dict.fromkeys(("workspaceFolder", "workspaceRoot"), folder),
         "workspaceFolderBasename": PurePath(folder).name,
+        **(dict.fromkeys(_OF_PLUGINS, folder) if scope.workspace else {}),
         "userHome": around.home,
         "cwd": around.cwd,
         **dict.fromkeys(("pathSeparator", "/"), os.sep),

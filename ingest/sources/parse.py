@@ -1,51 +1,29 @@
-"""Text to plain values: JSON, JSON Lines or YAML, by the name of the file, else by the look of the text."""
+"""Text to plain values: JSON, JSON Lines, YAML or TOML, by the name of the file, else by the look of the text."""
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
-from waygraph.ingest.manifest.fields import Note, Objects, ignore_fault
+from waygraph.ingest.manifest.fields import Note, ignore_fault
+from waygraph.ingest.sources.json_text import BOM, json_document, load_json
+from waygraph.ingest.sources.plugin_manifest import MANIFEST, with_named_files
 from waygraph.ingest.sources.skill_folder import is_skill, skill_of
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 
-# JSON with comments, as VS Code's files have it: `//` and `/* */` comments and a comma after the last item.
-#
-# Only these are taken away, and replaced by spaces, so that line and column of an error are still the file's. Libraries
-# for JSON5 and its kin allow far more, such as names without quotes, and with it files that are broken.
-
-
-# Each alternative ends with the text, if not before: so no text takes more than one pass.
-_STRING_OR_COMMENT = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|//[^\r\n]*|/\*.*?\*/|/\*.*\Z')
-# A comma with nothing before it is a mistake, and stays.
-_STRING_OR_LAST_COMMA = re.compile(r'(?s)"(?:\\.|[^"\\])*+(?:"|\Z)|[\[{,]\s*+,|,(?=\s*+[}\]])')
-_NO_LINE_BREAK = re.compile(r"[^\r\n]")
-
-
-def plain(text: str) -> str:
-    """The same without comments and last commas, as long and with the same lines. Strings stay as they are."""
-    return _STRING_OR_LAST_COMMA.sub(_blanked_comma, _STRING_OR_COMMENT.sub(_blanked_comment, text))
-
-
-def _blanked_comment(found: re.Match[str]) -> str:
-    comment = found[0]
-    closed = comment.startswith("//") or (comment.endswith("*/") and len(comment) >= 4)
-    return _NO_LINE_BREAK.sub(" ", comment) if closed and not comment.startswith('"') else comment
-
-
-def _blanked_comma(found: re.Match[str]) -> str:
-    return " " if found[0] == "," else found[0]
-
-
 Content = Callable[[int], bytes]
 """Gives at most so many bytes. Raises OSError, SourceError."""
 
-JSON, JSON_LINES, YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
+JSON, JSON_LINES, YAML, TOML = (".json", ".jsonc"), (".jsonl", ".ndjson"), (".yaml", ".yml"), (".toml",)
 SUFFIXES = (*JSON, *JSON_LINES, *YAML)
-"""Of the files that a folder is searched for."""
+"""Of the files that a folder is searched for. TOML is mostly that of programs: only a host's own file is read there."""
+_CODEX = re.compile(r"(?m)^\[[ \t]*mcp_servers\b")
+"""TOML that comes without a name is Codex's."""
 _NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
@@ -74,18 +52,22 @@ def parse(where: str, content: Content, settings: Settings, note: Note = ignore_
         return _parse_lines(text, note)
     if _is_named(where, YAML):
         return parse_yaml(where, text, note)
+    if _is_named(where, TOML):
+        return _parse_toml(where, text)
     parse_rest = _parse_json if _is_named(where, JSON) else _parse_unnamed
     return parse_rest(where, text, note)
 
 
 def parse_file(path: PurePath | str, settings: Settings) -> Any:
     """As `parse`, of a file's content. Raises SourceError."""
+    return parse(str(path), partial(read_file, Path(path)), settings)
 
-    def content(most_bytes: int) -> bytes:
-        with Path(path).open("rb") as file:
-            return file.read(most_bytes)
 
-    return parse(str(path), content, settings)
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """At most so many bytes; a plug-in's manifest has the configurations that it names in it. Raises OSError."""
+    with path.open("rb") as file:
+        content = file.read(most_bytes)
+    return with_named_files(path, content) if path.name == MANIFEST else content
 
 
 def text_of(where: str, content: Content, settings: Settings) -> str:
@@ -115,7 +97,9 @@ def _is_named(where: str, suffixes: tuple[str, ...]) -> bool:
 def _parse_unnamed(where: str, text: str, note: Note) -> object:
     """Standard input, what an address gave, a file of another name."""
     begin = text.lstrip()
-    if (where == "stdin" or "://" in where) and begin[:1] not in "{[":
+    if _CODEX.search(text) and not begin.startswith("{"):
+        return _parse_toml(where, text)
+    if (where == "stdin" or "://" in where) and not begin.startswith(("{", "[", "//", "/*")):
         return parse_yaml(where, text, note)
     first, _, rest = begin.partition("\n")
     in_lines = first.startswith("{") and bool(rest.strip()) and not _line(1, first, ignore_fault).fault
@@ -130,7 +114,7 @@ def _parse_lines(text: str, note: Note) -> Lines:
 
 def _line(number: int, text: str, note: Note) -> Line:
     try:
-        return Line(number, _load_text(text, lambda place: note(f"L{number}{place}")))
+        return Line(number, load_json(text, lambda place: note(f"L{number}{place}")))
     except json.JSONDecodeError as exc:
         what = "UTF-8 text" if "\0" in text else "JSON"
         return Line(number, fault=f"is not {what}: {exc.msg} at column {exc.colno}")
@@ -142,7 +126,7 @@ def _line(number: int, text: str, note: Note) -> Line:
 
 def _parse_json(where: str, text: str, note: Note) -> object:
     try:
-        return _strictly_or_with_comments(text, note)
+        return json_document(text, note)
     except json.JSONDecodeError as exc:
         raise SourceError(where, f"is not JSON: {exc.msg} at line {exc.lineno}, column {exc.colno}") from exc
     except ValueError as exc:  # a number of more digits than Python reads
@@ -151,22 +135,18 @@ def _parse_json(where: str, text: str, note: Note) -> object:
         raise SourceError(where, "is nested too deeply") from exc
 
 
-def _strictly_or_with_comments(text: str, note: Note) -> object:
-    """Raises ValueError, RecursionError."""
+def _parse_toml(where: str, text: str) -> object:
     try:
-        return _load_text(text, note)
-    except json.JSONDecodeError:
-        if (without := plain(text)) == text:
-            raise
-        return _load_text(without, note)
+        return json.loads(json.dumps(toml_document(text), default=str))  # a date is a text, as JSON has it
+    except ValueError as exc:
+        raise SourceError(where, f"is not TOML: {exc}") from exc
+    except RecursionError as exc:
+        raise SourceError(where, "is nested too deeply") from exc
 
 
-def _load_text(text: str, note: Note) -> object:
+def toml_document(text: str) -> dict[str, Any]:
     """Raises ValueError, RecursionError."""
-    objects = Objects()
-    document = json.loads(text, object_pairs_hook=objects)
-    objects.tell(document, note)
-    return document
+    return tomllib.loads(text.removeprefix(BOM))
 
 
 def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:

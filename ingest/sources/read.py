@@ -13,13 +13,14 @@ from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
 from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, omission
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
+from waygraph.ingest.sources.folder_files import FolderFiles, files_under, holds_other_settings, is_of_programs
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.mcp_config import DISABLED
 from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_of, of_another_kind
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
-from waygraph.ingest.sources.parse import SUFFIXES, Content, parse, text_of
-from waygraph.ingest.sources.skill_folder import NAME, is_skill, read_skill_file
-from waygraph.registry.model.changes import Document, Manifest, Rejected
+from waygraph.ingest.sources.parse import Content, parse, read_file, text_of
+from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
+from waygraph.registry.model.changes import AgentEntry, Document, Manifest, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings
@@ -42,6 +43,8 @@ class Listing:
     """Whether they are there by these names later on, too."""
     named: bool = True
     """Whether a person named each of them; else they were met below a folder, or fit a pattern."""
+    remark: str = ""
+    """On what was left out of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,9 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
     merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing)
+    if listing.remark:
+        merged.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
+    only_settings = all(holds_other_settings(where) for where, _ in listing.files)
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
@@ -111,7 +117,8 @@ def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
         except SourceError as error:
             if len(listing.files) == 1:
                 raise
-            merged.refuse(error)
+            if only_settings or not (isinstance(error, UnknownShape) and holds_other_settings(where)):
+                merged.refuse(error)
     return [merged.parts(reading.approvals)]
 
 
@@ -188,6 +195,13 @@ class _Merged:
     asks: bool = False
     approved: set[str] = field(default_factory=set)
     waiting: list[Rejected] = field(default_factory=list)
+    entries: dict[str, AgentEntry] = field(default_factory=dict)
+    """The first of each key."""
+
+    def _is_copy(self, entry: AgentEntry) -> bool:
+        """Hosts have copies of one skill, and a plug-in's manifest names the servers of its `.mcp.json`."""
+        first = self.entries.setdefault(entry.key, entry)
+        return first is not entry and first == entry
 
     def take(self, document: object, where: str, reading: Reading) -> None:
         kind = kind_named(reading.kind, document, where) if reading.kind else kind_of(document, where)
@@ -203,7 +217,7 @@ class _Merged:
             unlisted = {fault.key for fault in intake.rejected if fault.key} | gateways
             intake.entries = [entry for entry in intake.entries if entry.key not in unlisted]
         self.intake.partial = self.intake.partial or intake.partial
-        self.intake.entries += intake.entries
+        self.intake.entries += [entry for entry in intake.entries if not self._is_copy(entry)]
         self.intake.rejected += intake.rejected
         self.intake.cut += [*intake.cut, *(omission(where, key) for key in sorted(gateways))]
         self.intake.gone += intake.gone
@@ -333,15 +347,15 @@ def read_documents(
 def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     """The files that `read_path` reads. Raises SourceError if nothing is there."""
     try:
-        files = _files(text)
+        found = _files(text)
         name = source or str(Path(text).expanduser().resolve())
     except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
-    content = [(str(path), partial(_read_file, path, folder)) for path in files]
-    is_named = files == [Path(text).expanduser()] and folder is None
-    return Listing(files=content, source=name, namespace=space, named=is_named)
+    content = [(str(path), partial(_read_file, path, folder)) for path in found.files]
+    is_named = found.files == [Path(text).expanduser()] and folder is None
+    return Listing(files=content, source=name, namespace=space, named=is_named, remark=found.remark)
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
@@ -392,8 +406,7 @@ def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
         if folder and not path.resolve().is_relative_to(folder.resolve()):
             raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
         return read_skill_file(path, most_bytes)
-    with path.open("rb") as file:
-        return file.read(most_bytes)
+    return read_file(path, most_bytes)
 
 
 def _last_plain_part(text: str) -> str:
@@ -402,27 +415,22 @@ def _last_plain_part(text: str) -> str:
     return next((part.stem for part in plain if not is_skill(part)), "")
 
 
-def _files(text: str) -> list[Path]:
+def _files(text: str) -> FolderFiles:
+    """Raises SourceError if nothing is there."""
     path = Path(text).expanduser()
     if path.is_dir():
-        found = _under(path)
-    elif path.exists():
-        found = [path]
-    else:
-        found = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())
-    if not found:
-        raise SourceError(text, f"there is no such file, and no {', '.join(SUFFIXES)} file under it, nor a {NAME}")
-    return found
+        found = files_under(path)
+        if not found.files:
+            raise SourceError(text, found.absence)
+        return found
+    matches = [path] if path.exists() else _matches(path, include_hidden=False)
+    if not matches:
+        hidden = [match for match in _matches(path, include_hidden=True) if not is_of_programs(match)]
+        known = f", but {hidden[0]} does if the pattern names the dot" if hidden else ""
+        raise SourceError(text, f"there is no such file, and no file matches it as a pattern{known}")
+    return FolderFiles(files=matches)
 
 
-def _under(folder: Path) -> list[Path]:
-    """The files that may be sources. In a folder with a SKILL.md that is the one; its other files belong to it."""
-    named = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES or is_skill(p))
-    files = [p for p in named if p.is_file() and _is_own_file(p, folder)]
-    owned = {p.parent for p in files if is_skill(p)}
-    return sorted(p for p in files if is_skill(p) or owned.isdisjoint(p.parents))
-
-
-def _is_own_file(file: Path, folder: Path) -> bool:
-    """Whether a file under a folder is one of a person's: not in a dot folder, not of a registry's index."""
-    return not any(part.startswith(".") or part.endswith(".index") for part in file.relative_to(folder).parts[:-1])
+def _matches(path: Path, *, include_hidden: bool) -> list[Path]:
+    found = glob.glob(str(path), recursive=True, include_hidden=include_hidden)
+    return sorted(Path(match) for match in found if Path(match).is_file())

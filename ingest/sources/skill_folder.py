@@ -29,7 +29,8 @@ SCRIPT_SUFFIXES = frozenset(
     ".bash .bat .cjs .cmd .fish .go .groovy .java .jl .js .kt .lua .mjs .mts .php .pl .ps1 .py .r .rb .rs .scala .sh"
     " .swift .ts .zsh".split()
 )
-_FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
+_OLD_BREAK = re.compile(r"\r(?!\n)")
+_FRONT = re.compile(r"\s*---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 
 
 def is_skill(path: PurePath) -> bool:
@@ -53,11 +54,12 @@ def read_skill_file(path: Path, most_bytes: int) -> bytes:
 
 def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
     """The parts of a SKILL.md; of one that came alone there are no scripts."""
-    parts = _FRONT.match(text)
+    lines = _OLD_BREAK.sub("\n", text)
+    parts = _FRONT.match(lines)
     return {
         "folder": folder,
         "skill": parts[1] if parts else None,
-        "body": (parts[2] if parts else text)[:MAX_BODY_CHARS],
+        "body": (parts[2] if parts else lines)[:MAX_BODY_CHARS],
         "sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
         "scripts": scripts or [],
     }

@@ -130,7 +130,7 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool =
             return
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            while not _is_taken(folder):
+            while not is_taken(folder):
                 if time.monotonic() >= ends_at:
                     raise RegistryLocked(file, holder=_UNKNOWN, waited_s=timeout_s, setting=setting)
                 time.sleep(_POLL_S)
@@ -143,7 +143,7 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool =
         lock.release()
 
 
-def _is_taken(folder: int) -> bool:
+def is_taken(folder: int) -> bool:
     """Whether the folder is ours alone now; also where its file system has no such locks, as of some networks."""
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

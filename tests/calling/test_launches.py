@@ -243,7 +243,7 @@ def test_a_server_that_the_config_names_no_more_or_has_switched_off(here: Here) 
     path = here.config({"scales": here.entry})
     [agent] = here.ingest(path)
     here.config({"scales": {**here.entry, "disabled": True}})
-    with pytest.raises(NotCallable, match="it is disabled there"):
+    with pytest.raises(NotCallable, match="it is switched off there"):
         here.launches.of(agent)
     here.config({})
     with pytest.raises(NotCallable, match="it is not listed there"):

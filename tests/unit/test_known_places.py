@@ -43,6 +43,12 @@ def test_every_client_is_found_on_every_system(tmp_path: Path, platform: str, pr
             "work/.mcp.json": CONFIG,
             "work/.cursor/mcp.json": {"mcpServers": {}},
             "work/.vscode/mcp.json": '{"servers": {"a": {"command": "x"},}} // mine',
+            ".codex/config.toml": '[mcp_servers.a]\ncommand = "x"',
+            "work/.codex/config.toml": 'model = "m"',
+            ".gemini/settings.json": {"theme": "x"},
+            "work/.gemini/settings.json": {"mcpServers": {"a": {"httpUrl": "https://h"}}},
+            ".codeium/windsurf/mcp_config.json": CONFIG,
+            "work/.zed/settings.json": {"context_servers": {"a": {"command": "x"}}},
         },
     )
     configs = found(tmp_path, platform, cwd=tmp_path / "work")
@@ -50,11 +56,15 @@ def test_every_client_is_found_on_every_system(tmp_path: Path, platform: str, pr
         ("Claude Desktop", f"{programs}/Claude/claude_desktop_config.json", 2, ""),
         ("Claude Code", ".claude.json", 2, ""),
         ("Claude Code", "work/.mcp.json", 2, ""),
+        ("Codex", ".codex/config.toml", 1, ""),
         ("Cursor", ".cursor/mcp.json", 2, ""),
         ("Cursor", "work/.cursor/mcp.json", 0, ""),
+        ("Gemini CLI", "work/.gemini/settings.json", 1, ""),
         ("VS Code", f"{programs}/Code/User/mcp.json", 1, ""),
         ("VS Code", f"{programs}/Code/User/settings.json", 1, ""),
         ("VS Code", "work/.vscode/mcp.json", 1, ""),
+        ("Windsurf", ".codeium/windsurf/mcp_config.json", 2, ""),
+        ("Zed", "work/.zed/settings.json", 1, ""),
     ]
 
 

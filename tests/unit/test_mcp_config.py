@@ -135,7 +135,7 @@ def test_an_entry_says_how_a_server_is_launched(entry: Mapping[str, object], lau
         ({"type": "http", "command": "x"}, "is of type http and has no `url`"),
         ({"type": "websocket", "url": "wss://h"}, "its type is not known; known: stdio, http, streamable-http, sse"),
         ({"type": 5, "command": "x"}, "its type is not known"),
-        ({"command": ["npx", "x"]}, "command: expected a string, found a list"),
+        ({"command": [["npx"], "x"]}, "command: expected a string, found a list"),
         ({"command": "x", "args": "a b"}, "args: expected a list of strings, found a string"),
         ({"command": "x", "args": [{"a": 1}]}, "args: expected strings, found an object"),
         ({"command": "x", "args": [None]}, "args: expected strings, found null"),
@@ -311,7 +311,7 @@ def test_a_server_is_found_again_by_its_file_and_key(tmp_path: Path) -> None:
     assert found.launch == StdioLaunch(command="x", env={"T": "t0"})
     for key, reason in {
         "b": "it is not listed there",
-        "off": "it is disabled there",
+        "off": "it is switched off there",
         "needs": "not set in the environment: UNSET",
     }.items():
         with pytest.raises(SourceError, match=f"server '{key}': {reason}"):

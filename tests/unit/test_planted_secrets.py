@@ -170,7 +170,8 @@ def config(folder: Path, planted: Planted, echo: str) -> Path:
         "port": {"url": f"http://u:{planted('login of a bad port')}@h:x/mcp"},
         "brackets": {"url": f"http://u:{planted('login of a bad host')}@[::1/mcp"},
         "typed": {"type": planted("type"), "command": "x"},
-        "listed": {"command": [planted("command in a list")]},
+        "listed": {"command": ["x", "--token", planted("command in a list")]},
+        "nested": {"command": [[planted("command in a nested list")]]},
         "object": {"command": "x", "env": {"A": {"b": planted("variable in an object")}}},
         "name": {"command": "x", "env": {f"A={planted('name of a variable')}": "b"}},
         "form": {"command": "x", "args": [f"${{UNSET-{planted('odd reference')}}}"]},
@@ -318,6 +319,6 @@ def test_no_secret_is_logged_or_shown(tmp_path: Path, echo: str, caplog: pytest.
     reasons = {rejected.key: rejected.reason for rejected in manifest.rejected}
     assert set(reasons) == {
         *("bad", "lacking", "missing", "web", "auth", "sse", "hosted", "bridged", "port", "brackets"),
-        *("typed", "listed", "object", "name", "form", "open", "text"),
+        *("typed", "listed", "nested", "object", "name", "form", "open", "text"),
     }
     assert all(reasons.values())

@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -80,11 +80,15 @@ def connect(
 
     told = invocation(context)
     target = _target(told, name, _Asked(file, project, url, called, namespace))
-    if chosen and not restore:
+    if take:
         from waygraph.ingest.hosts.config import check_is_ours
 
         check_is_ours(target.config, target.name)
-    done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
+    if (take or restore) and not dry_run:
+        with _in_turn(target) as current:
+            done = _DOERS[chosen[0]](told, current, dry_run)
+    else:
+        done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
     if chosen or as_json:
         show(done, operation_views.shape, operation_views.view, as_json)
     else:
@@ -142,6 +146,16 @@ def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
     return start_entry(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
 
 
+@contextmanager
+def _in_turn(target: "Target") -> Iterator["Target"]:
+    """One takeover after the other, each of the file as it is then."""
+    from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, turn
+    from waygraph.ingest.hosts.config import read_config
+
+    with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
+        yield replace(target, config=read_config(target.config.host, target.config.path))
+
+
 # -- what can be done ------------------------------------------------------------------------------
 
 
@@ -157,31 +171,42 @@ def _entry(target: "Target") -> Connected:
 
 
 def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+    from waygraph.ingest.hosts.config import check_is_ours
     from waygraph.ingest.hosts.hosts import entry_of
     from waygraph.ingest.hosts.takeover import gateway_for
 
-    config = target.config
-    gateway = gateway_for(target.gateway, target.shelf.servers())
-    return _preview(target, config.with_servers({target.name: entry_of(config.host, gateway)}), dry_run=dry_run)
+    entry = entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
+
+    def change(config: "HostConfig") -> "HostConfig":
+        check_is_ours(config, target.name)
+        return config.with_servers({target.name: entry})
+
+    return _preview(target, change, dry_run=dry_run)
 
 
 def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+    from waygraph.ingest.hosts.config import check_is_ours
     from waygraph.registry.model.errors import SourceError
 
-    if target.name in target.config.servers and target.shelf.takes():
-        raise SourceError(str(target.config.path), "its servers are behind the gateway: --restore puts them back")
-    return _preview(target, target.config.without_servers([target.name]), dry_run=dry_run)
+    def change(config: "HostConfig") -> "HostConfig":
+        check_is_ours(config, target.name)
+        if target.name in config.servers and target.shelf.takes():
+            raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
+        return config.without_servers([target.name])
+
+    return _preview(target, change, dry_run=dry_run)
 
 
-def _preview(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
-    from waygraph.ingest.hosts.backup import replace_file
+def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, dry_run: bool) -> Connected:
+    from waygraph.ingest.hosts.backup import rewrite_file
     from waygraph.ingest.hosts.config import difference
 
+    after = change(target.config)
     done = _apply(target, after, dry_run=dry_run)
-    lines = tuple(difference(target.config, after, target.name)) if dry_run else ()
     if dry_run or not done.changed:
-        return replace(done, difference=lines)
-    return replace(done, backup=_text(replace_file(target.config, after)))
+        return replace(done, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
+    after, backup = rewrite_file(target.config, change)
+    return replace(done, backup=_text(backup))
 
 
 def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:

@@ -119,7 +119,7 @@ def chosen_configs(settings: Settings, environ: Mapping[str, str], *, all_of_the
     """Paths of those to use. Without a terminal to ask on, and not told to use all, none is."""
     found = known_configs(Path.home(), environ, sys.platform, Path.cwd(), settings=settings)
     if not found:
-        note("no configuration of Claude Desktop, Claude Code, Cursor or VS Code was found in its usual place")
+        note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
     return [str(config.path) for config in found if _is_chosen(config, all_of_them=all_of_them)]
 
 

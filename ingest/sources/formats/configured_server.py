@@ -13,21 +13,14 @@ from urllib.parse import urlsplit
 from waygraph.ingest.manifest.environment import Resolver, Scope, Unresolved
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
+from waygraph.ingest.sources.formats.host_entry import Faulty, is_off, standard_entry
 from waygraph.registry.http.addresses import split_url
 
+__all__ = ["ConfiguredServer", "Faulty", "launch_of", "read_server"]
+
 MAX_ENV_FILE_BYTES = 1024 * 1024
-_FORMS: Mapping[str, Literal["stdio", "http", "sse"]] = {
-    "stdio": "stdio",
-    "http": "http",
-    "streamablehttp": "http",
-    "sse": "sse",
-}
 _LABELS = ("disabled", "name", "description")
 """What says nothing of the launch."""
-
-
-class Faulty(Exception):
-    """What is wrong with a server's entry; its message holds no value of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +41,20 @@ class ConfiguredServer:
     description: str = ""
 
     @property
+    def entry(self) -> dict[str, object]:
+        """Alike for the same launch, in whichever host's words it was written. It may hold secrets."""
+        if self.form != "stdio":
+            oauth = _launch_fields(oauth=self.oauth)
+            return {"type": self.form, "url": self.url, **_launch_fields(headers=self.headers), **oauth}
+        rest = _launch_fields(env=self.env, envFile=self.env_file, cwd=self.cwd)
+        return {"command": self.command, "args": list(self.args), **rest}
+
+    @property
     def transport(self) -> dict[str, object]:
-        """Alike for the same launch, in whichever client's words it was written. It may still hold secrets."""
+        """As the entry, without keys in addresses. It may still hold secrets."""
         if self.form != "stdio":
             return {"type": self.form, "url": without_path_keys(self.url), **_launch_fields(headers=self.headers)}
-        rest = _launch_fields(env=self.env, envFile=self.env_file, cwd=self.cwd)
-        return {"command": self.command, "args": [without_path_keys(argument) for argument in self.args], **rest}
+        return {**self.entry, "args": [without_path_keys(argument) for argument in self.args]}
 
     def launch_text(self, launch: Launch, inputs: Mapping[str, str], project: str) -> str:
         """All that decides the launch and stands in files, in one text. It holds secrets.
@@ -69,18 +70,20 @@ class ConfiguredServer:
         return json.dumps([told, in_file, asked, project], sort_keys=True)
 
 
-def read_server(entry: object) -> ConfiguredServer:
-    """Raises Faulty."""
-    if not isinstance(entry, Mapping):
-        raise Faulty(f"expected an object, found {shape_of(entry)}")
-    form = _form(entry)
-    own = _stdio_fields(entry) if form == "stdio" else {"url": _text(entry, "url"), "headers": _texts(entry, "headers")}
+def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredServer:
+    """`bare_variables`: as of `standard_entry`. Raises Faulty."""
+    standard = standard_entry(entry, bare_variables=bare_variables)
+    form = _form(standard)
+    if form == "stdio":
+        own = _stdio_fields(standard)
+    else:
+        own = {"url": _text(standard, "url"), "headers": _texts(standard, "headers")}
     return ConfiguredServer(
         form=form,
-        oauth=bool(entry.get("oauth")),
-        disabled=entry.get("disabled") is True,
-        name=_label(entry, "name"),
-        description=_label(entry, "description"),
+        oauth=bool(standard.get("oauth")),
+        disabled=is_off(entry),
+        name=_label(standard, "name"),
+        description=_label(standard, "description"),
         **own,
     )
 
@@ -101,16 +104,13 @@ def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
 
 
 def _form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
-    said = entry.get("type", entry.get("transport"))
-    if said is None:
+    form = entry.get("type")
+    if form is None:
         return _inferred_form(entry)
-    plain = said.casefold().replace("-", "").replace("_", "") if isinstance(said, str) else ""
-    if plain not in _FORMS:
-        raise Faulty("its type is not known; known: stdio, http, streamable-http, sse")
-    needed = "command" if _FORMS[plain] == "stdio" else "url"
+    needed = "command" if form == "stdio" else "url"
     if not entry.get(needed):
-        raise Faulty(f"is of type {_FORMS[plain]} and has no `{needed}`")
-    return _FORMS[plain]
+        raise Faulty(f"is of type {form} and has no `{needed}`")
+    return "stdio" if form == "stdio" else "sse" if form == "sse" else "http"
 
 
 def _inferred_form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:

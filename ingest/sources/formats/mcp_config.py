@@ -1,44 +1,60 @@
-"""Configs of MCP clients: Claude Desktop, Claude Code, Cursor, VS Code. One file is one source, each server an agent.
+"""Configurations of the hosts of MCP servers. One file is one source, each server an agent.
 
 Read, they give agents without tools; nothing is started. `servers` gives how each is started or reached, with every
-reference resolved. The forms that a `${…}` may have are in `interpolation`.
+reference resolved. The forms of an entry are in `host_entry`, those of a `${…}` in `environment`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import pointer
+from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
 from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, launch_of, read_server
+from waygraph.ingest.sources.formats.host_entry import is_launch_alone, names_a_launch
 from waygraph.ingest.sources.parse import parse_file
+from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import name_fault
 from waygraph.registry.model.settings import Settings
 
-SHAPE = '{"mcpServers": {server: {"command": …} or {"url": …}}}, or VS Code\'s {"servers": {…}, "inputs": […]}'
+SHAPE = (
+    '{"mcpServers": {server: {"command": …} or {"url": …}}}, or the form of another host: `servers` of VS Code, '
+    "`context_servers` of Zed, `mcp_servers` of Codex, `mcp` of opencode, `extensions` of Goose"
+)
 DISABLED = "disabled"
 """The tag of a server that its config has switched off."""
+OFF = "is switched off there"
+_TABLES = ("mcpServers", "mcp_servers", "context_servers", "amp.mcpServers")
+"""Names that nothing but a table of servers has."""
 _OTHERS_SERVERS = ("asyncapi", "openapi", "swagger")
-_PROJECT_FOLDERS = (".vscode", ".cursor")
+_OFF_LISTS = ("disabledMcpServers", "disabledMcpjsonServers", "deniedMcpServers", "excludeMCPServers")
+_ON_LISTS = ("allowMCPServers", "allowedMcpServers")
+_AT_THE_ROOT = (".mcp.json", "gemini-extension.json", MANIFEST)
+"""Files that lie in the folder of their project, plug-in or extension."""
+_GOOSE_FIELDS = frozenset(("cmd", "uri", "config"))
+_PROJECT_FOLDERS = frozenset(
+    ".agents .amazonq .claude .codex .continue .cursor .gemini .idea .junie .kilocode .kiro .opencode .qwen .roo"
+    " .vscode .windsurf .zed".split()
+)
+_OF_GEMINI = frozenset((".gemini", ".qwen"))
+"""Folders of the hosts that refer to a variable as `$NAME`, too."""
 
 
 def fits(document: Any) -> bool:
     if not isinstance(document, Mapping):
         return False
-    if "mcpServers" in document or any(_project_tables(document)):
-        return True
-    return any(
-        isinstance(table, Mapping) and (_names_a_launch(table) or (not table and _is_vs_codes(document)))
-        for _, table in _tables_of_vs_code(document)
-    )
+    return any(_project_tables(document)) or any(_tables_of_all(document))
 
 
-def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
+def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001 - as all kinds
     """An agent for each server, without tools."""
     for entry in _entries(document, intake):
+        if entry.server.disabled:
+            intake.note_cut(entry.pointer, f"{OFF}: listed, and not started")
         yield _record(entry)
 
 
@@ -73,7 +89,7 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
         return found
     reasons = [fault.reason for fault in intake.rejected if fault.key == key]
     disabled = any(entry.key == key and entry.server.disabled for entry in _entries(document, intake))
-    reason = reasons[0] if reasons else "it is disabled there" if disabled else "it is not listed there"
+    reason = reasons[0] if reasons else f"it {OFF}" if disabled else "it is not listed there"
     raise SourceError(path, f"server {key!r}: {reason}")
 
 
@@ -91,66 +107,143 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """What a document says of its servers beside them: which are off, and if it lists them, which alone are on."""
+
+    off: frozenset[str] = frozenset()
+    on: frozenset[str] = frozenset()
+
+    def turn_off(self, name: object) -> bool:
+        return name in self.off or bool(self.on and name not in self.on)
+
+
+def switches_of(document: Mapping[str, Any]) -> Switches:
+    """Of a whole document, or of the part for one project."""
+    settings = fields_of(document.get("mcp"))
+    off = [document.get(name) for name in _OFF_LISTS]
+    on = [document.get(name) for name in _ON_LISTS]
+    return Switches(off=_names([*off, settings.get("excluded")]), on=_names([*on, settings.get("allowed")]))
+
+
+def _names(lists: Sequence[object]) -> frozenset[str]:
+    """Names, or objects with one."""
+    items = [item for listed in lists for item in (listed if isinstance(listed, Mapping) else items_of(listed))]
+    found = [item.get("serverName", item.get("name")) if isinstance(item, Mapping) else item for item in items]
+    return frozenset(name for name in found if isinstance(name, str))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     pointer: str
     servers: object
+    switches: Switches
     prefix: str = ""
     project: str = ""
 
 
 def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
+    bare_variables = PurePath(intake.where).parent.name in _OF_GEMINI
     for table in _tables(document):
-        if not isinstance(table.servers, Mapping):
-            intake.reject_agent(table.pointer, f"expected an object with servers, found {shape_of(table.servers)}")
-            continue
-        for name, entry in table.servers.items():
-            yield from _entry(table, name, entry, intake)
+        for place, name, entry in _members(table.servers, table.pointer, intake):
+            if fault := name_fault(name):
+                intake.reject_agent(place, f"a server's name: {fault}")
+                continue
+            key = f"{table.prefix}{name}"
+            try:
+                server = read_server(entry, bare_variables=bare_variables)
+            except Faulty as exc:
+                intake.reject_agent(place, str(exc), key=key)
+                continue
+            off = server.disabled or table.switches.turn_off(name)
+            yield _Entry(key=key, pointer=place, server=replace(server, disabled=off), project=table.project)
 
 
-def _entry(table: _Table, name: object, entry: object, intake: Intake) -> Iterator[_Entry]:
-    place = f"{table.pointer}{pointer(name)}"
-    if fault := name_fault(name):
-        intake.reject_agent(place, f"a server's name: {fault}")
-        return
-    key = f"{table.prefix}{name}"
-    try:
-        yield _Entry(key=key, pointer=place, server=read_server(entry), project=table.project)
-    except Faulty as fault:
-        intake.reject_agent(place, str(fault), key=key)
+def _members(servers: object, place: str, intake: Intake) -> Iterator[tuple[str, object, object]]:
+    """Place, name and entry of each: of an object, or of a list whose entries hold their names or are such objects."""
+    if isinstance(servers, Mapping):
+        yield from ((f"{place}{pointer(name)}", name, entry) for name, entry in servers.items())
+    elif isinstance(servers, list):
+        for number, item in enumerate(servers):
+            if isinstance(item, Mapping) and ("name" in item or names_a_launch(item)):
+                yield f"{place}/{number}", item.get("name"), item
+            elif isinstance(item, (Mapping, str)):
+                yield from _members(item, f"{place}/{number}", intake)
+            else:
+                intake.reject_agent(f"{place}/{number}", f"expected an object, found {shape_of(item)}")
+    elif isinstance(servers, str):
+        intake.reject_agent(place, "names a file that is not there, is no JSON, or is not in the folder of the plug-in")
+    else:
+        intake.reject_agent(place, f"expected an object with servers, found {shape_of(servers)}")
 
 
 def _tables(document: Mapping[str, Any]) -> Iterator[_Table]:
-    if "mcpServers" in document:
-        yield _Table(pointer="/mcpServers", servers=document["mcpServers"])
-    for place, table in _tables_of_vs_code(document):
-        yield _Table(pointer=place, servers=table)
+    switches = switches_of(document)
+    for place, table in _tables_of_all(document):
+        yield _Table(pointer=place, servers=table, switches=switches)
     projects = dict(_project_tables(document))
-    for folder, table in projects.items():
-        prefix = _prefix(folder, list(projects))
-        place = pointer("projects", folder, "mcpServers")
-        yield _Table(pointer=place, servers=table, prefix=prefix, project=folder)
+    names = Counter(PurePath(folder).name for folder in projects)
+    for folder, settings in projects.items():
+        yield _Table(
+            pointer=pointer("projects", folder, "mcpServers"),
+            servers=settings["mcpServers"],
+            switches=switches_of(settings),
+            prefix=_prefix(folder, is_alone=names[PurePath(folder).name] == 1),
+            project=folder,
+        )
+
+
+def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """Those that are no single project's."""
+    if _is_flat(document):
+        yield "", _named_values(document)
+    yield from ((pointer(name), document[name]) for name in _TABLES if name in document)
+    yield from _tables_of_vs_code(document)
+    if "servers" not in fields_of(document.get("mcp")) and _names_launches(document.get("mcp")):
+        yield "/mcp", document["mcp"]
+    if _is_of_goose(document.get("extensions")):
+        yield "/extensions", document["extensions"]
 
 
 def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """`mcp.json` has `servers` at its top, `settings.json` under `mcp`."""
-    if "servers" in document and not any(name in document for name in _OTHERS_SERVERS):
-        yield "/servers", document["servers"]
-    settings = document.get("mcp")
-    if isinstance(settings, Mapping) and "servers" in settings:
-        yield "/mcp/servers", settings["servers"]
+    """`mcp.json` has `servers` at its top, `settings.json` under `mcp`, and so has opencode."""
+    tables = {"/mcp/servers": fields_of(document.get("mcp")).get("servers")}
+    if not any(name in document for name in _OTHERS_SERVERS):
+        tables = {"/servers": document.get("servers"), **tables}
+    for place, table in tables.items():
+        if _names_launches(table) or (table == {} and _is_vs_codes(document)):
+            yield place, table
 
 
-def _project_tables(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Of `~/.claude.json`: a project's folder, and its servers."""
+def _project_tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Of `~/.claude.json`: a project's folder, and what it keeps for it."""
     projects = document.get("projects")
     for folder, settings in projects.items() if isinstance(projects, Mapping) else ():
         if isinstance(folder, str) and isinstance(settings, Mapping) and "mcpServers" in settings:
-            yield folder, settings["mcpServers"]
+            yield folder, settings
 
 
-def _names_a_launch(table: Mapping[Any, Any]) -> bool:
-    """Other documents have `servers` too."""
-    return any(isinstance(entry, Mapping) and {"command", "url", "type"} & set(entry) for entry in table.values())
+def _names_launches(table: object) -> bool:
+    """Other documents have tables of these names too."""
+    return isinstance(table, Mapping) and any(
+        isinstance(each, Mapping) and names_a_launch(each) for each in table.values()
+    )
+
+
+def _is_of_goose(table: object) -> bool:
+    """Other documents have extensions: those of Goose are switched on, or have its own names of fields."""
+    entries = map(fields_of, table.values() if isinstance(table, Mapping) else items_of(table))
+    return any({"enabled", "type"} <= set(entry) or not _GOOSE_FIELDS.isdisjoint(entry) for entry in entries)
+
+
+def _named_values(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what tells of the document itself, such as `$schema`."""
+    return {name: value for name, value in document.items() if not str(name).startswith("$")}
+
+
+def _is_flat(document: Mapping[str, Any]) -> bool:
+    """Whether the document itself is a table of servers, as in plug-ins: half of it is, and no text is beside it."""
+    values = list(_named_values(document).values())
+    return not any(isinstance(value, str) for value in values) and mostly(values, is_launch_alone)
 
 
 def _is_vs_codes(document: Mapping[str, Any]) -> bool:
@@ -158,19 +251,21 @@ def _is_vs_codes(document: Mapping[str, Any]) -> bool:
     return "mcp" in document or set(document) <= {"servers", "inputs"}
 
 
-def _prefix(folder: str, folders: Sequence[str]) -> str:
+def _prefix(folder: str, *, is_alone: bool) -> str:
     """What tells a project's servers from those of others: its folder's name, or the whole path if two have one."""
     name = PurePath(folder).name
-    alone = [PurePath(other).name for other in folders].count(name) == 1
-    return f"{name if name and alone else folder.strip('/')}/"
+    return f"{name if name and is_alone else folder.strip('/')}/"
 
 
 def _project(where: str, around: Surroundings) -> str:
-    """The folder of the project that a file configures, by where clients look for it; empty: it is no project's."""
-    path = PurePath(where)
-    if "://" in where or (path.name != ".mcp.json" and path.parent.name not in _PROJECT_FOLDERS):
+    """The folder of the project or plug-in that a file configures, by its place; empty: it is neither's."""
+    path = Path(around.cwd, where)
+    if "://" in where:
         return ""
-    return str(PurePath(around.cwd, path.parent if path.name == ".mcp.json" else path.parent.parent))
+    if path.name in _AT_THE_ROOT:
+        return str(plugin_folder(path))
+    folder = next((each.parent for each in list(path.parents)[:2] if each.name in _PROJECT_FOLDERS), None)
+    return "" if folder is None or str(folder) == around.home else str(folder)
 
 
 # -- what is told of them --------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from waygraph.ingest.manifest.fields import REPEATED, fields_of, items_of, scalar_of, text_of
-from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
-from waygraph.ingest.sources.parse import parse_yaml
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
+from waygraph.ingest.sources.formats.front_matter import read_front_matter
 from waygraph.ingest.sources.skill_folder import SCRIPTS
 from waygraph.registry.model.errors import SourceError
 
@@ -109,10 +109,7 @@ def _front(stated: object, where: str, intake: Intake) -> Mapping[str, Any]:
     """Raises SourceError."""
     if not isinstance(stated, str):
         raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
-    front = parse_yaml(where, stated, lambda place: intake.note_cut(place, REPEATED))
-    if not isinstance(front, Mapping):
-        raise SourceError(where, f"its front matter is {shape_of(front)}: expected fields such as name and description")
-    return front
+    return read_front_matter(stated, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
 
 
 def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:

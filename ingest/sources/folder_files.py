@@ -1,0 +1,127 @@
+"""The files of a folder that may be sources, and what of it is left out.
+
+A dot folder holds what programs keep for themselves, keys among it. So only skills are taken from there, and the files
+in which hosts are known to keep servers. Version control, environments, packages and caches are not searched at all.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath
+
+from waygraph.ingest.sources.parse import SUFFIXES
+from waygraph.ingest.sources.skill_folder import NAME, is_skill
+
+_SHOWN = 3
+_OF_PROGRAMS = frozenset(
+    ".bzr .direnv .eggs .git .hg .jj .nox .svn .terraform .tox .venv __pycache__ _darcs node_modules"
+    " site-packages".split()
+)
+_MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
+"""Files that mark a folder as a cache, and as an environment of Python."""
+_CACHE = re.compile(r"(?i)[._].*cache|.*_cacache")
+_SERVERS_FILE = re.compile(
+    r"(?i)(?:.*/)?(?:\.?mcp[\w.-]*\.jsonc?|[\w-]*mcp_settings\.json|claude_desktop_config\.json"
+    r"|\.continue/mcpservers/[^/]+\.(?:json|ya?ml))"
+)
+_SETTINGS_FILE = re.compile(
+    r"(?i)(?:.*/)?(?:opencode\.jsonc?|\.[\w-]+-plugin/plugin\.json|\.(?:amp|gemini|qwen|vscode|zed)/settings\.json"
+    r"|\.(?:codex|grok)/config\.toml|(?:\.continue|\.?goose)/config\.ya?ml)"
+)
+_CODEX_FILE = re.compile(r"(?i)(?:.*/)?(?:codex[\w.-]*|config)\.toml")
+"""What Codex's file is called outside its own folder."""
+
+
+@dataclass(slots=True)
+class FolderFiles:
+    """`files` in order. `left_out`: files that may be sources as well, each with the reason. `unsearched`: folders."""
+
+    files: list[Path] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    unsearched: list[str] = field(default_factory=list)
+
+    @property
+    def remark(self) -> str:
+        """On files that were left out; empty if there are none."""
+        return f"left out: {_join_names(self.left_out)}; a file that is named is read" if self.left_out else ""
+
+    @property
+    def absence(self) -> str:
+        """Why nothing was found."""
+        reason = f"holds no {', '.join(SUFFIXES)} file, and no {NAME}"
+        found = [self.remark, f"not searched: {_join_names(self.unsearched)}" if self.unsearched else ""]
+        return "; ".join([reason, *filter(None, found)])
+
+
+def files_under(folder: Path) -> FolderFiles:
+    """In a folder with a SKILL.md that is the one; its other files belong to it."""
+    found = FolderFiles()
+    for place, folders, names in os.walk(folder, onerror=partial(_note_unreadable, found)):
+        inside = Path(place).relative_to(folder)
+        folders[:] = [name for name in sorted(folders) if _is_searched(Path(place), name, folder, found)]
+        for name in sorted(names):
+            _sort_file(Path(place) / name, inside, found)
+    owners = {file.parent for file in found.files if is_skill(file)}
+    found.files = sorted(file for file in found.files if is_skill(file) or owners.isdisjoint(file.parents))
+    return found
+
+
+def _note_unreadable(found: FolderFiles, error: OSError) -> None:
+    found.left_out.append(f"{error.filename} ({error.strerror})")
+
+
+def holds_other_settings(where: str) -> bool:
+    """Whether it is a host's file of settings, or a plug-in's manifest, which need not name any server."""
+    path = PurePath(where).as_posix()
+    return bool(_SETTINGS_FILE.fullmatch(path) or _CODEX_FILE.fullmatch(path))
+
+
+def _sort_file(file: Path, inside: PurePath, found: FolderFiles) -> None:
+    is_hidden = any(part.startswith(".") for part in inside.parts)
+    path = file.as_posix()
+    if is_skill(file) or (is_hidden and (_SERVERS_FILE.fullmatch(path) or _SETTINGS_FILE.fullmatch(path))):
+        is_taken = True
+    elif file.suffix.casefold() in SUFFIXES or _CODEX_FILE.fullmatch(path):
+        is_taken = not is_hidden
+    else:
+        return
+    if not file.is_file():
+        found.left_out.append(f"{inside / file.name} (no regular file)")
+    elif is_taken:
+        found.files.append(file)
+    else:
+        found.left_out.append(f"{inside / file.name} (in a dot folder)")
+
+
+def _is_searched(place: Path, name: str, folder: Path, found: FolderFiles) -> bool:
+    """Also of a registry's index nothing is a source. What a link leads to is searched only where it lies."""
+    path = place / name
+    relative = str(path.relative_to(folder))
+    if path.is_symlink():
+        if not path.resolve().is_relative_to(folder.resolve()):
+            found.unsearched.append(f"{relative} (a link to what is not in the folder)")
+        return False
+    is_cache = relative.startswith(".") and name.casefold() in ("cache", "caches")
+    if is_cache or _is_of_program(name) or _is_marked(path):
+        found.unsearched.append(relative)
+        return False
+    return True
+
+
+def is_of_programs(path: PurePath) -> bool:
+    """Whether it lies where programs keep what is theirs alone."""
+    return any(map(_is_of_program, path.parts[:-1]))
+
+
+def _is_of_program(folder: str) -> bool:
+    return folder in _OF_PROGRAMS or folder.endswith(".index") or _CACHE.fullmatch(folder) is not None
+
+
+def _is_marked(folder: Path) -> bool:
+    return any((folder / mark).is_file() for mark in _MARKS)
+
+
+def _join_names(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
