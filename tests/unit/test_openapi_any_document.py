@@ -31,6 +31,7 @@ from tests.openapi_documents import (
 )
 from waygraph.ingest.sources.formats import openapi
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS
+from waygraph.ingest.sources.yaml_text import parse
 
 
 def _web(count: int, width: int) -> dict[str, Any]:
@@ -135,7 +136,7 @@ def _mangled(document: Any, draw: Callable[[st.SearchStrategy[Any]], Any], schem
     return [_mangled(item, draw, schemas) for item in document] if isinstance(document, list) else document
 
 
-@given(st.data(), st.sampled_from([PETS_3_0, FILES_2_0, yaml.safe_load(EVENTS_3_1)]))
+@given(st.data(), st.sampled_from([PETS_3_0, FILES_2_0, parse(EVENTS_3_1)]))
 @hypothesis_settings(suppress_health_check=SLOW)
 def test_no_mangled_document_raises(data: st.DataObject, document: dict[str, Any]) -> None:
     """Whatever is in it: tools with valid schemas that JSON can carry, or a reason."""

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from tests.openapi_documents import (
@@ -20,6 +19,7 @@ from tests.openapi_documents import (
     tools_of,
     written_call,
 )
+from waygraph.ingest.sources.yaml_text import parse
 
 
 def test_operations_are_tools() -> None:
@@ -129,7 +129,7 @@ def test_an_answer_that_is_an_object_is_the_output_schema() -> None:
 
 def test_a_document_of_3_1_brings_its_own_definitions() -> None:
     """Wherever in the document a reference leads; `$id` and the like would lead elsewhere and are left out."""
-    tool = tools_of(yaml.safe_load(EVENTS_3_1))["listEvents"]
+    tool = tools_of(parse(EVENTS_3_1))["listEvents"]
     since = schema(tool)["properties"]["since"]
     assert since == {"type": ["string", "null"], "format": "date", "default": "2026-01-01", "examples": ["2026-02-01"]}
     gives = json.loads(tool.output_schema)

@@ -5,7 +5,6 @@ stays a reference; of much, what is nearest. Keywords that JSON Schema 2020-12 h
 another type than it demands, are left out: what results is always a valid schema.
 """
 
-import datetime
 import json
 import math
 import re
@@ -272,19 +271,13 @@ def _reference_name(reference: str) -> str:
 
 
 def _plain(value: object) -> tuple[Any] | tuple[()]:
-    """The value as JSON has it (a date of YAML as text), in a tuple; empty for what JSON cannot carry."""
+    """The value as JSON has it, in a tuple; empty for what JSON cannot carry."""
     if isinstance(value, str):
         return (value,)
     try:
-        return (json.loads(json.dumps(value, default=_date_text, allow_nan=False)),)
+        return (json.loads(json.dumps(value, allow_nan=False)),)
     except (ValueError, TypeError, RecursionError):
         return ()
-
-
-def _date_text(value: object) -> str:
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    raise TypeError
 
 
 def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
