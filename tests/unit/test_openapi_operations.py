@@ -60,6 +60,7 @@ def test_parameters_keep_their_place() -> None:
             "X-Trace": {"type": "string"},
             "seen": {"type": "boolean", "deprecated": True},
         },
+        "additionalProperties": False,
     }
     assert http(tool) == {
         "method": "GET",
@@ -149,11 +150,12 @@ def test_bodies_of_swagger_2() -> None:
             "note": {"type": ["string", "null"]},
         },
         "required": ["file"],
+        "additionalProperties": False,
     }
     assert http(tools["upload"])["body"] == {"type": "multipart/form-data"}
     assert http(tools["rename"])["body"] == {"type": "application/json", "fields": {"body_name": "name"}}
     assert schema(tools["rename"])["required"] == ["name", "body_name"]
-    assert schema(tools["edit"])["properties"] == {"body": {"type": "array", "description": "New lines"}}
+    assert schema(tools["edit"])["properties"]["body"] == {"type": "array", "description": "New lines"}
     assert written_call(tools["edit"], {"body": ["a"]})["body"] == ["a"]
     assert http(tools["list"])["parameters"] == {"tags": {"in": "query", "collectionFormat": "csv"}}
 
@@ -174,7 +176,6 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"allOf": [OBJECT, {"required": ["a"]}], "required": ["a"]}, ["a"], ["a"]),
         ({"allOf": [OBJECT, {"type": "array"}]}, ["body"], ["body"]),
         ({"type": "object"}, ["body"], ["body"]),
-        ({"type": "object", "properties": {str(number): {} for number in range(201)}}, ["body"], ["body"]),
         ({"type": "string"}, ["body"], ["body"]),
         (True, ["body"], ["body"]),
         (None, ["body"], ["body"]),
