@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from itertools import takewhile
+from os.path import commonpath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -35,6 +37,13 @@ class Listing:
     namespace: str
     are_files: bool = True
     """Whether they are there by these names later on, too."""
+    root: str = ""
+    """Of a folder or a pattern: where the names of its documents begin to differ."""
+
+    def document_name(self, where: str) -> str:
+        """The path of a document within its source; empty for a source that is a single one."""
+        path = PurePath(where)
+        return str(path.relative_to(self.root)) if self.root and path.is_relative_to(self.root) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,7 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing.are_files)
+    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing)
     for where, content in listing.files:
         try:
             document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
@@ -114,7 +123,11 @@ def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
     answers = ask(parts.manifest.source, parts.servers)
     told = {entry.key: entry for entry in answers.entries}
     silent = parts.must_answer - told.keys()
-    listed = [told.pop(entry.key, entry) for entry in parts.manifest.entries if entry.key not in silent]
+    listed = [
+        replace(told.pop(entry.key, entry), document=entry.document)
+        for entry in parts.manifest.entries
+        if entry.key not in silent
+    ]
     keys = {entry.key for entry in listed}
     # Of what is listed all the same only the asking failed, or a tool.
     cut = [fault for fault in answers.rejected if fault.key in keys]
@@ -136,7 +149,7 @@ class _Merged:
     """What all documents of a source say together."""
 
     intake: Intake
-    are_files: bool
+    listing: Listing
     servers: list[ServerEntry] = field(default_factory=list)
     must_answer: set[str] = field(default_factory=set)
 
@@ -149,16 +162,20 @@ class _Merged:
             intake.entries = [replace(entry, unasked=True) for entry in intake.entries]
         if reading.asks(kind) and kind.servers:
             found = kind.servers(document, where, intake)
-            servers = [replace(each, where=where, in_config=each.in_config and self.are_files) for each in found]
-            known = {server.key for server in self.servers}  # of two documents that name one, the first counts
+            servers = [
+                replace(each, where=where, in_config=each.in_config and self.listing.are_files) for each in found
+            ]
+            known = {server.key: server for server in self.servers}  # of two documents that name one, the first counts
             self.servers += [server for server in servers if server.key not in known]
+            for key in [each.key for each in servers if each.key in known and each.launch != known[each.key].launch]:
+                intake.note_cut("", f"server {key!r} is not asked, since {known[key].where} names one so: ingest each")
             self.must_answer |= {server.key for server in servers if kind.live}
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
             intake.rejected = list(dict.fromkeys(intake.rejected))
             unasked = {fault.key for fault in intake.rejected if fault.key}
             intake.entries = [entry for entry in intake.entries if entry.key not in unasked]
         self.intake.partial = self.intake.partial or intake.partial
-        self.intake.entries += intake.entries
+        self.intake.entries += [replace(e, document=self.listing.document_name(where)) for e in intake.entries]
         self.intake.rejected += intake.rejected
         self.intake.cut += intake.cut
         self.intake.gone += intake.gone
@@ -213,7 +230,7 @@ def read_documents(
     """The manifests of one source that comes as documents, as `read_path` reads files. Raises SourceError."""
     files = [(document.name, partial(_content_of, document)) for document in documents]
     space = namespace or agent_id(_last_plain_part(source) or "source")
-    listing = Listing(files=files, source=source, namespace=space)
+    listing = Listing(files=files, source=source, namespace=space, root=_common_folder([name for name, _ in files]))
     return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
@@ -227,7 +244,7 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
     content = [(str(path), partial(_read_file, path, folder)) for path in files]
-    return Listing(files=content, source=name, namespace=space)
+    return Listing(files=content, source=name, namespace=space, root=_root(text))
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
@@ -280,6 +297,23 @@ def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
         return read_skill_file(path, most_bytes)
     with path.open("rb") as file:
         return file.read(most_bytes)
+
+
+def _root(text: str) -> str:
+    """The folder itself, or that in which a pattern looks; empty for a single file."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return str(path)
+    plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts))
+    return str(Path(*plain)) if len(plain) < len(path.parts) else ""
+
+
+def _common_folder(names: Sequence[str]) -> str:
+    """That of documents which come from elsewhere; empty for a single one, and if there is none."""
+    try:
+        return (commonpath([str(PurePath(name).parent) for name in names]) or ".") if len(names) > 1 else ""
+    except ValueError:  # some of them absolute
+        return ""
 
 
 def _last_plain_part(text: str) -> str:
