@@ -162,4 +162,4 @@ def test_two_versions_with_slips_are_ingested_and_called(home: Path, service: We
     assert service.paths[-1] == "/tolls"
     assert len(service.paths) == 7
     assert nested.is_error  # the service has no such page, and says so
-    assert "HTTP 404" in said(nested)
+    assert "HTTP 404" in "".join(block.text for block in nested.content)

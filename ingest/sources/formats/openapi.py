@@ -34,7 +34,7 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", 
 _SAFE = frozenset(("get", "head", "options", "trace", "query"))
 """Methods that only ask (RFC 9110, 9.2.1)."""
 _REPEATABLE = frozenset(("put", "delete"))
-MAX_OPERATIONS, MAX_ARGUMENTS = 20_000, 1_000_000
+MAX_OPERATIONS, MAX_ARGUMENTS = 20_000, 500_000
 """Of one document."""
 MAX_REMARKS = 20
 """So many places are named of which the same is to be said; the others are counted."""
