@@ -32,7 +32,7 @@ def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placemen
     """`mine`: the source's own claims, by agent id."""
     claimed = {claim.key: claim.agent_id for claim in mine.values()}
     entries, rejected = _distinct(manifest)
-    entries = _apart(held, entries, claimed)
+    entries = _tell_apart(held, entries, claimed)
     ids = _Ids(held, manifest, claimed)
     chosen = ids.choose_ids(entries)
     return Placement(
@@ -55,7 +55,7 @@ def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
     return list(first.values()), rejected
 
 
-def _apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
+def _tell_apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
     """Those of one key in several documents get each a key of its own; what is the same word for word is one.
 
     `claimed`: key → agent id. Of an agent that had the plain key it is noted there which of them it is.

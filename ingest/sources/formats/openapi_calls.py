@@ -109,7 +109,7 @@ class Arguments:
 
     def schema(self) -> dict[str, Any]:
         """One schema of all arguments, as JSON Schema 2020-12. What is required has room first."""
-        kept, room = self._named(), MAX_SCHEMA_CHARS
+        kept, room = self._rank_names(), MAX_SCHEMA_CHARS
         properties: dict[str, Any] = {}
         refs: dict[str, None] = {}
         required, shortened = list[str](), list[str]()
@@ -129,7 +129,7 @@ class Arguments:
             made["$defs"] = definitions
         return made if self.is_open else {**made, "additionalProperties": False}
 
-    def _named(self) -> list[str]:
+    def _rank_names(self) -> list[str]:
         """The names for which there is room, required ones first. The others may be given, and are not listed."""
         ranked = sorted(self._taken, key=lambda name: not self._taken[name].demanded)
         room, kept = MAX_SCHEMA_CHARS, list[str]()

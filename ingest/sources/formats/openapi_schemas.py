@@ -159,7 +159,7 @@ class Schemas:
         """The JSON pointer that a reference names, and why there is none in this document."""
         document, _, fragment = reference.partition("#")
         if document and not self._is_own(document):
-            return "", f"a reference to another document is left out, since none is fetched{_shown(reference)}"
+            return "", f"a reference to another document is left out, since none is fetched{_reference_name(reference)}"
         target = unquote(fragment)
         if target.startswith("/") and self._at(target) is not None:
             return target, ""
@@ -296,7 +296,7 @@ class Schemas:
         return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[:60]}-{digest(pointer)[:8]}"
 
 
-def _shown(reference: str) -> str:
+def _reference_name(reference: str) -> str:
     """The document that a reference names, without what may be secret in its address."""
     try:
         parts = urlsplit(reference)
