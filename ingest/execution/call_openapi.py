@@ -26,21 +26,16 @@ from waygraph.ingest.execution.openapi_request import (
 from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, Services, confidential
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.formats.openapi import METHODS
+from waygraph.ingest.sources.formats.openapi_calls import HEADERS_NOT_SENT, PLACEHOLDER, fold_header
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
+from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments, NotCallable
 from waygraph.registry.model.nouns import Agent, parse_field
 from waygraph.registry.model.settings import Settings
 
-_NOT_OURS = frozenset(
-    "authorization connection content-length content-type cookie expect host keep-alive proxy-authorization "
-    "proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override "
-    "x-method-override x-original-url x-rewrite-url".split()
-)
-"""Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 _BETWEEN_PARTS = re.compile(r"[/\\]")
 _ACCEPT = "application/json, */*;q=0.5"
 
@@ -102,6 +97,7 @@ class Operation:
 
     def request(self, arguments: Mapping[str, Any], service: Service, login: Login) -> Request:
         """Raises Fault, Elsewhere."""
+        self._refuse_unsent(arguments)
         body = body_of(self.http, arguments, self.properties)
         query = [
             *_without(self._query(arguments), login),
@@ -118,6 +114,14 @@ class Operation:
             allow_private=service.allow_private,
         )
 
+    def _refuse_unsent(self, arguments: Mapping[str, Any]) -> None:
+        """Raises Fault for an argument that would go nowhere: a document may list fewer than an operation takes."""
+        body, parameters = fields_of(self.http.get("body")), fields_of(self.http.get("parameters"))
+        known = {*parameters, *filter(None, [text_of(body.get("argument"))])}
+        for name in arguments if not body or "argument" in body else ():
+            if name not in known:
+                raise Fault(name, unknown_name(name, known))
+
     def _base(self, service: Service) -> str:
         """That of the service, or the address of its own that an operation has on an origin that is configured."""
         own = text_of(self.http.get("server")).rstrip("/")
@@ -125,6 +129,8 @@ class Operation:
             return service.base_url
         if names_user(own):
             raise Elsewhere("this operation names a login in its own address, and none but an operator's is used")
+        if unfilled := PLACEHOLDER.search(own):
+            raise Elsewhere(f"this operation is at {own[:200]!r}, and its document says no value of {unfilled[0][:80]}")
         if own.startswith("/") and not own.startswith("//"):
             return origin_of(service.base_url) + own
         if origin_of(own) in (origin_of(service.base_url), *service.also) and "?" not in own and "#" not in own:
@@ -141,7 +147,7 @@ class Operation:
             return in_path(parameter, arguments[parameter.argument])
 
         written, _, fixed = str(self.http["path"]).partition("#")[0].partition("?")
-        pieces = _PLACEHOLDER.split(written)  # text, name, text, name …
+        pieces = PLACEHOLDER.split(written)  # text, name, text, name …
         told = "".join(
             value(piece) if place % 2 else quote(piece, safe="/:@!$&'()*+,;=~%") for place, piece in enumerate(pieces)
         )
@@ -149,7 +155,11 @@ class Operation:
             leading = [name for name in pieces[1::2] if _leads_elsewhere(value(name))] or pieces[1::2]
             named = parameters[leading[0]].argument if leading else ""
             raise Fault(named, "a value that leaves the path where it is: no part of it may be . or ..")
-        return f"{told}?{quote(fixed, safe='=&:/%+,;@')}" if fixed else told
+        query = "".join(
+            quote(value(piece), safe="%") if place % 2 else quote(piece, safe="=&:/%+,;@")
+            for place, piece in enumerate(PLACEHOLDER.split(fixed))
+        )
+        return f"{told}?{query}" if query else told
 
     def _query(self, arguments: Mapping[str, Any]) -> Iterator[str]:
         for parameter in self._parameters("query"):
@@ -161,14 +171,18 @@ class Operation:
         told = {"Accept": _ACCEPT}
         for parameter in self._parameters("header"):
             value = arguments.get(parameter.argument)
-            if value is not None and _TOKEN.fullmatch(parameter.name) and _fold_header(parameter.name) not in _NOT_OURS:
+            if (
+                value is not None
+                and _TOKEN.fullmatch(parameter.name)
+                and fold_header(parameter.name) not in HEADERS_NOT_SENT
+            ):
                 told[parameter.name] = in_header(parameter, value)
         if body.content:
             told["Content-Type"] = body.media
         if cookies := "; ".join(self._cookies(arguments, login)):
             told["Cookie"] = cookies
-        own = {_fold_header(name) for name in login.headers}
-        return {**{name: value for name, value in told.items() if _fold_header(name) not in own}, **login.headers}
+        own = {fold_header(name) for name in login.headers}
+        return {**{name: value for name, value in told.items() if fold_header(name) not in own}, **login.headers}
 
     def _cookies(self, arguments: Mapping[str, Any], login: Login) -> Iterator[str]:
         for parameter in self._parameters("cookie"):
@@ -207,8 +221,3 @@ def not_configured(agent: Agent, services: Services) -> str:
         f'[[service]] agent = {name} base_url = "https://…" (three lines{says}; with `auth` if it needs a login: '
         f"docs/calling.md) into {services.where_to_write()}"
     )
-
-
-def _fold_header(header: str) -> str:
-    """As servers that hand headers on as variables (CGI, WSGI) see its name: `X_Key` and `X-Key` are one."""
-    return header.lower().replace("_", "-")

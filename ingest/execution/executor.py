@@ -38,6 +38,7 @@ from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, lau
 from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.formats.mcp_config import config_entry
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, MayHaveRun, Question, Result, Through
+from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import (
     CallTimedOut,
     LoginsUnusable,
@@ -380,7 +381,7 @@ class Launches:
 
     def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
-        entry = config_entry(server.config, claim.key, self.settings, around)
+        entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
         if not server.written:
             reason = "was ingested when its values were not noted yet"
         elif self.vouched.digest_of(entry.written) != server.written:

@@ -31,6 +31,7 @@ from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
 from waygraph.registry.http.addresses import is_loopback, names_user, split_url
 from waygraph.registry.http.client import origin_of
+from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import Agent
@@ -376,7 +377,8 @@ def servers_vouched_for(
     """Of live sources, where the launch is what the graph holds now. Raises StorageFailed."""
     held = launch_digest(agent.transport)
     for claim in claims:
-        server = vouched.source(claim.source).servers.get(claim.key)
+        servers = vouched.source(claim.source).servers
+        server = servers.get(claim.key) or servers.get(plain_key(claim.key))
         if claim.is_live and server is not None and server.launch == held:
             yield claim, server
 

@@ -2,7 +2,6 @@
 that read the same file, and that there were others is told.
 """
 
-import datetime
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -124,18 +123,16 @@ def tags_of(values: Iterable[object]) -> list[str]:
 
 
 def scalar_of(value: object) -> str:
-    """A text, number, truth value or date of YAML as text; nothing for anything else."""
+    """A text, number or truth value as text; nothing for anything else."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime.date):
-        return value.isoformat()
     if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
         return ""
     return str(value) if isinstance(value, (int, float)) else text_of(value)
 
 
 def version_of(value: object) -> object:
-    """YAML reads `2026-01-31` as a date."""
+    """A number as text."""
     return scalar_of(value) or value
 
 

@@ -161,5 +161,5 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
     except yaml_text.Unbounded as exc:
         raise SourceError(where, str(exc)) from exc
-    except ValueError as exc:  # a date or number that cannot be
+    except ValueError as exc:  # a number that cannot be
         raise SourceError(where, f"cannot be read: {exc}") from exc

@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from itertools import takewhile
+from os.path import commonpath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
@@ -45,6 +47,13 @@ class Listing:
     """Whether a person named each of them; else they were met below a folder, or fit a pattern."""
     remark: str = ""
     """On what was left out of a folder."""
+    root: str = ""
+    """Of a folder or a pattern: where the names of its documents begin to differ."""
+
+    def document_name(self, where: str) -> str:
+        """The path of a document within its source; empty for a source that is a single one."""
+        path = PurePath(where)
+        return str(path.relative_to(self.root)) if self.root and path.is_relative_to(self.root) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +148,11 @@ def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
     answers = ask(parts.manifest.source, parts.servers)
     told = {entry.key: entry for entry in answers.entries}
     silent = parts.must_answer - told.keys()
-    listed = [told.pop(entry.key, entry) for entry in parts.manifest.entries if entry.key not in silent]
+    listed = [
+        replace(told.pop(entry.key, entry), document=entry.document)
+        for entry in parts.manifest.entries
+        if entry.key not in silent
+    ]
     keys = {entry.key for entry in listed}
     # Of what is listed all the same only the asking failed, or a tool.
     cut = [fault for fault in answers.rejected if fault.key in keys]
@@ -211,13 +224,17 @@ class _Merged:
             self.asks = True
             servers = self._servers_to_ask(partial(self._read_servers, kind.servers, document), intake, reading)
             gateways |= {server.key for server in servers if launches_gateway(server.launch, reading.registry)}
-            self._take_servers(kind, [server for server in servers if server.key not in gateways])
+            self._take_servers(kind, [server for server in servers if server.key not in gateways], intake)
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
             intake.rejected = [fault for fault in dict.fromkeys(intake.rejected) if fault.key not in gateways]
             unlisted = {fault.key for fault in intake.rejected if fault.key} | gateways
             intake.entries = [entry for entry in intake.entries if entry.key not in unlisted]
         self.intake.partial = self.intake.partial or intake.partial
-        self.intake.entries += [entry for entry in intake.entries if not self._is_copy(entry)]
+        self.intake.entries += [
+            replace(entry, document=self.listing.document_name(where))
+            for entry in intake.entries
+            if not self._is_copy(entry)
+        ]
         self.intake.rejected += intake.rejected
         self.intake.cut += [*intake.cut, *(omission(where, key) for key in sorted(gateways))]
         self.intake.gone += intake.gone
@@ -237,9 +254,11 @@ class _Merged:
         self.waiting += [_servers_note(intake.where, waiting, NOT_STARTED)] if waiting else []
         return servers
 
-    def _take_servers(self, kind: Kind, servers: Sequence[ServerEntry]) -> None:
-        known = {server.key for server in self.servers}  # of two documents that name one, the first counts
+    def _take_servers(self, kind: Kind, servers: Sequence[ServerEntry], intake: Intake) -> None:
+        known = {server.key: server for server in self.servers}  # of two documents that name one, the first counts
         self.servers += [server for server in servers if server.key not in known]
+        for key in [each.key for each in servers if each.key in known and each.launch != known[each.key].launch]:
+            intake.note_cut("", f"server {key!r} is not asked, since {known[key].where} names one so: ingest each")
         if kind.live:
             self.must_answer |= {server.key for server in servers}
 
@@ -340,7 +359,7 @@ def read_documents(
     """The manifests of one source that comes as documents, as `read_path` reads files. Raises SourceError."""
     files = [(document.name, partial(_content_of, document)) for document in documents]
     space = namespace or agent_id(_last_plain_part(source) or "source")
-    listing = Listing(files=files, source=source, namespace=space)
+    listing = Listing(files=files, source=source, namespace=space, root=_common_folder([name for name, _ in files]))
     return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
@@ -355,7 +374,8 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
     content = [(str(path), partial(_read_file, path, folder)) for path in found.files]
     is_named = found.files == [Path(text).expanduser()] and folder is None
-    return Listing(files=content, source=name, namespace=space, named=is_named, remark=found.remark)
+    root = _root(text)
+    return Listing(files=content, source=name, namespace=space, named=is_named, remark=found.remark, root=root)
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
@@ -407,6 +427,23 @@ def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
             raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
         return read_skill_file(path, most_bytes)
     return read_file(path, most_bytes)
+
+
+def _root(text: str) -> str:
+    """The folder itself, or that in which a pattern looks; empty for a single file."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return str(path)
+    plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts))
+    return str(Path(*plain)) if len(plain) < len(path.parts) else ""
+
+
+def _common_folder(names: Sequence[str]) -> str:
+    """That of documents which come from elsewhere; empty for a single one, and if there is none."""
+    try:
+        return (commonpath([str(PurePath(name).parent) for name in names]) or ".") if len(names) > 1 else ""
+    except ValueError:  # some of them absolute
+        return ""
 
 
 def _last_plain_part(text: str) -> str:

@@ -1,9 +1,13 @@
-"""YAML to plain values, with a bound on what a few lines can unfold to."""
+"""YAML to plain values, by the core schema of YAML 1.2, with a bound on what a few lines can unfold to.
 
-import json
-from collections.abc import Iterator
+`no`, `on`, `12:30`, `1_000` and dates are texts. So are digits after a zero, such as `0123`: a number would lose the
+zero. Keys are texts, as they are written. Merge keys (`<<`) are read as in YAML 1.1, since documents use them.
+"""
+
+import re
+from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -15,7 +19,75 @@ TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels"
 MAX_UNFOLDED_CHARS = 10_000_000
 """What aliases may add: ten lines of them can stand for 10^9 values ("billion laughs")."""
 
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+if TYPE_CHECKING:
+    _Parser = yaml.SafeLoader
+else:
+    _Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+_NULL = (f"{_TAG}null", re.compile(r"(~|null|Null|NULL|)\Z"))
+_BOOL = (f"{_TAG}bool", re.compile(r"(true|True|TRUE|false|False|FALSE)\Z"))
+_INT = (f"{_TAG}int", re.compile(r"([-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+)\Z"))
+_FLOAT = (
+    f"{_TAG}float",
+    re.compile(
+        r"([-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z"
+    ),
+)
+
+
+def _bool(_loader: Any, node: Any) -> bool:
+    """Raises ValueError."""
+    if node.value.lower() not in ("true", "false"):
+        raise ValueError(f"!!bool is true or false, not {node.value[:40]!r}")
+    return bool(node.value.lower() == "true")
+
+
+def _int(_loader: Any, node: Any) -> int:
+    """Raises ValueError."""
+    return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
+
+
+def _float(_loader: Any, node: Any) -> float:
+    """Raises ValueError."""
+    return float(re.sub(r"\.(?=[in])", "", node.value.lower()))
+
+
+class _CoreLoader(_Parser):
+    """Knows the tags of the core schema. Dates and bytes stay the text that they are in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's form: by the first character
+        **{first: [_NULL] for first in ("", "~", "n", "N")},
+        **{first: [_BOOL] for first in "tTfF"},
+        **{first: [_INT, _FLOAT] for first in "-+.0123456789"},
+        "<": [(_MERGE, re.compile(r"<<\Z"))],
+    }
+    yaml_constructors = {  # noqa: RUF012
+        **{f"{_TAG}{name}": _Parser.construct_yaml_str for name in ("str", "timestamp", "binary", "merge")},
+        f"{_TAG}null": _Parser.construct_yaml_null,
+        f"{_TAG}bool": _bool,
+        f"{_TAG}int": _int,
+        f"{_TAG}float": _float,
+        f"{_TAG}seq": _Parser.construct_yaml_seq,
+        f"{_TAG}map": _Parser.construct_yaml_map,
+        None: _Parser.construct_undefined,
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "found a key that is no text", key.start_mark)
+            if key.tag == _MERGE and not _is_merged(value):
+                key.tag = f"{_TAG}str"
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+
+def _is_merged(value: Any) -> bool:
+    """Whether it is what a merge key takes in: an object, or a list of them."""
+    parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
+    return all(isinstance(part, yaml.MappingNode) for part in parts)
 
 
 class Unbounded(ValueError):
@@ -23,47 +95,32 @@ class Unbounded(ValueError):
 
 
 def parse(text: str, note: Note = ignore_fault) -> object:
-    """Raises yaml.YAMLError, Unbounded, ValueError for a date or number that cannot be."""
+    """Raises yaml.YAMLError, Unbounded, ValueError for a number that cannot be."""
     _check(text)
-    loader = LOADER(text)
+    loader = _CoreLoader(text)
     node = loader.get_single_node()
     if node is None:
         return None
-    for place in islice(_repeated_keys(loader, node, (), set()), MOST_TOLD):
+    for place in islice(_repeated_keys(node, (), set()), MOST_TOLD):
         note(place)
-    return _with_text_keys(loader.construct_document(node))
+    return loader.construct_document(node)
 
 
-def _repeated_keys(loader: Any, node: Any, path: Path, seen: set[int]) -> Iterator[str]:
+def _repeated_keys(node: Any, path: Path, seen: set[int]) -> Iterator[str]:
     """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
     if id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))
-    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(loader, node)
+    items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
     if isinstance(node, yaml.MappingNode):
         yield from (show_pointer((path, name)) for name in repeated_names(str(name) for name, _ in items))
     for name, value in items:
-        yield from _repeated_keys(loader, value, (path, name), seen)
+        yield from _repeated_keys(value, (path, name), seen)
 
 
-def _members(loader: Any, node: Any) -> list[tuple[str, Any]]:
-    """By the names that they will have. Of several `<<` each counts; a key that is no scalar is none of JSON."""
-    return [
-        (_text_key(loader.construct_object(key)), value)
-        for key, value in node.value
-        if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge")
-    ]
-
-
-def _with_text_keys(value: Any) -> Any:
-    """Keys as JSON would have them: as numbers they would sort otherwise than as the text they become."""
-    if isinstance(value, dict):
-        return {_text_key(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _text_key(key: Any) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)
+def _members(node: Any) -> list[tuple[str, Any]]:
+    """By their names. Of several `<<` each counts; a key that is no scalar is none of JSON."""
+    return [(key.value, value) for key, value in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE]
 
 
 def _check(text: str) -> None:
@@ -107,7 +164,7 @@ def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
 def _events(text: str) -> Iterator[Any]:
     """libyaml has a limit of depth since 0.2.6, which it meets some way ahead of the event that would meet ours."""
     try:
-        yield from yaml.parse(text, Loader=LOADER)
+        yield from yaml.parse(text, Loader=_CoreLoader)
     except yaml.MarkedYAMLError as exc:
         if "maximum nesting depth" in str(exc.problem):
             raise Unbounded(TOO_DEEP) from exc

@@ -1,14 +1,16 @@
 """Which agent each entry of a manifest is: one that the source claimed before, one of the same launch, or a new one.
 
-Different agents of one id are kept apart by the later source's namespace.
+Different agents of one id are kept apart by the later source's namespace; of one source, by the document of each.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from waygraph.registry.graph.read import Held, StoredAgent
-from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected
+from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected, plain_key
+from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
 from waygraph.registry.model.nouns import JsonText, parse_field
 
@@ -28,8 +30,10 @@ class Placement:
 
 def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
     """`mine`: the source's own claims, by agent id."""
+    claimed = {claim.key: claim.agent_id for claim in mine.values()}
     entries, rejected = _distinct(manifest)
-    ids = _Ids(held, manifest, {claim.key: claim.agent_id for claim in mine.values()})
+    entries = _tell_apart(held, entries, claimed)
+    ids = _Ids(held, manifest, claimed)
     chosen = ids.choose_ids(entries)
     return Placement(
         entries=_unasked_as_held(held, [_under(i, e) for i, e in chosen if not ids.is_removed(i)]),
@@ -40,14 +44,52 @@ def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placemen
 
 
 def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
-    """The first entry of each key; the others are rejected."""
-    first: dict[str, AgentEntry] = {}
+    """The first entry of each key in each document; the others are rejected."""
+    first: dict[tuple[str, str], AgentEntry] = {}
     rejected: list[Rejected] = []
     for entry in manifest.entries:
-        if first.setdefault(entry.key, entry) is not entry:
+        if first.setdefault((entry.key, entry.document), entry) is not entry:
+            where = f"{manifest.source}/{entry.document}" if entry.document else manifest.source
             reason = f"this source lists agent {entry.key!r} twice; the first one is kept"
-            rejected.append(Rejected(where=manifest.source, reason=reason, key=entry.key))
+            rejected.append(Rejected(where=where, reason=reason, key=entry.key))
     return list(first.values()), rejected
+
+
+def _tell_apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
+    """Those of one key in several documents get each a key of its own; what is the same word for word is one.
+
+    `claimed`: key → agent id. Of an agent that had the plain key it is noted there which of them it is.
+    """
+    by_key: dict[str, dict[str, AgentEntry]] = {}
+    for entry in entries:
+        by_key.setdefault(entry.key, {}).setdefault(entry.bundle_hash if entry.document else "", entry)
+    apart_before = {plain_key(key) for key in claimed if plain_key(key) != key}
+    found: list[AgentEntry] = []
+    for key, different in by_key.items():
+        group = list(different.values())
+        if len(group) > 1 or key in apart_before:
+            group = [replace(entry, key=entry.key_in_document) for entry in group]
+            new = [entry for entry in group if entry.key not in claimed]
+            if new and key in claimed and (heir := _most_like(held, claimed[key], new)):
+                claimed[heir.key] = claimed[key]
+        found += group
+    return found
+
+
+def _most_like(held: Held, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
+    """The entry that the agent most likely is; None if it has nothing in common with any."""
+    stored = held.agents.get(agent_id)
+    if stored is None:
+        return None
+    names = {item.tool.name for item in held.tools_of([agent_id]).get(agent_id, ())}
+
+    def likeness(entry: AgentEntry) -> tuple[bool, bool, int]:
+        same_transport = bool(entry.agent.transport) and entry.agent.transport == stored.agent.transport
+        in_common = len(names & {tool.name for tool in entry.tools})
+        return entry.bundle_hash == stored.bundle_hash, same_transport, in_common
+
+    best = max(entries, key=likeness)
+    return best if any(likeness(best)) else None
 
 
 def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
@@ -120,14 +162,25 @@ class _Ids:
     def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
         wanted = entry.agent.id
-        namespaced = namespaced_id(self.manifest.namespace, wanted)
-        own = namespaced_id(self.manifest.namespace, wanted, self.manifest.source, entry.key)
+        namespace = self._namespace(entry)
+        namespaced = namespaced_id(namespace, wanted)
+        own = namespaced_id(namespace, wanted, self.manifest.source, entry.key)
         if self._has_settings(own):  # no other entry has it: what an operator removed does not come back beside it
             return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
         known = self._has_settings(namespaced) and not self._has_settings(wanted)
         candidates = (namespaced, wanted) if known else (wanted, namespaced)
         return next((candidate for candidate in candidates if self._is_free(candidate, entry, taken)), own)
+
+    def _namespace(self, entry: AgentEntry) -> str:
+        """That of the source, or of the document of an entry that is told apart by it: `v2` of `v2.json`."""
+        if plain_key(entry.key) == entry.key or not entry.document:
+            return self.manifest.namespace
+        path = PurePath(entry.document)
+        parts = [*path.parts[:-1], *([] if path.name.casefold() == "skill.md" else [path.stem])]
+        if parts[1:] and id_of(parts[-1]) == entry.agent.id:
+            parts.pop()
+        return "/".join(parts) or self.manifest.namespace
 
     def _is_free(self, candidate: str, entry: AgentEntry, taken: set[str]) -> bool:
         """Whether no other agent has this id."""

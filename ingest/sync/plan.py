@@ -13,7 +13,7 @@ from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import Held, overlaid, speaks
-from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy
+from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy, plain_key
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
 
@@ -313,7 +313,8 @@ class _Plan:
         listed = {entry.agent.id for entry in self.placement.entries} | set(self.placement.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
         unlisted = [claim for claim in self.claims.mine.values() if claim.agent_id not in listed]
-        certain = set() if self.manifest.partial else {claim for claim in unlisted if claim.key not in unreadable}
+        stay = {claim for claim in unlisted if {claim.key, plain_key(claim.key)} & unreadable}
+        certain = set() if self.manifest.partial else set(unlisted) - stay
         gone = set(self.manifest.gone)
         return [claim.agent_id for claim in unlisted if claim.key in gone or claim in certain]
 

@@ -225,9 +225,11 @@ class Writer:
         self._note_held(manifest.source, answers)
         fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key])]
         own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
+        documents = {entry.key: entry.document for entry in reversed(manifest.entries)}
+        answered = [replace(each, document=documents.get(key, "")) for key in fresh if (each := answers[key].entry)]
         part = replace(
             own,
-            entries=(*own.entries, *(entry for key in fresh if (entry := answers[key].entry))),
+            entries=(*own.entries, *answered),
             rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
             gone=(),
@@ -253,7 +255,9 @@ class Writer:
         """
         manifest = said.manifest
         claimed = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
-        named = {server.key for server in said.servers} | {entry.key for entry in manifest.entries}
+        named = {server.key for server in said.servers} | {
+            key for entry in manifest.entries for key in (entry.key, entry.key_in_document)
+        }
         named |= {fault.key for fault in manifest.rejected}
         kept = claimed if manifest.partial else named | set(map(bounded_key, named))
         gone = sorted(claimed - kept | claimed & set(manifest.gone))

@@ -40,6 +40,8 @@ _MAX_CHARS = 120
 """Of a name or a value of the schema, in an error."""
 _MAX_LISTED = 12
 _ALTERNATIVES_DEEP = 4
+_MAX_PARTS_INSIDE = 50
+"""Of one property: so many subschemas are looked through for a name."""
 _NAMES = re.compile(r'"(?:\$?id|\$anchor|\$dynamicAnchor|\$recursiveAnchor)": [^{]')
 """In a schema's text: what gives a part of it a name that a reference may use."""
 
@@ -294,8 +296,9 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
             yield f"{place}/{_escape(facts['property'])}", "is required" + (f" ({_kinds(kind)})" if kind else "")
         case "additionalProperties" | "unevaluatedProperties":
             for name in facts["unexpected"]:
-                is_open = not properties and "patternProperties" in (holder or ())
-                yield f"{place}/{_escape(name)}", "is not taken" if is_open else unknown_name(name, properties)
+                by_pattern = not properties and "patternProperties" in (holder or ())
+                told = "is not taken" if by_pattern else _unknown(name, properties, error, check)
+                yield f"{place}/{_escape(name)}", told
         case "propertyNames":
             yield from ((place, expected) for _, expected in _describe(facts["error"], check, depth))
         case "anyOf" | "oneOf" if any(facts["context"]) and depth < _ALTERNATIVES_DEEP:
@@ -303,9 +306,46 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
             yield from _describe_alternatives(place, errors, check, depth)
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:  # at the object, of all its names
             names = list(_at(check.arguments, error.instance_path) or ())
-            yield from ((f"{place}/{_escape(name)}", unknown_name(name, properties)) for name in names)
+            yield from ((f"{place}/{_escape(name)}", _unknown(name, properties, error, check)) for name in names)
         case keyword:
             yield place, _expectation(keyword, next(iter(facts.values()), None), error.instance)
+
+
+def _unknown(name: str, properties: Mapping[str, Any], error: "ValidationError", check: _Check) -> str:
+    """What is said of a property that is not known, with where its value belongs: an object further in or out."""
+    value = _at(check.arguments, [*error.instance_path, name])
+    if isinstance(value, Mapping) and any(inner in properties for inner in value):
+        fields = _list_values(inner for inner in value if inner in properties)
+        return f"is not known; give what is in it by itself, without {_short(name)} around it: {fields}"
+    told = unknown_name(name, properties)
+    if "did you mean" in told:
+        return told
+    inside = [outer for outer, part in properties.items() if name in _names_inside(check.schema, part)]
+    if not inside and len(free := [outer for outer, part in properties.items() if _is_free(part)]) == 1:
+        inside = free
+    if not inside:
+        return told
+    return f"{told}; put it into {_short(inside[0])}: {{{_short(inside[0])}: {{{_short(name)}: …}}}}"
+
+
+def _names_inside(schema: Any, part: Any) -> set[str]:
+    """The properties of an object that a subschema describes, those of its alternatives among them."""
+    names: set[str] = set()
+    pending, left = [part], _MAX_PARTS_INSIDE
+    while pending and left:
+        inner, left = pending.pop(), left - 1
+        if isinstance(inner, dict):
+            names |= set(inner["properties"]) if isinstance(inner.get("properties"), dict) else set()
+            pending += [each for key in ("allOf", "anyOf", "oneOf") for each in _parts(inner, key)]
+            pending += [_follow_reference(schema, inner["$ref"])] if isinstance(inner.get("$ref"), str) else []
+    return names
+
+
+def _is_free(part: Any) -> bool:
+    """Whether any object fits."""
+    if not isinstance(part, dict) or {"properties", "$ref", "allOf", "anyOf", "oneOf", "enum", "const"} & part.keys():
+        return False
+    return part.get("type", "object") == "object" and part.get("additionalProperties") is not False
 
 
 def _describe_alternatives(

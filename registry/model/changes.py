@@ -1,14 +1,18 @@
 """The nouns of change: what a source says and claims, what a sync does. Apart from `model`: routing needs none."""
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Literal, get_args
 
 from waygraph.registry.model.failures import Failure, bounded_key
+from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.toolset import Toolset
+
+_IN = " @ "
+"""Between the key of an entry and its document."""
 
 Policy = Literal["accept", "hold", "strict"]
 """What becomes of a source's changes. accept: they hold at once. hold: tools that it changes or adds after its first
@@ -105,6 +109,16 @@ class AgentEntry:
     tools: tuple[Tool, ...] = ()
     unasked: bool = False
     """Whether only the server itself could tell what it offers, and was not asked: what is held of it stays."""
+    document: str = field(default="", compare=False)
+    """The file that states it, of a source that may have several: its path from there."""
+
+    @property
+    def key_in_document(self) -> str:
+        """The key where several documents of the source have it; `plain_key` gives the other one back."""
+        key = f"{self.key}{_IN}{self.document}"
+        if not self.document or len(key) <= MAX_NAME_CHARS:
+            return key if self.document else self.key
+        return f"{self.key[:100]}{_IN}{digest(self.key, self.document)[:12]}"
 
     @property
     def entities(self) -> tuple[Agent | Tool, ...]:
@@ -116,6 +130,11 @@ class AgentEntry:
         """SHA-256 over the content hashes of agent and tools: equal means nothing changed."""
         parts = [self.agent.content_hash, *sorted(f"{t.name}:{t.content_hash}" for t in self.tools)]
         return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def plain_key(key: str) -> str:
+    """The key without the document that it is told apart by."""
+    return key.rpartition(_IN)[0] or key
 
 
 def entries_of(agents: Iterable[Agent], tools: Iterable[Tool]) -> list[AgentEntry]:

@@ -80,10 +80,17 @@ MOST_CHARS = 300
 
 
 def nearest(name: str, known: Iterable[str], most: int = 1, *, least: float = 0.6) -> list[str]:
-    """At most `most` of the known names, at least so like, best first, equal ones by name."""
+    """At most `most` of the known names, at least so like whatever the case, best first, equal ones by name."""
     from rapidfuzz import fuzz, process  # not every process meets a name that is not known
 
-    found = process.extract(name[:MOST_CHARS], sorted(known), scorer=fuzz.ratio, limit=most, score_cutoff=100 * least)
+    found = process.extract(
+        name[:MOST_CHARS],
+        sorted(known),
+        scorer=fuzz.ratio,
+        processor=str.casefold,
+        limit=most,
+        score_cutoff=100 * least,
+    )
     return [told for told, _, _ in found]
 
 

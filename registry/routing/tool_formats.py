@@ -58,8 +58,9 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     """What MCP has beside name, description and input; annotations hold the title."""
     output, annotations = parse_field(tool.output_schema), parse_field(tool.annotations)
     told: dict[str, Any] = {}
-    # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object.
-    if describes_object(output):
+    # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object. A client also
+    # refuses an answer that does not fit: of an operation over HTTP only a document promises what it is.
+    if describes_object(output) and not (isinstance(annotations, dict) and "http" in annotations):
         told["outputSchema"] = _readable(output) | {"type": "object"}
     if isinstance(annotations, dict) and annotations:
         told["annotations"] = annotations

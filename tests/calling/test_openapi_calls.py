@@ -71,10 +71,14 @@ def call_of(here: Here, arguments: Mapping[str, Any], tool: str = "do") -> ToolC
 
 
 def run(here: Here, arguments: Mapping[str, Any], tool: str = "do", **settings: Any) -> Result:
+    return sent(here, lambda: call_of(here, arguments, tool), **settings)
+
+
+def sent(here: Here, call: Callable[[], ToolCall], **settings: Any) -> Result:
     async def main() -> Result:
         chosen = replace(here.settings, services_file=str(here.folder / "services.toml"), **settings)
         async with open_executor(here.registry, chosen, here.surroundings) as executor:
-            return await executor.call(call_of(here, arguments, tool))
+            return await executor.call(call())
 
     return anyio.run(main)
 
@@ -195,20 +199,65 @@ def test_headers_and_cookies(echoed: Echo) -> None:
 
 def test_an_argument_sets_no_header_that_a_server_may_take_for_another(echoed: Echo) -> None:
     """Servers that hand headers on as variables make `_` of `-`: the operator's own stands alone."""
-    names = ("X_Tenant", "Transfer_Encoding")
-    document = {"parameters": [parameter(name, "header") for name in names]}
-    headers = echoed(document, dict.fromkeys(names, "other"), 'headers = { "X-Tenant" = "acme" }')["headers"]
+    document = {"parameters": [parameter("X_Tenant", "header")]}
+    headers = echoed(document, {"X_Tenant": "other"}, 'headers = { "X-Tenant" = "acme" }')["headers"]
     assert headers["x-tenant"] == "acme"
-    assert not {"x_tenant", "transfer_encoding"} & headers.keys()
+    assert "x_tenant" not in headers
 
 
 @pytest.mark.parametrize(
     "name",
-    ["Host", "Content-Length", "Transfer-Encoding", "Cookie", "Connection", "Bad Name", "X-HTTP-Method-Override"],
+    ["Host", "Content-Length", "Transfer-Encoding", "Transfer_Encoding", "Cookie", "X-HTTP-Method-Override"],
 )
-def test_an_argument_sets_no_header_of_http_s_own(echoed: Echo, name: str) -> None:
-    got = echoed({"parameters": [parameter(name, "header")]}, {name: "evil.example.com"})
+def test_an_argument_sets_no_header_of_http_s_own(here: Here, echoed: Echo, web: WebPages, name: str) -> None:
+    """There is no such argument, and an older registry that holds it sends none either."""
+    document = {"parameters": [parameter(name, "header")]}
+    with pytest.raises(InvalidArguments, match="is not taken"):
+        echoed(document, {name: "evil.example.com"})
+    assert web.asked == []
+    http = {"method": "GET", "path": "/echo", "parameters": {name: {"in": "header"}}}
+    here.ingest(here.write("shop.json", spec({})))
+    call = call_of(here, {name: "evil.example.com"})
+    older = replace(call, tool=replace(call.tool, annotations=json.dumps({"http": http})))
+    assert "evil.example.com" not in json.dumps(sent(here, lambda: older))
+
+
+def test_a_header_of_a_name_that_is_none_is_not_sent(echoed: Echo) -> None:
+    got = echoed({"parameters": [parameter("Bad Name", "header")]}, {"Bad Name": "evil.example.com"})
     assert "evil.example.com" not in json.dumps(got)
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "arguments", "found"),
+    [
+        ({}, "/a/{id}", {"id": "7/8"}, "/api/a/7%2F8"),
+        ({}, "/{one}{two}", {"one": "a", "two": "b"}, "/api/ab"),
+        ({}, "/{one}.{two}", {"one": "a", "two": "b.c"}, "/api/a.b.c"),
+        ({}, "/a/{id:[0-9]+}/x", {"id": 5}, "/api/a/5/x"),
+        ({"parameters": [parameter("Book_ID", "path")]}, "/a/{bookId}", {"Book_ID": "7"}, "/api/a/7"),
+        ({"parameters": [parameter("id", "query")]}, "/a/{id}", {"id": ["7", "8"]}, "/api/a/7,8"),
+        ({}, "/a?kind={kind}&x=1", {"kind": "a&b=c"}, "/api/a?kind=a%26b%3Dc&x=1"),
+    ],
+)
+def test_a_placeholder_that_nobody_declared_as_it_is_gets_its_value(
+    echoed: Echo, operation: dict[str, Any], path: str, arguments: dict[str, Any], found: str
+) -> None:
+    assert echoed(operation, arguments, path=path)["path"] == found
+
+
+def test_an_argument_that_would_go_nowhere_is_refused(here: Here, web: WebPages) -> None:
+    """Also where an older registry holds a schema that allows it."""
+    here.ingest(here.write("shop.json", spec({"parameters": [parameter("limit", "query")]})))
+    services(here, web.url)
+    with pytest.raises(InvalidArguments, match='/limt: is not known; known: "limit"; did you mean "limit"'):
+        run(here, {"limt": 1})
+    assert web.asked == []
+
+
+def test_an_address_with_a_part_that_has_no_value_is_not_called(echoed: Echo, web: WebPages) -> None:
+    with pytest.raises(NotCallable, match=r"no value of \{region\}"):
+        echoed({"servers": [{"url": "/{region}/v2"}]}, {})
+    assert web.asked == []
 
 
 def test_a_document_sends_no_login_of_its_own_in_place_of_an_operator_s(echoed: Echo) -> None:

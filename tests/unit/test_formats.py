@@ -153,6 +153,14 @@ def test_mcp_keeps_output_and_annotations() -> None:
     assert definition(full, "anthropic").keys() == {"name", "description", "input_schema"}
 
 
+def test_no_answer_of_an_operation_over_http_is_promised() -> None:
+    """Only its document says what it answers; clients refuse an answer that is otherwise."""
+    call = canonical_json({"http": {"method": "GET", "path": "/tides"}})
+    operation = tool(output_schema='{"type":"object"}', annotations=call)
+    assert "outputSchema" not in definition(operation, "mcp")
+    assert operation.output_schema
+
+
 def test_mcps_own_types_take_every_tool(catalogue_tools: list[Tool]) -> None:
     from mcp.types import Tool as McpTool
 

@@ -66,7 +66,8 @@ def test_secrets_in_an_address_become_references() -> None:
         ({"/a": {"get": 5}}, "/paths/~1a/get", "expected an operation object, found a number"),
         ({"/a": 5}, "/paths/~1a", "a path, found a number"),
         ({"/a": None}, "/paths/~1a", "a path, found null"),
-        ({"/a": {"$ref": "other.yaml#/x"}}, "/paths/~1a", "a reference that leads nowhere"),
+        ({"/a": {"$ref": "other.yaml#/x"}}, "/paths/~1a", "a reference to another document"),
+        ({"/a": {"get": {"$ref": "#/nowhere"}}}, "/paths/~1a/get", "what this document does not hold"),
         ({"/a": {"get": {"tags": 5, "description": 6, "operationId": ["x"], "parameters": 7, "responses": 8}}}, "", ""),
         ([], "/paths", "expected an object, found a list"),
     ],
@@ -84,10 +85,10 @@ def test_a_bad_operation_costs_itself(paths: Any, pointer: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("reference", "reason"),
     [
-        ("other.yaml#/Pet", "another document (other.yaml) is left out"),
+        ("other.yaml#/Pet", "another document is left out, since none is fetched: other.yaml"),
         (
             "https://me:hunter2@host.example/pet.json?key=hunter2",
-            "another document (host.example/pet.json) is left out",
+            "since none is fetched: host.example/pet.json",
         ),
         ("http://[x", "another document is left out"),
         ("#/components/schemas/Missing", "what this document does not hold"),

@@ -14,6 +14,7 @@ from random import Random
 from statistics import fmean, median
 from typing import Any, Literal, NamedTuple, get_args
 
+from waygraph.ingest.sources.parse import parse_yaml
 from waygraph.registry.model.errors import InvalidDataset
 
 # The package's own YAML files.
@@ -21,9 +22,7 @@ from waygraph.registry.model.errors import InvalidDataset
 
 def read_yaml(name: str) -> Any:
     """`name` is relative to this package."""
-    import yaml
-
-    return yaml.safe_load(files(__package__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
+    return parse_yaml(name, files(__package__).joinpath(*name.split("/")).read_text(encoding="utf-8"))
 
 
 COLUMNS = ("company", "ticker", "sector")

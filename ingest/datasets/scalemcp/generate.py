@@ -117,11 +117,10 @@ def _of_file(kind: Kind) -> Iterator[BaseQuery]:
             yield BaseQuery(id=f"{kind}-{number:03}", text=text, tools=_tools(group["tools"], text))
 
 
-def _tools(told: Mapping[int, Sequence[Kind]] | Sequence[Kind], text: str) -> dict[int, tuple[Kind, ...]]:
+def _tools(told: Mapping[str, Sequence[Kind]] | Sequence[Kind], text: str) -> dict[int, tuple[Kind, ...]]:
     places = [(int(first), int(last or first)) for first, last in _PLACE.findall(text)]
     numbers = sorted({number for first, last in places for number in range(first, last + 1)})
-    kinds = told if isinstance(told, Mapping) else dict.fromkeys(numbers, told)
-    return {number: tuple(kinds[number]) for number in numbers}
+    return {number: tuple(told[str(number)] if isinstance(told, Mapping) else told) for number in numbers}
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ is called by the service, and is no tool.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePath
@@ -22,6 +22,7 @@ from waygraph.ingest.sources.formats.openapi_calls import (
     body_of,
     is_json,
     media_of,
+    parameters_in_place,
     parameters_of,
 )
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Schemas, is_object
@@ -33,11 +34,17 @@ METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", 
 _SAFE = frozenset(("get", "head", "options", "trace", "query"))
 """Methods that only ask (RFC 9110, 9.2.1)."""
 _REPEATABLE = frozenset(("put", "delete"))
-MAX_OPERATIONS = 20_000
+MAX_OPERATIONS, MAX_ARGUMENTS = 20_000, 500_000
+"""Of one document."""
+MAX_REMARKS = 20
+"""So many places are named of which the same is to be said; the others are counted."""
+_OF_ITEM = frozenset(("$ref", "description", "parameters", "servers", "summary"))
 MAX_SHARED = 20
 """So many paths may refer to one description of what can be done there."""
 MAX_TOOL_NAME_CHARS = 128
 DEPRECATED = "deprecated"
+Report = Callable[[str, str], None]
+"""Takes a JSON pointer and a reason."""
 _VERSION = re.compile(r"[23](\.|$)")
 _ANSWERS = re.compile(r"2\d\d|2[xX]{2}|default")
 
@@ -60,6 +67,19 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     yield _Service(document, where, intake).agent()
 
 
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """`item`: what holds for the whole path. `stated` None: it cannot be had, for the reason `fault`."""
+
+    path: str
+    method: str
+    item: Mapping[str, Any]
+    item_pointer: str
+    stated: object
+    pointer: str
+    fault: str
+
+
 @dataclass(slots=True)
 class _Service:
     document: Mapping[str, Any]
@@ -68,15 +88,35 @@ class _Service:
     schemas: Schemas = field(init=False)
     names: set[str] = field(default_factory=set)
     """Of the tools so far."""
+    _remarks: Counter[tuple[Report, str]] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.schemas = Schemas(self.document, self.intake.note_cut)
+        self.schemas = Schemas(self.document, self._note, self.where)
+
+    def _note(self, pointer: str, reason: str) -> None:
+        self._report(self.intake.note_cut, pointer, reason)
+
+    def _reject(self, pointer: str, reason: str) -> None:
+        self._report(self.intake.reject, pointer, reason)
+
+    def _report(self, report: Report, pointer: str, reason: str) -> None:
+        """A document may have the same fault hundreds of times. What follows a colon tells one of a kind apart."""
+        kind = (report, reason.partition(":")[0])
+        self._remarks[kind] += 1
+        if self._remarks[kind] <= MAX_REMARKS:
+            report(pointer, reason)
+
+    def _report_rest(self) -> None:
+        for (report, reason), count in self._remarks.items():
+            if count > MAX_REMARKS:
+                report("/paths", f"at {count - MAX_REMARKS} more places: {reason}")
 
     def agent(self) -> AgentRecord:
         info = fields_of(self.document.get("info"))
         title = text_of(info.get("title"))
         key = PurePath(self.where.partition("?")[0]).stem if name_fault(title) else title
         tools = list(self._tools())
+        self._report_rest()
         tags = tags_of(tag for tool in tools if is_lines(tool.tags) for tag in tool.tags)
         return AgentRecord(
             pointer="/info",
@@ -113,52 +153,69 @@ class _Service:
     # -- operations --------------------------------------------------------------------------------
 
     def _tools(self) -> Iterator[ToolRecord]:
-        count = 0
-        for path, method, item, operation, pointer in self._operations():
-            count += 1
-            if count > MAX_OPERATIONS:
-                self.intake.reject("/paths", f"of more operations than {MAX_OPERATIONS} the others are left out")
+        arguments = 0
+        for count, operation in enumerate(self._operations(), start=1):
+            if count > MAX_OPERATIONS or arguments > MAX_ARGUMENTS:
+                most = f"{MAX_OPERATIONS} operations or {MAX_ARGUMENTS} arguments"
+                self.intake.reject("/paths", f"of more than {most} the other operations are left out")
                 return
-            if not isinstance(operation, Mapping):
-                self.intake.reject(pointer, f"expected an operation object, found {shape_of(operation)}")
+            if not isinstance(operation.stated, Mapping):
+                found = operation.fault or f"expected an operation object, found {shape_of(operation.stated)}"
+                self._reject(operation.pointer, found)
                 continue
-            yield self._tool(path, method, item, operation, pointer)
+            taken = self._arguments(operation, operation.stated)
+            arguments += len(taken)
+            yield self._tool(operation, operation.stated, taken)
 
-    def _operations(self) -> Iterator[tuple[str, str, Mapping[str, Any], object, str]]:
-        """Path, method, what holds for the whole path, the operation and its pointer."""
-        paths = self.document.get("paths")
+    def _operations(self) -> Iterator[_Operation]:
+        paths, root = self.schemas.follow(self.document.get("paths"), "/paths")
         if paths is not None and not isinstance(paths, Mapping):
             self.intake.reject("/paths", f"expected an object, found {shape_of(paths)}")
         shared: Counter[str] = Counter()
         for path, stated in fields_of(paths).items():
             if str(path).startswith("x-"):
                 continue
-            place = f"/paths/{escape_pointer(path)}"
-            item, pointer = self.schemas.follow(stated, place)
+            place = f"{root}/{escape_pointer(path)}"
+            item, pointer, fault = self._whole(stated, place)
             shared[pointer] += 1
-            if not isinstance(item, Mapping) or shared[pointer] > MAX_SHARED:
-                self.intake.reject(place, f"expected what can be done at a path, {_instead(item, stated)}")
+            if shared[pointer] > MAX_SHARED:
+                fault = f"a reference to what more than {MAX_SHARED} others refer to is left out"
+            if fault or not isinstance(item, Mapping):
+                self._reject(place, fault or f"expected what can be done at a path, found {shape_of(item)}")
                 continue
-            methods = [method for method in METHODS if method in item]
+            methods = {key.lower(): key for key in map(str, item) if key.lower() in METHODS}
+            others = [key for key in item if key not in _OF_ITEM and key.lower() not in METHODS and key[:2] != "x-"]
+            self.schemas.note_names(pointer, "what is no method that is known here is left out", others)
             if not methods:
-                self.intake.note_cut(place, "there is nothing that can be done at this path")
-            for method in methods:
-                yield str(path), method, item, item[method], f"{pointer}/{method}"
+                self._note(place, "there is nothing that can be done at this path")
+            for method in filter(methods.__contains__, METHODS):
+                operation = self._whole(item[methods[method]], f"{pointer}/{methods[method]}")
+                yield _Operation(f"/{str(path).lstrip('/')}", method, item, pointer, *operation)
 
-    def _tool(
-        self, path: str, method: str, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str
-    ) -> ToolRecord:
-        arguments = self._arguments(item, operation, pointer)
-        deprecated = operation.get("deprecated") is True
-        call = {"method": method.upper(), "path": path, **self._elsewhere(item, operation), **arguments.call()}
+    def _whole(self, stated: object, pointer: str) -> tuple[object, str, str]:
+        """What a reference stands for, with what is said beside it; its pointer; why it cannot be had."""
+        found, place, fault = self.schemas.resolve(stated, pointer)
+        beside = {key: value for key, value in fields_of(stated).items() if key != "$ref"}
+        if place == pointer or not beside or not isinstance(found, Mapping):
+            return found, place, fault
+        return {**found, **beside}, pointer, fault
+
+    def _tool(self, operation: _Operation, stated: Mapping[str, Any], arguments: Arguments) -> ToolRecord:
+        path, method = operation.path, operation.method
+        deprecated = stated.get("deprecated") is True
+        elsewhere = self._elsewhere(operation.item, stated, operation.pointer)
         return ToolRecord(
-            pointer=pointer,
-            name=self._name(path, method, operation),
-            description=_description(path, method, operation),
+            pointer=operation.pointer,
+            name=self._name(path, method, stated),
+            description=_description(path, method, stated),
             input_schema=arguments.schema(),
-            output_schema=self._answer(operation, pointer),
-            annotations={**_hints(method), **({"deprecated": True} if deprecated else {}), "http": call},
-            tags=tags_of([*items_of(operation.get("tags")), *([DEPRECATED] if deprecated else [])]),
+            output_schema=self._answer(stated, operation.pointer),
+            annotations={
+                **_hints(method),
+                **({"deprecated": True} if deprecated else {}),
+                "http": {"method": method.upper(), "path": path, **elsewhere, **arguments.call()},
+            },
+            tags=tags_of([*items_of(stated.get("tags")), *([DEPRECATED] if deprecated else [])]),
         )
 
     def _name(self, path: str, method: str, operation: Mapping[str, Any]) -> str:
@@ -171,79 +228,69 @@ class _Service:
         self.names.add(name)
         return name
 
-    def _arguments(self, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str) -> Arguments:
+    def _arguments(self, operation: _Operation, stated: Mapping[str, Any]) -> Arguments:
+        pointer = operation.pointer
         arguments = Arguments(self.schemas, pointer)
-        above = pointer.rpartition("/")[0]
         parameters, body = parameters_of(
             self.schemas,
-            item.get("parameters"),
-            f"{above}/parameters",
-            operation.get("parameters"),
+            operation.item.get("parameters"),
+            f"{operation.item_pointer}/parameters",
+            stated.get("parameters"),
             f"{pointer}/parameters",
         )
-        for parameter in parameters:
+        for parameter in parameters_in_place(self.schemas, parameters, operation.path, pointer):
             arguments.take_parameter(parameter)
         if body is None:
-            body = body_of(self.schemas, operation.get("requestBody"), f"{pointer}/requestBody")
+            body = body_of(self.schemas, stated.get("requestBody"), f"{pointer}/requestBody")
         else:
-            body = body.with_media(media_of(operation.get("consumes", self.document.get("consumes")), body))
+            body = body.with_media(media_of(stated.get("consumes", self.document.get("consumes")), body))
         if body:
             arguments.take_body(body)
         return arguments
 
-    def _elsewhere(self, item: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, object]:
+    def _elsewhere(self, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str) -> dict[str, object]:
         """The address of an operation that is not where the service is."""
         for stated in (operation, item):
             if servers := self._servers({"servers": stated.get("servers")}):
                 try:
                     told = references_only(_address(servers[:1], self.where))
                 except ValueError:
+                    self._note(f"{pointer}/servers", "an address that cannot be read is left out")
                     continue
                 return {"server": told.get("url") or told.get("path")}
         return {}
 
     def _answer(self, operation: Mapping[str, Any], pointer: str) -> dict[str, Any] | None:
         """The schema of what a good call gives, if that is an object in JSON."""
-        responses = fields_of(operation.get("responses"))
-        for code in sorted(filter(_ANSWERS.fullmatch, responses), key=str.casefold):
-            place = f"{pointer}/responses/{code}"
-            stated, place = self.schemas.follow(responses[code], place)
-            if found := _json_schema(fields_of(stated), place):
+        responses, root = self.schemas.follow(operation.get("responses"), f"{pointer}/responses")
+        for code in sorted(filter(_ANSWERS.fullmatch, fields_of(responses)), key=str.casefold):
+            stated, place = self.schemas.follow(fields_of(responses)[code], f"{root}/{code}")
+            if found := self._json_schema(fields_of(stated), place):
                 return self._object(*found, pointer)
         return None
+
+    def _json_schema(self, response: Mapping[str, Any], pointer: str) -> tuple[object, str] | None:
+        if "schema" in response:
+            return response["schema"], f"{pointer}/schema"
+        content, place = self.schemas.follow(response.get("content"), f"{pointer}/content")
+        media = next(filter(is_json, islice(fields_of(content), MAX_MEDIA)), None)
+        if media is None:
+            return None
+        told, place = self.schemas.follow(fields_of(content)[media], f"{place}/{escape_pointer(media)}")
+        return (fields_of(told)["schema"], f"{place}/schema") if "schema" in fields_of(told) else None
 
     def _object(self, schema: object, place: str, pointer: str) -> dict[str, Any] | None:
         if not is_object(self.schemas, schema, place):
             return None
         stated, place = self.schemas.follow(schema, place)
-        converted = self.schemas.convert(stated, place)
-        if converted.chars > MAX_SCHEMA_CHARS:
-            self.intake.note_cut(
-                f"{pointer}/responses",
-                f"longer than the {MAX_SCHEMA_CHARS} characters that are kept of a schema; left out",
-            )
+        converted = self.schemas.convert(stated, place).within(MAX_SCHEMA_CHARS)
+        if converted is None:
+            self._note(f"{pointer}/responses", f"longer than the {MAX_SCHEMA_CHARS} characters that are kept; left out")
             return None
         made = {**converted.schema, "type": "object"}
         if definitions := self.schemas.definitions(converted.refs, MAX_SCHEMA_CHARS - converted.chars, pointer):
             made["$defs"] = definitions
         return made
-
-
-def _instead(item: object, stated: object) -> str:
-    """What was found where no path is."""
-    if isinstance(item, Mapping):
-        return f"found a reference to what more than {MAX_SHARED} others refer to"
-    return f"found {shape_of(item)}" if stated is None or item is not None else "found a reference that leads nowhere"
-
-
-def _json_schema(response: Mapping[str, Any], pointer: str) -> tuple[object, str] | None:
-    if "schema" in response:
-        return response["schema"], f"{pointer}/schema"
-    content = fields_of(response.get("content"))
-    media = next(filter(is_json, islice(content, MAX_MEDIA)), None)
-    if media is None or "schema" not in fields_of(content[media]):
-        return None
-    return content[media]["schema"], f"{pointer}/content/{escape_pointer(media)}/schema"
 
 
 def _legal(text: str) -> str:

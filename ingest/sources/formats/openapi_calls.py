@@ -11,33 +11,47 @@ argument is the whole body; else every other argument is a field of the body, un
 has another there. `style`, `explode`, `allowReserved`, `collectionFormat`, `content` are as the document states them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, text_of
+from waygraph.ingest.manifest.records import shape_of
 from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Converted, Schemas
 
 PLACES = ("path", "query", "header", "cookie")
 """In this order arguments get their names: what comes later gives way."""
 _OF_HTTP = frozenset(("accept", "authorization", "content-type"))
 """Headers that are no parameters (OpenAPI 3.1.1, Parameter Object)."""
+HEADERS_NOT_SENT = frozenset(
+    "authorization connection content-length content-type cookie expect host keep-alive proxy-authorization "
+    "proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override "
+    "x-method-override x-original-url x-rewrite-url".split()
+)
+"""Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
+PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
+"""In a path."""
 _SERIALIZED = ("style", "explode", "allowReserved", "collectionFormat")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _BODY = "body"
 MAX_MEDIA = 50
 """So many media types of one body are looked at."""
+MAX_FIELDS = 2_000
+"""So many fields of one body are looked at, required ones first: more names have no room."""
+_KEPT = f"since {MAX_SCHEMA_CHARS} characters are kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter with its reference followed."""
+    """A parameter with its reference followed. `argument`: the name of its argument, if it is another."""
 
     name: str
     place: str
     stated: Mapping[str, Any]
     pointer: str
+    argument: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +68,82 @@ class Body:
         return replace(self, media=media)
 
 
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    converted: Converted
+    demanded: bool
+    remarks: Mapping[str, Any]
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """What is kept of its schema where there is no room: the type."""
+        schema = self.converted.schema
+        return {"type": schema["type"]} if isinstance(schema, dict) and "type" in schema else {}
+
+    def within(self, room: int) -> tuple[Converted, bool]:
+        """Its schema, as far as there is room for it, and whether that is all of it."""
+        told = {word: value for word, value in self.remarks.items() if isinstance(value, (str, bool))}
+        chars = self.converted.chars + sum(len(str(value)) for value in told.values())
+        schema = self.converted.schema if isinstance(self.converted.schema, dict) else {}
+        if chars <= room:
+            return Converted({**schema, **told}, self.converted.refs, chars), True
+        kept = self.converted.within(room)
+        return (kept if kept and isinstance(kept.schema, dict) else Converted(self.kind)), False
+
+
 @dataclass(slots=True)
 class Arguments:
-    """The arguments of one operation, as they are told one by one."""
+    """The arguments of one operation, as they are told one by one. `is_open`: its body may have other fields."""
 
     schemas: Schemas
     pointer: str
-    properties: dict[str, Any] = field(default_factory=dict)
-    required: list[str] = field(default_factory=list)
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
-    _refs: dict[str, None] = field(default_factory=dict)
-    _chars: int = 0
+    is_open: bool = False
+    _taken: dict[str, _Argument] = field(default_factory=dict)
+    _unnamed: int = 0
+    """Fields of the body that were not looked at."""
+
+    def __len__(self) -> int:
+        return len(self._taken)
 
     def schema(self) -> dict[str, Any]:
-        """One schema of all arguments, as JSON Schema 2020-12."""
-        made: dict[str, Any] = {"type": "object", "properties": self.properties}
-        if self.required:
-            made["required"] = self.required
-        if definitions := self.schemas.definitions(self._refs, MAX_SCHEMA_CHARS - self._chars, self.pointer):
+        """One schema of all arguments, as JSON Schema 2020-12. What is required has room first."""
+        kept, room = self._rank_names(), MAX_SCHEMA_CHARS
+        properties: dict[str, Any] = {}
+        refs: dict[str, None] = {}
+        required, shortened = list[str](), list[str]()
+        for name in kept:
+            found, is_whole = self._taken[name].within(room)
+            if not is_whole:
+                shortened.append(name)
+            properties[name], room = found.schema, room - found.chars
+            refs.update(dict.fromkeys(found.refs))
+            if self._taken[name].demanded:
+                required.append(name)
+        self.schemas.note_names(self.pointer, f"schemas of arguments are shortened, {_KEPT}", shortened)
+        made: dict[str, Any] = {"type": "object", "properties": properties}
+        if required:
+            made["required"] = required
+        if definitions := self.schemas.definitions(refs, room, self.pointer):
             made["$defs"] = definitions
-        return made
+        return made if self.is_open else {**made, "additionalProperties": False}
+
+    def _rank_names(self) -> list[str]:
+        """The names for which there is room, required ones first. The others may be given, and are not listed."""
+        ranked = sorted(self._taken, key=lambda name: not self._taken[name].demanded)
+        room, kept = MAX_SCHEMA_CHARS, list[str]()
+        for name in ranked:
+            room -= len(name) + len(str(self._taken[name].kind)) + 6
+            if room < 0:
+                break
+            kept.append(name)
+        if left_out := len(ranked) - len(kept) + self._unnamed:
+            self.is_open = True
+            first = ", ".join(name[:60] for name in ranked[len(kept) :][:3])
+            what = f"names of arguments are not listed, {_KEPT} of them: {left_out}"
+            self.schemas.note(self.pointer, f"{what}, such as {first}" if first else what)
+        return kept
 
     def call(self) -> dict[str, Any]:
         """Where each argument goes."""
@@ -83,11 +152,12 @@ class Arguments:
 
     def take_parameter(self, parameter: Parameter) -> None:
         stated, place = parameter.stated, parameter.place
-        media, schema, pointer = _schema_of(stated, parameter.pointer)
+        media, schema, pointer = _schema_of(self.schemas, stated, parameter.pointer)
         remarks = {word: stated[word] for word in ("description", "deprecated") if stated.get(word)}
-        name = self._free_name(parameter.name, (f"{parameter.name}_{place}",))
+        wanted = parameter.argument or parameter.name
+        name = self._free_name(wanted, (f"{wanted}_{place}",))
         demanded = place == "path" or stated.get("required") is True
-        self._take(name, self.schemas.convert(schema, pointer), demanded, remarks)
+        self._taken[name] = _Argument(self.schemas.convert(schema, pointer), demanded, remarks)
         told = {word: stated[word] for word in _SERIALIZED if isinstance(stated.get(word), (str, bool))}
         renamed = {"name": parameter.name} if name != parameter.name else {}
         self.parameters[name] = {"in": place, **renamed, **told, **({"content": media} if media else {})}
@@ -96,21 +166,19 @@ class Arguments:
         """Its fields one by one if it is a plain object, else as one argument."""
         self.body = {"type": body.media}
         fields = self.schemas.fields(body.schema, body.pointer) if _has_fields(body.media) else None
-        told = {
-            name: each for name, each in (fields or {}).items() if fields_of(each.schema).get("readOnly") is not True
-        }
-        if not told:
+        if not fields or not fields.named:
             self._take_whole(body)
             return
         renamed = {}
-        for name, each in told.items():
+        self.is_open, self._unnamed = fields.is_open, max(0, len(fields.named) - MAX_FIELDS)
+        for name, each in islice(fields.named.items(), MAX_FIELDS):
             own = self._free_name(name, (f"{_BODY}_{name}",))
             if own != name:
                 renamed[own] = name
             converted = self.schemas.convert(each.schema, each.pointer)
             is_file = body.media == _FORMS[1] and is_bytes(fields_of(converted.schema))
             encoded = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
-            self._take(own, converted, each.required and body.demanded, encoded)
+            self._taken[own] = _Argument(converted, each.required and body.demanded, encoded)
         if renamed:
             self.body["fields"] = renamed
 
@@ -120,30 +188,15 @@ class Arguments:
         if _is_binary(body.media):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
-        self._take(name, self.schemas.convert(body.schema, body.pointer), body.demanded, remarks)
-
-    def _take(self, name: str, converted: Converted, demanded: bool, remarks: Mapping[str, Any]) -> None:
-        """An argument for which there is no room keeps its name alone."""
-        told = {word: value for word, value in remarks.items() if isinstance(value, (str, bool))}
-        chars = converted.chars + sum(len(str(value)) for value in told.values())
-        if self._chars + chars > MAX_SCHEMA_CHARS:
-            kept = f"since no more than {MAX_SCHEMA_CHARS} characters are kept"
-            self.schemas.note(self.pointer, f"the schema of {name[:60]!r} is left out, {kept}")
-            converted, told, chars = Converted({}), {}, 0
-        schema = converted.schema if isinstance(converted.schema, dict) else {}
-        self.properties[name] = {**schema, **told}
-        self._chars += chars
-        self._refs.update(dict.fromkeys(converted.refs))
-        if demanded:
-            self.required.append(name)
+        self._taken[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.demanded, remarks)
 
     def _free_name(self, wanted: str, others: Iterable[str]) -> str:
         """The first of these that no argument has yet, else with a number behind it."""
         for name in (wanted, *others):
-            if name not in self.properties:
+            if name not in self._taken:
                 return name
         number = 2
-        while f"{wanted}_{number}" in self.properties:
+        while f"{wanted}_{number}" in self._taken:
             number += 1
         return f"{wanted}_{number}"
 
@@ -157,11 +210,54 @@ def parameters_of(
         for parameter in _follow_parameters(schemas, listed, place):
             told[parameter.place, parameter.name] = parameter
     by_place = [each for place in PLACES for each in told.values() if each.place == place]
-    kept = [each for each in by_place if each.place != "header" or each.name.casefold() not in _OF_HTTP]
+    never = [each.name for each in by_place if each.place == "header" and fold_header(each.name) in HEADERS_NOT_SENT]
+    unsaid = [name for name in never if name.casefold() not in _OF_HTTP]
+    schemas.note_names(own_at, "headers that are HTTP's own, or a login, are left out", unsaid)
+    kept = [each for each in by_place if each.place != "header" or each.name not in never]
     return kept, _older_body(list(told.values()), own_at)
 
 
-def _follow_parameters(schemas: Schemas, listed: object, pointer: str) -> Iterator[Parameter]:
+def fold_header(header: str) -> str:
+    """As servers that hand headers on as variables (CGI, WSGI) see its name: `X_Key` and `X-Key` are one."""
+    return header.lower().replace("_", "-")
+
+
+def parameters_in_place(schemas: Schemas, parameters: list[Parameter], path: str, pointer: str) -> list[Parameter]:
+    """With one parameter for each placeholder of the path: the one of its name, else one that is meant, else a text."""
+    placeholders = dict.fromkeys(PLACEHOLDER.findall(path.partition("#")[0]))
+    named = {each.name: each for each in reversed(parameters)}  # of one name in several places the path's comes last
+    spare = {_core(each.name): each for each in parameters if each.place == "path" and each.name not in placeholders}
+    found: list[Parameter] = []
+    undeclared, elsewhere = [], []
+    for name in placeholders:
+        parameter = named.get(name) or spare.pop(_core(name), None)
+        if parameter is None:
+            undeclared.append(name)
+            stated = {"required": True, "schema": {"type": "string", "description": f"Part of the path {path[:200]}"}}
+            argument = re.sub(r"[^\w.-]+", "_", name.partition(":")[0]).strip("_") or name
+            parameter = Parameter(name, "path", stated, pointer, argument)
+        elif parameter.place != "path":
+            elsewhere.append(name)
+            stated = {word: value for word, value in parameter.stated.items() if word not in _SERIALIZED}
+            parameter = replace(parameter, place="path", stated=stated)
+        found.append(replace(parameter, name=name, argument=parameter.argument or parameter.name))
+    schemas.note_names(pointer, "parts of the path that no parameter declares are required texts", undeclared)
+    schemas.note_names(pointer, "parameters of the path are declared to be elsewhere, and go there", elsewhere)
+    unused = [each.name for each in spare.values()]
+    schemas.note_names(pointer, "parameters in the path that the path does not have are left out", unused)
+    moved = [named[name] for name in elsewhere]
+    return [*found, *(each for each in parameters if each.place != "path" and each not in moved)]
+
+
+def _core(name: str) -> str:
+    """What is left of a placeholder's name without case, separators, and what frameworks write behind it."""
+    return re.sub(r"[\W_]", "", name.partition(":")[0]).casefold()
+
+
+def _follow_parameters(schemas: Schemas, stated_list: object, pointer: str) -> Iterator[Parameter]:
+    listed, pointer = schemas.follow(stated_list, pointer)
+    if listed is not None and not isinstance(listed, list):
+        schemas.note(pointer, f"expected a list of parameters, found {shape_of(listed)}")
     for number, item in enumerate(items_of(listed)):
         stated, place = schemas.follow(item, f"{pointer}/{number}")
         told = fields_of(stated)
@@ -172,13 +268,14 @@ def _follow_parameters(schemas: Schemas, listed: object, pointer: str) -> Iterat
             schemas.note(place, "a parameter without a name, or in no place that is known, is left out")
 
 
-def _schema_of(stated: Mapping[str, Any], pointer: str) -> tuple[str, object, str]:
+def _schema_of(schemas: Schemas, stated: Mapping[str, Any], pointer: str) -> tuple[str, object, str]:
     """Media type (if it has one), schema and its pointer; in Swagger 2 the parameter itself is the schema."""
     if "schema" in stated:
         return "", stated["schema"], f"{pointer}/schema"
     if content := fields_of(stated.get("content")):
         media = next(iter(content))
-        return media, fields_of(content[media]).get("schema", {}), f"{pointer}/content/{escape_pointer(media)}/schema"
+        told, at = schemas.follow(content[media], f"{pointer}/content/{escape_pointer(media)}")
+        return media, fields_of(told).get("schema", {}), f"{at}/schema"
     return "", {word: value for word, value in stated.items() if word not in ("required", "description")}, pointer
 
 
@@ -188,15 +285,17 @@ def _schema_of(stated: Mapping[str, Any], pointer: str) -> tuple[str, object, st
 def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
     """The body of OpenAPI 3 in the media type that is best to write: JSON, a form, text, else the first."""
     request, pointer = schemas.follow(stated, pointer)
-    content = fields_of(fields_of(request).get("content"))
-    if not content:
+    content, at = schemas.follow(fields_of(request).get("content"), f"{pointer}/content")
+    if not isinstance(content, Mapping) or not content:
+        if request is not None:  # what could not be followed is noted there
+            schemas.note(pointer, "a body without `content` is left out")
         return None
     media = min(islice(content, MAX_MEDIA), key=_preference)
-    told = fields_of(content[media])
+    told, at = schemas.follow(content[media], f"{at}/{escape_pointer(media)}")
     return Body(
         media=media,
-        schema=told.get("schema", {}),
-        pointer=f"{pointer}/content/{escape_pointer(media)}/schema",
+        schema=fields_of(told).get("schema", {}),
+        pointer=f"{at}/schema",
         demanded=fields_of(request).get("required") is True,
         description=text_of(fields_of(request).get("description")),
     )

@@ -5,19 +5,19 @@ stays a reference; of much, what is nearest. Keywords that JSON Schema 2020-12 h
 another type than it demands, are left out: what results is always a valid schema.
 """
 
-import datetime
 import json
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.fields import pointer as json_pointer
+from waygraph.ingest.sources.formats.schema_outline import outlines
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import canonical_json
 
@@ -25,11 +25,14 @@ MAX_SCHEMA_CHARS = 12_000
 """Of one schema with all that it brings along: some thousand tokens of a model that is to read it."""
 MAX_DOCUMENT_CHARS = 100_000_000
 """Of all that the schemas of one document bring along: a few lines can refer to the same much many times."""
+MAX_SHORT_CHARS = 40
+"""A schema of so many is not shortened."""
 MAX_EXAMPLE_CHARS = 200
 MAX_PATTERN_CHARS = 1_000
 MAX_DEPTH = 60
 MAX_HOPS = 20
 """From one reference to the next."""
+MAX_POINTER_PARTS = 200
 
 _TYPES = frozenset("array boolean integer null number object string".split())
 _WHOLE = frozenset("items additionalProperties not if then else contains propertyNames".split())
@@ -99,7 +102,7 @@ _CHECKED: dict[str, Callable[[object], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Converted:
     """A schema, the names under `$defs` that it refers to, and its length in characters."""
 
@@ -107,53 +110,79 @@ class Converted:
     refs: tuple[str, ...] = ()
     chars: int = 0
 
+    def within(self, room: int) -> "Converted | None":
+        """The longest form that has room, the schema or an outline of it; None: not one has."""
+        return self if self.chars <= room else next((each for each in self._shorter if each.chars <= room), None)
+
+    @cached_property
+    def _shorter(self) -> "tuple[Converted, ...]":
+        made = outlines(self.schema) if self.chars > MAX_SHORT_CHARS else ()
+        return tuple(Converted(each, tuple(refs), len(canonical_json(each))) for each, refs in made)
+
 
 @dataclass(slots=True)
 class Schemas:
-    """The schemas of one document. `note` is told what is left out; of the same place once."""
+    """The schemas of one document. `note` is told what is left out; of the same place once. `where`: its address."""
 
     document: Mapping[str, Any]
     note: Note
+    where: str = ""
     _pointers: dict[str, str] = field(default_factory=dict)
     """Name under `$defs` → JSON pointer in the document."""
     _converted: dict[str, Converted] = field(default_factory=dict)
     """By JSON pointer: many operations use the same."""
-    _fields: dict[str, "dict[str, Field] | None"] = field(default_factory=dict)
+    _fields: dict[str, "Fields | None"] = field(default_factory=dict)
     _noted: set[tuple[str, str]] = field(default_factory=set)
     _brought: int = 0
 
     # -- references --------------------------------------------------------------------------------
 
     def follow(self, value: object, pointer: str) -> tuple[object, str]:
-        """What a `$ref` stands for, hop by hop, and its pointer; None for what cannot be had."""
+        """What a `$ref` stands for, and its pointer; None, with a note, for what cannot be had."""
+        found, place, fault = self.resolve(value, pointer)
+        if fault:
+            self._note_once(place, fault)
+        return found, place
+
+    def resolve(self, value: object, pointer: str) -> tuple[object, str, str]:
+        """What a `$ref` stands for, hop by hop, its pointer, and why it cannot be had."""
         for _ in range(MAX_HOPS):
             if not isinstance(value, Mapping) or not isinstance(value.get("$ref"), str):
-                return value, pointer
-            target = self._target(value["$ref"], pointer)
-            if target is None:
-                return None, pointer
+                return value, pointer, ""
+            target, fault = self._target(value["$ref"])
+            if fault:
+                return None, pointer, fault
             value, pointer = self._at(target), target
-        self._note_once(pointer, "references that lead from one to the next without end are left out")
-        return None, pointer
+        return None, pointer, "references that lead from one to the next without end are left out"
 
-    def _target(self, reference: str, pointer: str) -> str | None:
-        """The JSON pointer that a reference names; None, with a note, if it is none of this document."""
-        if not reference.startswith("#"):
-            self._note_once(
-                pointer, f"a reference to another document{_reference_name(reference)} is left out; none is fetched"
-            )
-            return None
-        target = unquote(reference[1:])
+    def _target(self, reference: str) -> tuple[str, str]:
+        """The JSON pointer that a reference names, and why there is none in this document."""
+        document, _, fragment = reference.partition("#")
+        if document and not self._is_own(document):
+            return "", f"a reference to another document is left out, since none is fetched{_reference_name(reference)}"
+        target = unquote(fragment)
         if target.startswith("/") and self._at(target) is not None:
-            return target
-        self._note_once(pointer, "a reference to what this document does not hold is left out")
-        return None
+            return target, ""
+        return "", "a reference to what this document does not hold is left out"
 
-    def _at(self, pointer: str) -> object:
-        """None if there is nothing."""
+    def _is_own(self, document: str) -> bool:
+        """Whether a reference names this very document."""
+        place = self.where.partition("?")[0]
+        try:
+            return document == self.document.get("$self") or (place != "" and urljoin(place, document) == place)
+        except ValueError:
+            return False
+
+    def _at(self, pointer: str, *, through: bool = True) -> object:
+        """None if there is nothing. `through`: also below a `$ref`."""
         value: Any = self.document
+        if pointer.count("/") > MAX_POINTER_PARTS:
+            return None
         for part in pointer.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
+            if through and isinstance(value, Mapping) and key not in value and isinstance(value.get("$ref"), str):
+                document, _, fragment = value["$ref"].partition("#")
+                value = None if document and not self._is_own(document) else self._at(unquote(fragment), through=False)
             if isinstance(value, Mapping):
                 value = value.get(key)
             elif isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 7 and int(key) < len(value):
@@ -181,44 +210,45 @@ class Schemas:
                 self._converted[pointer] = Converted({})
         return self._converted[pointer]
 
-    def fields(self, schema: object, pointer: str) -> "dict[str, Field] | None":
+    def fields(self, schema: object, pointer: str) -> "Fields | None":
         """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
 
         None for what may be something else than an object, and where the parts contradict one another.
         """
         stated, pointer = self.follow(schema, pointer)
         if pointer not in self._fields:
-            self._fields[pointer] = _fields(self, stated, pointer, set())
+            look = _Look()
+            found = _fields(self, stated, pointer, look)
+            self._fields[pointer] = None if found is None else _in_order(found, look.is_open)
         return self._fields[pointer]
 
     def definitions(self, refs: Iterable[str], room: int, pointer: str) -> dict[str, Any]:
         """What these names stand for, and what that refers to in turn, nearest first, in `room` characters.
 
-        What finds no room may be anything.
+        What finds no room is shortened, at last to what may be anything.
         """
         brought: dict[str, Any] = {}
-        waiting, without_room = deque(refs), []
+        waiting, shortened = deque(refs), []
         while waiting:
             name = waiting.popleft()
             if name in brought:
                 continue
-            found = self.convert(self._at(self._pointers[name]), self._pointers[name])
-            if found.chars > room or self._brought > MAX_DOCUMENT_CHARS:
-                brought[name] = {}
-                without_room.append(name)
-                continue
+            whole = self.convert(self._at(self._pointers[name]), self._pointers[name])
+            found = whole.within(room if self._brought <= MAX_DOCUMENT_CHARS else 0) or Converted({})
+            if found is not whole:
+                shortened.append(name)
             room -= found.chars
             self._brought += found.chars
             brought[name] = found.schema
             waiting.extend(found.refs)
-        self._note_left_out(without_room, pointer)
+        self.note_names(pointer, f"schemas are shortened, since {MAX_SCHEMA_CHARS} characters are kept", shortened)
         return brought
 
-    def _note_left_out(self, names: list[str], pointer: str) -> None:
+    def note_names(self, pointer: str, what: str, names: Sequence[str]) -> None:
+        """Notes what became of these, the first three by name."""
         if names:
-            told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-            kept = f"since no more than {MAX_SCHEMA_CHARS} characters are kept"
-            self._note_once(pointer, f"of its schemas are left out, {kept}: {told}")
+            told = ", ".join(name[:60] for name in names[:3])
+            self._note_once(pointer, f"{what}: {told}" + (f" and {len(names) - 3} more" if names[3:] else ""))
 
     # -- one schema --------------------------------------------------------------------------------
 
@@ -229,11 +259,15 @@ class Schemas:
             self._note_once(pointer, f"what is nested deeper than {MAX_DEPTH} schemas is left out")
             return {}
         made = dict(self._keywords(schema, pointer, refs, depth))
-        if isinstance(reference := schema.get("$ref"), str) and (target := self._target(reference, pointer)):
-            name = self._name(target)
-            self._pointers[name] = target
-            refs[name] = None
-            made["$ref"] = f"#/$defs/{name}"
+        if isinstance(reference := schema.get("$ref"), str):
+            target, fault = self._target(reference)
+            if fault:
+                self._note_once(pointer, fault)
+            else:
+                name = self._name(target)
+                self._pointers[name] = target
+                refs[name] = None
+                made["$ref"] = f"#/$defs/{name}"
         return _as_2020_12(made, schema)
 
     def _keywords(
@@ -266,25 +300,19 @@ def _reference_name(reference: str) -> str:
     """The document that a reference names, without what may be secret in its address."""
     try:
         parts = urlsplit(reference)
-        return f" ({((parts.hostname or '') + parts.path)[:80]})"
+        return f": {((parts.hostname or '') + parts.path)[:80]}"
     except ValueError:
         return ""
 
 
 def _plain(value: object) -> tuple[Any] | tuple[()]:
-    """The value as JSON has it (a date of YAML as text), in a tuple; empty for what JSON cannot carry."""
+    """The value as JSON has it, in a tuple; empty for what JSON cannot carry."""
     if isinstance(value, str):
         return (value,)
     try:
-        return (json.loads(json.dumps(value, default=_date_text, allow_nan=False)),)
+        return (json.loads(json.dumps(value, allow_nan=False)),)
     except (ValueError, TypeError, RecursionError):
         return ()
-
-
-def _date_text(value: object) -> str:
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    raise TypeError
 
 
 def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,8 +325,17 @@ def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, An
     example = _plain(stated.get("example"))
     if "example" in stated and "examples" not in made and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
         made["examples"] = [example[0]]
+    if made.get("type") in ("string", ["string", "null"], ["null", "string"]):
+        made |= {word: _as_texts(made[word]) for word in ("enum", "const", "default") if word in made}
     nullable = stated.get("nullable") is True or stated.get("x-nullable") is True
     return _or_null(made) if nullable else made
+
+
+def _as_texts(value: Any) -> Any:
+    """Numbers and truth values as text: of a string they stand there for want of quotes."""
+    if isinstance(value, list):
+        return [_as_texts(each) for each in value]
+    return json.dumps(value) if isinstance(value, (bool, int, float)) else value
 
 
 _REMARKS = frozenset("title description default examples deprecated readOnly writeOnly".split())
@@ -327,8 +364,25 @@ class Field:
     required: bool = False
 
 
-MAX_FIELDS, MAX_PARTS = 200, 100
-"""Of one object: its properties, and the schemas that tell them."""
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The properties that a caller may set, required ones first. `is_open`: the schema names others as possible."""
+
+    named: Mapping[str, Field]
+    is_open: bool
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one walk over the parts of an object has met."""
+
+    seen: set[str] = field(default_factory=set)
+    is_open: bool = False
+
+
+MAX_PARTS = 100
+"""Of one object: the schemas that tell its properties."""
+_OPEN = ("additionalProperties", "patternProperties", "unevaluatedProperties")
 _OBJECT = ("object", ["object"], ["object", "null"], ["null", "object"])
 
 
@@ -343,21 +397,27 @@ def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> 
     return "properties" in stated or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
 
 
-def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> dict[str, Field] | None:
+def _in_order(found: Mapping[str, Field], is_open: bool) -> Fields:
+    settable = [(name, each) for name, each in found.items() if fields_of(each.schema).get("readOnly") is not True]
+    return Fields(dict(sorted(settable, key=lambda item: not item[1].required)), is_open)
+
+
+def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict[str, Field] | None:
     stated, pointer = schemas.follow(schema, pointer)
-    if pointer in seen:
+    if pointer in look.seen:
         return {}
-    seen.add(pointer)
-    if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(seen) > MAX_PARTS:
+    look.seen.add(pointer)
+    if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(look.seen) > MAX_PARTS:
         return None
+    look.is_open = look.is_open or any(
+        isinstance(stated.get(word), Mapping) or stated.get(word) is True for word in _OPEN
+    )
     properties = fields_of(stated.get("properties"))
-    if len(properties) > MAX_FIELDS:
-        return None
     found = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
     for word in ("allOf", "anyOf", "oneOf"):
         branches: dict[str, Field] = {}
         for number, part in enumerate(items_of(stated.get(word))):
-            told = _fields(schemas, part, f"{pointer}/{word}/{number}", seen)
+            told = _fields(schemas, part, f"{pointer}/{word}/{number}", look)
             if told is None or (word != "allOf" and _at_odds(branches, told, found)):
                 return None
             optional = {name: replace(each, required=False) for name, each in told.items()}
@@ -366,7 +426,7 @@ def _fields(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> d
     for name in items_of(stated.get("required")):  # `allOf` often demands what another part of it describes
         if isinstance(name, str) and name in found:
             found[name] = replace(found[name], required=True)
-    return found if len(found) <= MAX_FIELDS else None
+    return found
 
 
 def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], known: Mapping[str, Field]) -> bool:
