@@ -72,12 +72,13 @@ def outcome(registry: Any, step: Step) -> object:
 def _plain(value: object) -> object:  # noqa: PLR0911 - a case a noun
     match value:
         case Status():
-            return replace(value, location="", state=replace(value.state, commit=""))
+            failures = tuple(replace(each, since="") for each in value.failures)
+            return replace(value, location="", state=replace(value.state, commit=""), failures=failures)
         case SyncReport():
             # The embeddings of both are kept in one cache.
             return {**shapes.report(value), "seconds": 0, "texts_embedded": 0}
         case SourceSummary():
-            return replace(value, seen_at="")
+            return replace(value, seen_at="", failures=tuple(replace(each, since="") for each in value.failures))
         case Page():
             return replace(value, items=tuple(map(_without_time, value.items)))
         case Change():
@@ -101,10 +102,8 @@ def ingest(registry: Any, source: str, documents: Sequence[Document], **options:
     reading = {name: options.pop(name) for name in ("namespace", "kind") if name in options}
     partial, policy = options.pop("partial", False), options.pop("policy", None)
     read = read_documents(documents, Settings(), source=source, **reading)
-    return [
-        sync(registry, replace(each, partial=each.partial or partial, policy=policy or each.policy), **options)
-        for each in read
-    ]
+    parts = (replace(each, partial=each.partial or partial, is_part=each.is_part or partial) for each in read)
+    return [sync(registry, replace(each, policy=policy or each.policy), **options) for each in parts]
 
 
 class Life:
