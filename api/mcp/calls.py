@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from mcp.types import URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.learning import Called
 from waygraph.api.mcp.results import attribute_error, attribute_result
@@ -19,6 +20,7 @@ from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
+from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import (
@@ -28,6 +30,7 @@ from waygraph.registry.model.errors import (
     NotCallable,
     UnknownName,
     UpstreamAnswered,
+    UpstreamRefused,
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
@@ -225,7 +228,7 @@ LOGIN_S, LOOK_S = 120.0, 0.5
 async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
-        return await gateway.executor.call(call)
+        return await _call_server(gateway, call)
     except NeedsLogin as needed:
         error = _with_page(asker, needed)
     logins = gateway.executor.logins
@@ -235,9 +238,35 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
         while not await logins.is_logged_in(call):
             await anyio.sleep(LOOK_S)
     try:
-        return await gateway.executor.call(call)
+        return await _call_server(gateway, call)
     except NeedsLogin:
         raise error from None
+
+
+async def _call_server(gateway: "Gateway", call: ToolCall) -> "Result":
+    """An address that a person has to open first is asked as any other question. Raises UpstreamRefused then."""
+    try:
+        return await gateway.executor.call(call)
+    except UpstreamAnswered as error:
+        if error.code != URL_ELICITATION_REQUIRED:
+            raise
+        raise UpstreamRefused(f"{call.agent.id}: {await _show_pages(call, error.data)}") from None
+
+
+async def _show_pages(call: ToolCall, data: object) -> str:
+    """What came of it, as a model reads it."""
+    pages = [page for page in map(fields_of, items_of(fields_of(data).get("elicitations"))) if page]
+    needs = "a person has to open a page first"
+    if not pages:
+        return f"{needs}, and the server does not say which"
+    try:
+        for page in pages:
+            answer = await call.host.ask("elicitation/create", {**page, "mode": "url"})
+            if answer.get("action") != "accept":
+                return f"{needs}: one was asked, and did not agree"
+    except NotAnswered as exc:
+        return f"{needs}, and nobody could be asked: {exc}"
+    return f"{needs}. One was asked, and agreed: call the tool again when that is done"
 
 
 def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:

@@ -66,7 +66,7 @@ def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, An
     whose it is. The field `by` of an error in `structuredContent` is ours to fill as well.
     """
     told = _as_host_takes_it(result)
-    blocks = [_mark_imitation(block, tool_id) for block in told.get("content", ())]
+    blocks = [_mark_block(block, tool_id) for block in told.get("content", ())]
     if told.get("isError") is True:
         blocks = _join_texts(blocks, told.get("structuredContent"), tool_id)
     structured = _with_author(told.get("structuredContent"), tool_id)
@@ -99,10 +99,15 @@ def _unfit_text(block: object) -> dict[str, str]:
     return text(f"{block if isinstance(block, str) else compact(block)}\n{NOT_TAKEN}")
 
 
-def _mark_imitation(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
+def mark_imitation(said: str, tool_id: str) -> str:
+    """What a tool says; where it looks like words of ours, behind whose it is."""
+    return f"{_whose(tool_id)}\n{said}" if _LIKE_OURS.match(said) else said
+
+
+def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
     said = block.get("text")
-    is_like_ours = isinstance(said, str) and _LIKE_OURS.match(said)
-    return {**block, "text": f"{_whose(tool_id)}\n{said}"} if is_like_ours else block
+    marked = mark_imitation(said, tool_id) if isinstance(said, str) else said
+    return block if marked == said else {**block, "text": marked}
 
 
 def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id: str) -> list[Mapping[str, Any]]:
@@ -112,7 +117,7 @@ def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id
         return list(blocks)
     said = "\n\n".join(block["text"] for block in texts if block["text"].strip())
     if not said and structured is not None:
-        said = _mark_imitation(text(compact(structured)), tool_id)["text"]
+        said = mark_imitation(compact(structured), tool_id)
     said = said or f"The tool {tool_id} failed, and did not say why."
     return [text(said), *(block for block in blocks if block["type"] != "text")]
 
@@ -133,7 +138,7 @@ def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
 
 
 def _whose(tool_id: str) -> str:
-    return f"The tool {tool_id} says, not the gateway:"
+    return f"The tool {tool_id} says, not the gateway:" if tool_id else "A tool says, not the gateway:"
 
 
 def failure_result(error: WaygraphError | TimeoutError) -> Result:
