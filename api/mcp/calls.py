@@ -34,6 +34,7 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
+from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.routing.find_tools.find import judging
 from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
@@ -160,9 +161,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Meant:
+    """`arguments`: by the names of the tool's own schema."""
+
     agent: "Agent"
     tool: "Tool"
     judgement: "Judgement"
+    arguments: Mapping[str, Any]
 
 
 def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
@@ -191,9 +195,9 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             asker.caller.require("route")
         meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt, called))
         if meant.judgement.verdict == "ask":
-            await require_consent(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            await require_consent(host, meant.agent, meant.tool, meant.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
-        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, wanted.arguments))
+        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, meant.arguments))
         call = ToolCall(
             agent=meant.agent,
             tool=tool,
@@ -333,12 +337,13 @@ def _judge_call(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agen
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise NotCallable(tool.call_name, judgement.reason, how=how)
+    arguments = original_arguments(tool.input_schema, wanted.arguments)
     try:
-        check_arguments(tool, wanted.arguments)
+        check_arguments(tool, arguments)
     except InvalidArguments:
         _refuse_out_of_reach(gateway, agent, tool)
         raise
-    return _Meant(agent, tool, judgement)
+    return _Meant(agent, tool, judgement, arguments)
 
 
 def _as_source_states(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:

@@ -233,8 +233,9 @@ def _text_bytes(block: Any) -> int:
     if block.get("type") in ("image", "audio"):
         return json_bytes({**block, "data": ""})
     resource = block.get("resource")
-    has_file = isinstance(resource, dict) and isinstance(resource.get("blob"), str)
-    return json_bytes({**block, "resource": {**resource, "blob": ""}} if has_file else block)
+    if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
+        return json_bytes({**block, "resource": {**resource, "blob": ""}})
+    return json_bytes(block)
 
 
 def _missing(address: str, parts: Sequence[Part], run_by: str) -> dict[str, Any]:

@@ -90,16 +90,17 @@ _TIMESTAMP = re.compile(
 _URL: Final = TypeAdapter(AnyUrl)
 
 
-class _Unfit:
+class Unfit:
     """In place of a value that cannot be mended."""
 
 
-UNFIT: Final = _Unfit()
+UNFIT: Final = Unfit()
 
 
-def mend_result(method: str, result: Mapping[str, Any]) -> Mapping[str, Any] | _Unfit:
+def mend_result(method: str, result: Mapping[str, Any]) -> Mapping[str, Any] | Unfit:
     """The result of a method as a host takes it; the same object if nothing is wrong with it."""
-    return _mend(_shape_of_result(method), result)
+    mended: Mapping[str, Any] | Unfit = _mend(_shape_of_result(method), result)
+    return mended
 
 
 def mend_item(method: str, field: str, item: Any) -> Any:

@@ -25,6 +25,7 @@ from mcp.types import (
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
 from waygraph.registry.model.errors import CallTimedOut, UnknownName, UpstreamAnswered, UpstreamError, WaygraphError
+from waygraph.registry.model.output_schemas import keeps
 from waygraph.registry.model.transitions import owner_of
 
 logger = logging.getLogger("waygraph.mcp")
@@ -43,6 +44,7 @@ _LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
 WHOSE = "waygraph/agent"
 """In `_meta` of what a server answers: whose it is, whatever the server says there."""
 NOT_TAKEN = "(This part of the answer is of no kind that the protocol has.)"
+BROKEN_PROMISE = "(The tool ran. What it returned is not what its outputSchema promises, or was cut.)"
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 TOO_LATE = "no answer was ready in time"
 
@@ -127,6 +129,23 @@ def _with_author(structured: Any, tool_id: str) -> Any:
     if not isinstance(error, Mapping) or "by" not in error:
         return structured
     return {**structured, "error": {**error, "by": tool_id}}
+
+
+def without_broken_promise(result: Mapping[str, Any], promised: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result of a tool that promises this schema of its structured content, as a host takes it.
+
+    What does not keep it is an error without structured content, which its texts tell as well.
+    """
+    structured = result.get("structuredContent")
+    is_error = result.get("isError") is True
+    if keeps(promised, structured) or (is_error and structured is None):
+        return result
+    told = {name: value for name, value in result.items() if name != "structuredContent"}
+    content = list(result.get("content", ()))
+    if not content and structured is not None:
+        content = [text(compact(structured))]
+    said = [] if is_error else [text(BROKEN_PROMISE)]
+    return {**told, "content": [*content, *said], "isError": True}
 
 
 def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
