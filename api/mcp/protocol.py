@@ -11,13 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp.types.methods import SERVER_REQUESTS, SERVER_RESULTS
 from pydantic import AnyUrl, TypeAdapter, ValidationError
 
-if TYPE_CHECKING:
-    from jsonschema_rs import Validator
+from waygraph.registry.model.json_schema import Validator, is_valid, validator_of
 
 VERSION = "2025-11-25"
 """Of the protocol: the last one with a handshake. Its schema is the strictest; later ones take more."""
@@ -125,7 +124,7 @@ class _Shape:
         self._validator = _validator({**schema, "$defs": dict(definitions)})
 
     def fits(self, value: Any) -> bool:
-        return _is_valid(self._validator, value)
+        return is_valid(self._validator, value)
 
     def mend(self, value: Any, schema: Schema) -> Any:
         if reference := schema.get("$ref"):
@@ -137,7 +136,7 @@ class _Shape:
         if schema.get("type") == "array":
             mended = (self.mend(each, schema.get("items", _ANYTHING)) for each in value) if _is_list(value) else ()
             return [each for each in mended if each is not UNFIT] if _is_list(value) else UNFIT
-        return value if not schema or _is_valid(_validator_of_leaf(json.dumps(schema)), value) else UNFIT
+        return value if not schema or is_valid(_validator_of_leaf(json.dumps(schema)), value) else UNFIT
 
     def _mend_as_one_of(self, value: Any, alternatives: list[Schema]) -> Any:
         """As the alternative that it fits as it is, else as the first as which it can be mended."""
@@ -218,22 +217,12 @@ def _make_strict(schema: Any, name: str) -> Any:
 
 
 @cache
-def _validator_of_leaf(schema: str) -> "Validator":
+def _validator_of_leaf(schema: str) -> Validator:
     return _validator(json.loads(schema))
 
 
-def _validator(schema: Schema) -> "Validator":
-    import jsonschema_rs
-
-    formats = {"base64": _is_base64, "timestamp": _is_timestamp, "url": is_url}
-    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, formats=formats)
-
-
-def _is_valid(validator: "Validator", value: Any) -> bool:
-    try:
-        return validator.is_valid(value)
-    except ValueError:  # a number that JSON does not have, or nested too deep to be looked at
-        return False
+def _validator(schema: Schema) -> Validator:
+    return validator_of(schema, {"base64": _is_base64, "timestamp": _is_timestamp, "url": is_url})
 
 
 def _is_base64(text: str) -> bool:

@@ -141,16 +141,6 @@ def compile_schema(schema_text: str) -> "tuple[Any, Validator | None]":
     return None, None
 
 
-def fits_draft_7(schema: Mapping[str, Any]) -> bool:
-    """Whether each keyword of draft 7 has a value of the kind that it takes."""
-    import jsonschema_rs
-
-    try:
-        return jsonschema_rs.meta.is_valid({**schema, "$schema": "http://json-schema.org/draft-07/schema#"})
-    except (ValueError, RecursionError):
-        return False
-
-
 def _read_schema(schema_text: str) -> Any:
     """None: not to be checked with."""
     try:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from waygraph.registry.model.arguments import MAX_SCHEMA_CHARS, compile_schema, fits_draft_7, is_affordable
+from waygraph.registry.model.arguments import MAX_SCHEMA_CHARS, compile_schema, is_affordable
+from waygraph.registry.model.json_schema import fits_draft_7, is_valid
 from waygraph.registry.model.parameters import MOST_DEEP, follow_reference, subschemas
 
 _REFUSED = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
@@ -38,10 +39,7 @@ def keeps(schema: Mapping[str, Any], value: object) -> bool:
     whole, validator = compile_schema(json.dumps(schema))
     if validator is None or not isinstance(value, Mapping) or not is_affordable(whole, value):
         return False
-    try:
-        return bool(validator.is_valid(dict(value)))
-    except ValueError:
-        return False
+    return is_valid(validator, dict(value))
 
 
 def _is_of_draft(schema: Mapping[str, Any]) -> bool:
