@@ -314,7 +314,8 @@ class OnBehalf(Through):
         await super().progress(done, total, told)
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
-        await super().log(level, data, f"{self._agent.id}/{logger}" if logger else self._agent.id)
+        said = "" if data is None else data  # the protocol demands some, and the SDK sends no null
+        await super().log(level, said, f"{self._agent.id}/{logger}" if logger else self._agent.id)
 
 
 def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str) -> Mapping[str, Any]:
