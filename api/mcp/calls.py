@@ -225,6 +225,8 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return gateway.long_results.fit(told, asker, RUNNERS[gateway.surface])
 
 
+COMPLETE = "completion/complete"
+"""Of an argument, as it is typed: nobody is asked anything."""
 LOGIN_S, LOOK_S = 120.0, 0.5
 """So long a call waits for a person who went to log in, and looks so often whether they have."""
 
@@ -261,8 +263,8 @@ async def _show_pages(call: ToolCall, data: object) -> str:
     """What came of it, as a model reads it."""
     pages = [page for page in map(fields_of, items_of(fields_of(data).get("elicitations"))) if page]
     needs = "a person has to open a page first"
-    if not pages:
-        return f"{needs}, and the server does not say which"
+    if not pages or call.method == COMPLETE:
+        return needs
     try:
         for page in pages:
             answer = await call.host.ask("elicitation/create", {**page, "mode": "url"})

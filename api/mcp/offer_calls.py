@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from waygraph.api.mcp.calls import record_call, require_consent, run_call
+from waygraph.api.mcp.calls import COMPLETE, record_call, require_consent, run_call
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import Kind, address_of, find_owner, stand_in
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
@@ -13,7 +13,7 @@ from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.mcp.tools import RUNNERS
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
-from waygraph.ingest.upstream.connection import Deaf, Host, NotOffered, Result
+from waygraph.ingest.upstream.connection import Host, NotOffered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
@@ -40,7 +40,7 @@ class OfferCall:
     @property
     def method(self) -> str:
         if self.completes:
-            return "completion/complete"
+            return COMPLETE
         return "prompts/get" if self.kind == "prompt" else "resources/read"
 
     def params_for(self, name: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def call_offer(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Ho
             deadline_s=wanted.deadline_s,
             caller=asker.call_caller,
             token=asker.token,
-            host=Deaf() if wanted.completes else OnBehalf(host, agent, asker.caller, gateway.questions),
+            host=OnBehalf(host, agent, asker.caller, gateway.questions),
             method=wanted.method,
         )
         try:
