@@ -21,9 +21,14 @@ def answer(script: dict[str, Any], method: str, params: dict[str, Any]) -> dict[
     call = script["calls"].get(params["name"], {})
     token = json.dumps(params.get("_meta", {}).get("progressToken"))
     for message in call.get("first", []):
-        print(json.dumps({"jsonrpc": "2.0", **message}).replace('"TOKEN"', token), flush=True)
+        write(json.dumps({"jsonrpc": "2.0", **message}).replace('"TOKEN"', token))
     echo = {"content": [{"type": "text", "text": json.dumps(params["arguments"], sort_keys=True)}]}
     return {key: call[key] for key in ("result", "error") if key in call} or {"result": echo}
+
+
+def write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -32,7 +37,7 @@ def main() -> None:
         asked = json.loads(line)
         if "method" in asked and "id" in asked:
             told = answer(script, asked["method"], asked.get("params", {}))
-            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}), flush=True)
+            write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}))
 
 
 if __name__ == "__main__":
