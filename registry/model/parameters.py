@@ -13,8 +13,9 @@ from urllib.parse import unquote
 from waygraph.registry.model.nouns import JsonText, parse_field
 from waygraph.registry.model.process import remember
 
-MOST_READ = 20_000
-"""Subschemas and properties of one composed schema that are looked at; what is beyond them is left out."""
+MOST_READ, CHARS_A_READ = 20_000, 8
+"""Subschemas and properties of one composed schema that are looked at, in all and by its length: a listing may hold
+very many small schemas. What is beyond them is left out."""
 MOST_DEEP = 64
 COMPOSING = ("$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "not", "enum", "const")
 """Keywords at the top of a schema that some hosts refuse there."""
@@ -28,23 +29,23 @@ class Parameters:
     required: frozenset[str] = frozenset()
 
 
-def parameters_of(schema: Any, whole: Any = None) -> Parameters:
+def parameters_of(schema: Any, whole: Any = None, most_read: int = MOST_READ) -> Parameters:
     """Of a schema that is a part of `whole`, to which its references lead; None: it is the whole."""
-    return _Reader(schema if whole is None else whole).read(schema)
+    return _Reader(schema if whole is None else whole, most_read).read(schema)
 
 
 @remember
 def parameters_of_text(text: JsonText) -> Parameters:
     """Of what is no schema at all none."""
     try:
-        return parameters_of(parse_field(text))
+        return parameters_of(parse_field(text), most_read=min(MOST_READ, 64 + len(text) // CHARS_A_READ))
     except (ValueError, RecursionError):
         return Parameters()
 
 
 class _Reader:
-    def __init__(self, whole: Any) -> None:
-        self._whole, self._left = whole, MOST_READ
+    def __init__(self, whole: Any, most_read: int) -> None:
+        self._whole, self._left = whole, most_read
 
     def read(self, schema: Any, followed: frozenset[str] = frozenset(), depth: int = 0) -> Parameters:
         if not isinstance(schema, dict) or depth > MOST_DEEP or self._left <= 0:

@@ -201,7 +201,7 @@ def _name(name: str) -> str:
     return short if _PLAIN.fullmatch(short) else json.dumps(short, ensure_ascii=False)
 
 
-def _type(schema: object, whole: object) -> str:
+def _type(schema: object, whole: object, *, is_alternative: bool = False) -> str:
     if not isinstance(schema, dict):
         return "any"
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -212,7 +212,7 @@ def _type(schema: object, whole: object) -> str:
         return _type_of_items(resolve(schema.get("items"), whole))
     if isinstance(kind, str):
         return kind[:_NAME_CHARS]
-    kinds = kind if isinstance(kind, list) else _alternatives(schema, whole)
+    kinds = kind if isinstance(kind, list) else [] if is_alternative else _alternatives(schema, whole)
     return "|".join(dict.fromkeys(str(each)[:_NAME_CHARS] for each in kinds[:4] if each != "null")) or "any"
 
 
@@ -225,7 +225,8 @@ def _type_of_items(items: object) -> str:
 def _alternatives(schema: dict[str, Any], whole: object) -> list[Any]:
     some = schema.get("anyOf", schema.get("oneOf"))
     some = [resolve(each, whole) for each in some[:_MOST_ALTERNATIVES]] if isinstance(some, list) else []
-    return [_type(each, None) for each in some if isinstance(each, dict) and each.get("type") != "null"]
+    kinds = [each for each in some if isinstance(each, dict) and each.get("type") != "null"]
+    return [_type(each, whole, is_alternative=True) for each in kinds]
 
 
 def _choices(choices: list[Any]) -> str:
