@@ -4,9 +4,9 @@ from random import Random
 from typing import Any
 
 FIELDS = (
-    "name title description arguments required uri uriTemplate mimeType size icons src sizes theme annotations audience "
-    "priority lastModified _meta progressToken io.modelcontextprotocol/related-task inputSchema outputSchema type "
-    "properties execution taskSupport text data blob resource content role messages contents readOnlyHint "
+    "name title description arguments required uri uriTemplate mimeType size icons src sizes theme annotations "
+    "audience priority lastModified _meta progressToken io.modelcontextprotocol/related-task inputSchema type "
+    "outputSchema properties execution taskSupport text data blob resource content role messages contents readOnlyHint "
     "destructiveHint idempotentHint openWorldHint isError structuredContent values total hasMore unknown"
 ).split()
 SCALARS: tuple[Any, ...] = (
