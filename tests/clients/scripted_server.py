@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CAPABILITIES = {"tools": {}, "prompts": {}, "resources": {}, "logging": {}, "completions": {}}
+CAPABILITIES: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}, "logging": {}, "completions": {}}
 
 
 def answer(script: dict[str, Any], method: str, params: dict[str, Any]) -> dict[str, Any]:

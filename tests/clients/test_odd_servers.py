@@ -142,7 +142,7 @@ REQUESTS: list[tuple[str, dict[str, Any]]] = [
     ("callTool", {"name": "use_tool", "arguments": {"name": "odd__harbour", "params": {"ship_2": []}}}),
     ("callTool", {"name": "find_tools", "arguments": {"query": "repeat the arguments", "detail": "schema"}}),
 ]
-FAILURES = [
+FAILURES: list[tuple[str, dict[str, Any]]] = [
     ("callTool", request)
     for name in CALLS
     for request in (

@@ -60,7 +60,7 @@ def visit(
     anyio.run(connected)
 
 
-def said(result: CallToolResult) -> Mapping[str, Any]:
+def said(result: CallToolResult) -> dict[str, Any]:
     """All of it on the wire but what each server adds of itself in the modern era."""
     wire = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     meta = {key: value for key, value in (wire.pop("_meta", None) or {}).items() if not key.endswith("/serverInfo")}
