@@ -52,9 +52,9 @@ class _Reader:
             return Parameters()
         own = _own(schema)
         self._left -= 1 + (len(own.properties) if depth else 0)
-        return _all_of([own, *self._composed(schema, followed, depth + 1)])
+        return _all_of([own, *self._read_branches(schema, followed, depth + 1)])
 
-    def _composed(self, schema: dict[str, Any], followed: frozenset[str], depth: int) -> Iterator[Parameters]:
+    def _read_branches(self, schema: dict[str, Any], followed: frozenset[str], depth: int) -> Iterator[Parameters]:
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference not in followed:
             yield self.read(follow_reference(self._whole, reference), followed | {reference}, depth)
@@ -246,19 +246,19 @@ def rename_properties(schema: Any, names: Mapping[str, str], depth: int = 0) -> 
         elif key in _ONE:
             told[key] = inner(value)
         elif key == "required" and isinstance(value, list):
-            told[key] = _renamed(value, names)
+            told[key] = _rename_in_list(value, names)
         elif key == "dependentRequired" and isinstance(value, dict):
-            told[key] = {names.get(name, name): _renamed(some, names) for name, some in value.items()}
+            told[key] = {names.get(name, name): _rename_in_list(some, names) for name, some in value.items()}
         elif key == "$ref" and isinstance(value, str):
-            told[key] = _renamed_reference(value, names)
+            told[key] = _rename_reference(value, names)
     return told
 
 
-def _renamed(some: Any, names: Mapping[str, str]) -> Any:
+def _rename_in_list(some: Any, names: Mapping[str, str]) -> Any:
     return [names.get(name, name) if isinstance(name, str) else name for name in some] if _list(some) else some
 
 
-def _renamed_reference(reference: str, names: Mapping[str, str]) -> str:
+def _rename_reference(reference: str, names: Mapping[str, str]) -> str:
     steps = reference.split("/")
     for place, step in enumerate(steps[1:], start=1):
         name = unquote(step).replace("~1", "/").replace("~0", "~")

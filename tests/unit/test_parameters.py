@@ -20,6 +20,7 @@ from waygraph.registry.model.parameters import (
 from waygraph.registry.routing.tool_formats import parameters
 
 TEXT = {"type": "string"}
+DRAWN = str.maketrans("01", "\N{SNOWMAN}\N{UMBRELLA}")
 
 
 def object_of(*names: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def test_work_is_bounded_whatever_the_schema() -> None:
     "make",
     [
         lambda count: object_of(*(f"{at} \N{SNOWMAN}" for at in range(count))),
-        lambda count: object_of(*("\N{SNOWMAN}" * at for at in range(1, count // 10))),
+        lambda count: object_of(*(f"{at:b}".translate(DRAWN) for at in range(count))),
         wide,
     ],
     ids=["names", "names that become one", "alternatives"],
@@ -116,10 +117,10 @@ def test_twice_the_schema_takes_about_twice_the_time(make: Any) -> None:
         text = json.dumps(make(count))
         times = []
         for number in range(3):
-            began = time.perf_counter()
+            began = time.process_time()
             host_names(f"{text}{' ' * number}")
             lay_flat(json.loads(text))
-            times.append(time.perf_counter() - began)
+            times.append(time.process_time() - began)
         return min(times)
 
     assert least_s(4_000) < 6 * max(least_s(2_000), 0.002)
