@@ -13,8 +13,8 @@ PINS = Path(__file__).parent / "clients" / "pins"
 
 FRAMEWORKS = ("pydantic_ai", "openai_agents", "langgraph")
 HOSTS = (*FRAMEWORKS, "inspector")
-NODE = {"inspector": "mcp-inspector", "conformance": "conformance"}
-"""The program of each environment of Node packages."""
+NODE = {"inspector": "mcp-inspector", "conformance": "conformance", "typescript_sdk": ""}
+"""The program of each environment of Node packages; empty: it is a library."""
 
 ENVIRONMENTS = {
     environment.name: environment
@@ -34,6 +34,12 @@ def host_program(name: str) -> tuple[str, ...]:
     if isinstance(outcome, NotInstalled):
         skipped(f"no {name} to test with: {outcome}")
     return (_node(), str(outcome / NODE[name])) if name in NODE else (str(outcome / "python"),)
+
+
+def typescript_sdk() -> tuple[str, Path]:
+    """Node, and the folder of the official SDK in TypeScript. Skips and fails as `host_program`."""
+    node, programs = host_program("typescript_sdk")
+    return node, Path(programs).parent / "@modelcontextprotocol" / "sdk"
 
 
 def _node() -> str:

@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from mcp.types import URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.learning import Called
 from waygraph.api.mcp.results import attribute_error, attribute_result
@@ -19,6 +20,7 @@ from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
+from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import (
@@ -28,9 +30,11 @@ from waygraph.registry.model.errors import (
     NotCallable,
     UnknownName,
     UpstreamAnswered,
+    UpstreamRefused,
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
+from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.routing.find_tools.find import judging
 from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
@@ -157,9 +161,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Meant:
+    """`arguments`: by the names of the tool's own schema."""
+
     agent: "Agent"
     tool: "Tool"
     judgement: "Judgement"
+    arguments: Mapping[str, Any]
 
 
 def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
@@ -188,9 +195,9 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
             asker.caller.require("route")
         meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt, called))
         if meant.judgement.verdict == "ask":
-            await require_consent(host, meant.agent, meant.tool, wanted.arguments, meant.judgement.reason)
+            await require_consent(host, meant.agent, meant.tool, meant.arguments, meant.judgement.reason)
             meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
-        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, wanted.arguments))
+        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, meant.arguments))
         call = ToolCall(
             agent=meant.agent,
             tool=tool,
@@ -218,6 +225,8 @@ async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Ho
         return gateway.long_results.fit(told, asker, RUNNERS[gateway.surface])
 
 
+COMPLETE = "completion/complete"
+"""Of an argument, as it is typed: nobody is asked anything."""
 LOGIN_S, LOOK_S = 120.0, 0.5
 """So long a call waits for a person who went to log in, and looks so often whether they have."""
 
@@ -225,7 +234,7 @@ LOGIN_S, LOOK_S = 120.0, 0.5
 async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Host) -> "Result":
     """The tool's answer. Where the caller's login is missing, a host that shows pages is led to ours and waited for."""
     try:
-        return await gateway.executor.call(call)
+        return await _call_server(gateway, call)
     except NeedsLogin as needed:
         error = _with_page(asker, needed)
     logins = gateway.executor.logins
@@ -235,9 +244,35 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
         while not await logins.is_logged_in(call):
             await anyio.sleep(LOOK_S)
     try:
-        return await gateway.executor.call(call)
+        return await _call_server(gateway, call)
     except NeedsLogin:
         raise error from None
+
+
+async def _call_server(gateway: "Gateway", call: ToolCall) -> "Result":
+    """An address that a person has to open first is asked as any other question. Raises UpstreamRefused then."""
+    try:
+        return await gateway.executor.call(call)
+    except UpstreamAnswered as error:
+        if error.code != URL_ELICITATION_REQUIRED:
+            raise
+        raise UpstreamRefused(f"{call.agent.id}: {await _show_pages(call, error.data)}") from None
+
+
+async def _show_pages(call: ToolCall, data: object) -> str:
+    """What came of it, as a model reads it."""
+    pages = [page for page in map(fields_of, items_of(fields_of(data).get("elicitations"))) if page]
+    needs = "a person has to open a page first"
+    if not pages or call.method == COMPLETE:
+        return needs
+    try:
+        for page in pages:
+            answer = await call.host.ask("elicitation/create", {**page, "mode": "url"})
+            if answer.get("action") != "accept":
+                return f"{needs}: one was asked, and did not agree"
+    except NotAnswered as exc:
+        return f"{needs}, and nobody could be asked: {exc}"
+    return f"{needs}. One was asked, and agreed: call the tool again when that is done"
 
 
 def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:
@@ -304,12 +339,13 @@ def _judge_call(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agen
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise NotCallable(tool.call_name, judgement.reason, how=how)
+    arguments = original_arguments(tool.input_schema, wanted.arguments)
     try:
-        check_arguments(tool, wanted.arguments)
+        check_arguments(tool, arguments)
     except InvalidArguments:
         _refuse_out_of_reach(gateway, agent, tool)
         raise
-    return _Meant(agent, tool, judgement)
+    return _Meant(agent, tool, judgement, arguments)
 
 
 def _as_source_states(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:

@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from cachetools import TTLCache
 
-from waygraph.api.mcp.results import compact, text
+from waygraph.api.mcp.protocol import mend_item
+from waygraph.api.mcp.results import WHOSE, compact, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.settings import BYTES_PER_TOKEN
@@ -67,16 +68,18 @@ class LongResults:
         self._kept: TTLCache[str, _Kept] = TTLCache(maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size)
 
     def fit(self, result: Mapping[str, Any], asker: Asker, run_by: str) -> Mapping[str, Any]:
-        """The result, its texts and its structured content each within the limit."""
+        """The result within the limit: its structured content, and all else that is sent but images and sounds."""
         most = self._limit_tokens * BYTES_PER_TOKEN
         content = result.get("content")
         blocks = content if isinstance(content, list) else []
-        needed = max(sum(map(_text_bytes, blocks)), json_bytes(result.get("structuredContent")))
+        beside = {name: value for name, value in result.items() if value is not blocks and name != "structuredContent"}
+        needed = max(sum(map(_text_bytes, blocks)) + json_bytes(beside), json_bytes(result.get("structuredContent")))
         if not most or needed <= most:
             return result
         address = self._keep(result, asker)
-        sent, parts = _cut_blocks(blocks, most)
-        told = dict(result)
+        told, parts = _cut_beside(beside, most // 4)
+        sent, missing = _cut_blocks(blocks, most - json_bytes(told))
+        parts += missing
         if "structuredContent" in result:
             told["structuredContent"], missing = cut(result["structuredContent"], most, "/structuredContent")
             parts += missing
@@ -99,7 +102,7 @@ class LongResults:
         if value is _ABSENT or not (start.isascii() and start.isdigit() and len(start) <= 12):
             raise UnknownName("part of a result", uri[:200], ())
         page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, int(start))
-        said = page if isinstance(page, str) else compact(page)
+        said = mark_imitation(page if isinstance(page, str) else compact(page), "")
         return [said, compact({"cut": _missing(address, parts, run_by)})] if parts else [said]
 
     def _keep(self, result: Mapping[str, Any], asker: Asker) -> str:
@@ -189,9 +192,9 @@ def _cut_blocks(blocks: Sequence[Any], most: int) -> tuple[list[Any], list[Part]
     for at, block in enumerate(blocks):
         needs = _text_bytes(block)
         if needs > left:
-            if left >= LEAST_BYTES and block.get("type") in ("text", "resource"):
+            if left >= LEAST_BYTES and isinstance(block, dict) and block.get("type") in ("text", "resource"):
                 piece, parts = cut(block, left, f"/content/{at}")
-                sent.append(piece)
+                sent += [piece] if mend_item("tools/call", "content", piece) is piece else []
             break
         sent.append(block)
         left -= needs
@@ -200,12 +203,38 @@ def _cut_blocks(blocks: Sequence[Any], most: int) -> tuple[list[Any], list[Part]
     return sent, parts
 
 
+def _cut_beside(beside: Mapping[str, Any], most: int) -> tuple[dict[str, Any], list[Part]]:
+    """What a result has beside its content, the smallest first, as far as it fits; no member is cut.
+
+    Whether it is an error, and whose, is told of every result.
+    """
+    meta = beside.get("_meta")
+    kept = {name: beside[name] for name in ("isError",) if name in beside}
+    kept |= {"_meta": {WHOSE: meta[WHOSE]}} if isinstance(meta, Mapping) and WHOSE in meta else {}
+    parts: list[Part] = []
+    left = most
+    others = [name for name, value in beside.items() if kept.get(name) != value]
+    for name in sorted(others, key=lambda name: (json_bytes(beside[name]), name)):
+        value = beside[name]
+        needs = json_bytes(name) + json_bytes(value) + 2
+        if needs <= left:
+            kept[name] = value
+            left -= needs
+        elif isinstance(value, (str, list, dict)) and len(name) <= LEAST_BYTES:
+            parts.append(Part(f"/{_pointer_step(name)}", 0, 0, len(value), _UNITS[type(value)]))
+    return kept, parts
+
+
 def _text_bytes(block: Any) -> int:
-    """What a block takes of the context as text."""
-    if not isinstance(block, dict) or block.get("type") in ("image", "audio"):
-        return 0
+    """What a block takes of the context as text: all but the bytes of an image, a sound or a file."""
+    if not isinstance(block, dict):
+        return json_bytes(block)
+    if block.get("type") in ("image", "audio"):
+        return json_bytes({**block, "data": ""})
     resource = block.get("resource")
-    return 0 if isinstance(resource, dict) and "blob" in resource else json_bytes(block)
+    if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
+        return json_bytes({**block, "resource": {**resource, "blob": ""}})
+    return json_bytes(block)
 
 
 def _missing(address: str, parts: Sequence[Part], run_by: str) -> dict[str, Any]:

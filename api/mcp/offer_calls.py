@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from waygraph.api.mcp.calls import record_call, require_consent, run_call
+from waygraph.api.mcp.calls import COMPLETE, record_call, require_consent, run_call
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import Kind, address_of, find_owner, stand_in
-from waygraph.api.mcp.results import attribute_error
+from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
+from waygraph.api.mcp.results import WHOSE, attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
 from waygraph.api.mcp.tools import RUNNERS
 from waygraph.ingest.execution.call import ToolCall
+from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.upstream.connection import Host, NotOffered, Result
 from waygraph.registry.access.policy import Judgement
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.routing.find_tools.find import judging
 
-WHOSE = "waygraph/agent"
-"""In `_meta` of each answer: whose it is, whatever the server says there."""
 MOST_VALUES = 100
 """Of a completion, by MCP."""
 _NOTHING: Result = {"completion": {"values": []}}
@@ -40,7 +40,7 @@ class OfferCall:
     @property
     def method(self) -> str:
         if self.completes:
-            return "completion/complete"
+            return COMPLETE
         return "prompts/get" if self.kind == "prompt" else "resources/read"
 
     def params_for(self, name: str) -> dict[str, Any]:
@@ -114,33 +114,31 @@ def _recheck(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str
 
 
 def _read_answer(wanted: OfferCall, agent: Agent, result: Result) -> Result:
-    """With whose it is. Raises UpstreamRefused for what is no answer to what was asked."""
-    meta = result.get("_meta")
-    told = {**result, "_meta": {**(meta if isinstance(meta, Mapping) else {}), WHOSE: agent.id}}
+    """As a host takes it, with whose it is. Raises UpstreamRefused for what is no answer to what was asked."""
     if wanted.completes:
-        return told | {"completion": _completion(agent, result.get("completion"))}
-    if wanted.kind == "prompt":
-        messages = result.get("messages")
-        if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
-            raise UpstreamRefused(f"{agent.id}: its answer has no list of messages")
-        return told
-    contents = result.get("contents")
-    if not isinstance(contents, list) or not all(map(_is_content, contents)):
-        raise UpstreamRefused(f"{agent.id}: its answer has no list of contents, each with its URI and a text or blob")
-    if wanted.address.startswith("waygraph:"):
-        told["contents"] = [{**each, "uri": address_of("resource", agent.id, each["uri"])} for each in contents]
-    return told
+        told = mend_result(wanted.method, {**result, "completion": _completion(result.get("completion"))})
+    else:
+        field = "messages" if wanted.kind == "prompt" else "contents"
+        items = result.get(field)
+        mended = [mend_item(wanted.method, field, _with_address(wanted, agent, each)) for each in items_of(items)]
+        is_whole = isinstance(items, list) and UNFIT not in mended
+        told = mend_result(wanted.method, {**result, field: mended}) if is_whole else UNFIT
+    if isinstance(told, Mapping):
+        return {**told, "_meta": {**told.get("_meta", {}), WHOSE: agent.id}}
+    raise UpstreamRefused(f"{agent.id}: its answer is none that the protocol has for {wanted.method}")
 
 
-def _is_content(each: Any) -> bool:
-    if not isinstance(each, dict) or not isinstance(each.get("uri"), str):
-        return False
-    return isinstance(each.get("text"), str) or isinstance(each.get("blob"), str)
+def _with_address(wanted: OfferCall, agent: Agent, item: Any) -> Any:
+    """Of what is read by our address, and of what a host could not take the address of, ours is told."""
+    uri = item.get("uri") if isinstance(item, Mapping) and wanted.kind != "prompt" else None
+    if isinstance(uri, str) and (wanted.address.startswith("waygraph:") or not is_url(uri)):
+        return {**item, "uri": address_of("resource", agent.id, uri)}
+    return item
 
 
-def _completion(agent: Agent, completion: Any) -> dict[str, Any]:
+def _completion(completion: Any) -> Any:
+    """No more values than a completion may have."""
     values = completion.get("values") if isinstance(completion, Mapping) else None
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise UpstreamRefused(f"{agent.id}: its completion has no list of values")
-    more = {"hasMore": True} if len(values) > MOST_VALUES else {}
-    return {**completion, "values": values[:MOST_VALUES], **more}
+    if not isinstance(values, list) or len(values) <= MOST_VALUES:
+        return completion
+    return {**completion, "values": values[:MOST_VALUES], "hasMore": True}

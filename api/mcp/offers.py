@@ -17,10 +17,9 @@ from urllib.parse import quote, unquote
 
 import anyio
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
-from mcp.types import Prompt, Resource, ResourceTemplate
-from pydantic import BaseModel, ValidationError
 
 from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.protocol import UNFIT, mend_item
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
@@ -54,12 +53,11 @@ _log = logging.getLogger("waygraph.gateway")
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """How a kind is listed: method, field of the list, field of the name, type of an item, its word in counts."""
+    """How a kind is listed: method, field of the list, field of the name, its word in counts."""
 
     method: str
     items: str
     name: str
-    type: type[BaseModel]
     counted: re.Pattern[str]
 
 
@@ -68,13 +66,12 @@ def _count_pattern(what: str) -> re.Pattern[str]:
 
 
 LISTED: Mapping[Kind, _Listed] = {
-    "prompt": _Listed("prompts/list", "prompts", "name", Prompt, _count_pattern("prompt")),
-    "resource": _Listed("resources/list", "resources", "uri", Resource, _count_pattern("resource")),
+    "prompt": _Listed("prompts/list", "prompts", "name", _count_pattern("prompt")),
+    "resource": _Listed("resources/list", "resources", "uri", _count_pattern("resource")),
     "template": _Listed(
         "resources/templates/list",
         "resourceTemplates",
         "uriTemplate",
-        ResourceTemplate,
         _count_pattern("resource template"),
     ),
 }
@@ -99,7 +96,8 @@ class Offer:
 @dataclass(slots=True)
 class Offers:
     """By address. `failed`: agents whose servers did not answer; `logins`: those at which the caller is not logged in,
-    with the page for it; `unasked`: how many were too many; `doubtful`: how many items are left out for their text.
+    with the page for it; `unasked`: how many were too many; `doubtful`: how many items are left out for their text;
+    `unfit`: how many because no host could take them.
     """
 
     found: list[Offer] = field(default_factory=list)
@@ -107,6 +105,7 @@ class Offers:
     logins: dict[str, str] = field(default_factory=dict)
     unasked: int = 0
     doubtful: int = 0
+    unfit: int = 0
 
 
 def address_of(kind: Kind, agent_id: str, name: str) -> str:
@@ -291,7 +290,9 @@ def _read_lists(
     judges = judging(gateway.view(asker).registry, gateway.policy, asker.principal)
     found: dict[str, Offer] = {}
     for agent, items in answers:
-        for offer in filter(None, (_read_item(kind, agent, item) for item in items)):
+        read = [_read_item(kind, agent, item) for item in items]
+        offers.unfit += read.count(None)
+        for offer in filter(None, read):
             if not _may(judges, agent, kind, offer.name):
                 continue
             if _is_suspicious(offer.name, offer.text):
@@ -312,17 +313,14 @@ def _read_item(kind: Kind, agent: Agent, item: Any) -> Offer | None:
     listed = LISTED[kind]
     if not isinstance(item, Mapping):
         return None
-    entry = sendable(dict(item))
-    try:
-        listed.type.model_validate(entry)
-    except ValidationError:
+    name = item.get(listed.name)
+    if not isinstance(name, str) or not name or len(name) > MOST_LISTED_CHARS:
         return None
-    name = str(entry[listed.name])
-    is_bad = name_fault(name) if kind == "prompt" else holds_control(name) or is_broken(name)
-    if not name or len(name) > MOST_LISTED_CHARS or is_bad:
+    if name_fault(name) if kind == "prompt" else holds_control(name) or is_broken(name):
         return None
     address = address_of(kind, agent.id, name)
-    return Offer(agent, kind, name, address, entry | {listed.name: address})
+    entry = mend_item(listed.method, listed.items, sendable({**item, listed.name: address}))
+    return None if entry is UNFIT else Offer(agent, kind, name, address, entry)
 
 
 def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -343,7 +341,7 @@ PAGE = 100
 """So many items does a page hold."""
 UNLISTED = "waygraph/unlisted"
 """In `_meta` of a list: of which agents nothing came, at which the caller has to log in, how many were not asked, how
-many items look suspicious.
+many items look suspicious, and how many no host could take.
 """
 
 
@@ -365,6 +363,7 @@ def _count_unlisted(offers: Offers) -> dict[str, Any]:
         "log_in_at": offers.logins,
         "not_asked": offers.unasked,
         "suspicious": offers.doubtful,
+        "malformed": offers.unfit,
     }
     return {name: value for name, value in said.items() if value}
 

@@ -8,8 +8,8 @@ sentence and the facts, as JSON.
 import json
 import logging
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from mcp import MCPError
 from mcp.types import (
@@ -22,8 +22,11 @@ from mcp.types import (
     REQUEST_TIMEOUT,
 )
 
+from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
 from waygraph.registry.model.errors import CallTimedOut, UnknownName, UpstreamAnswered, UpstreamError, WaygraphError
+from waygraph.registry.model.output_schemas import keeps
+from waygraph.registry.model.transitions import owner_of
 
 logger = logging.getLogger("waygraph.mcp")
 
@@ -33,10 +36,15 @@ _OF_A_CONNECTION = frozenset(
 """Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
 end it or agree on another protocol."""
 GATEWAY = "gateway"
-"""The first field of every error of ours. Where an agent's result could be taken for one, our words stand before it."""
+"""The first field of every error of ours. A text of an agent that could be taken for one begins with whose it is."""
 OURS: Mapping[str, str] = {"by": GATEWAY}
 """The data of an error of the protocol that is ours."""
-_LIKE_OURS = re.compile(r"[^\w{]*\{\W*error\b")
+_LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
+"""How an error of ours begins, and the note of what is missing of a long result."""
+WHOSE = "waygraph/agent"
+"""In `_meta` of what a server answers: whose it is, whatever the server says there."""
+NOT_TAKEN = "(This part of the answer is of no kind that the protocol has.)"
+BROKEN_PROMISE = "(The tool ran. What it returned is not what its outputSchema promises, or was cut.)"
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
 TOO_LATE = "no answer was ready in time"
 
@@ -54,21 +62,90 @@ def error_result(error: WaygraphError | TimeoutError) -> Result:
 
 
 def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
-    """An agent's result; where it is an error, or looks like one of ours, it begins with whose it is.
+    """An agent's result as a host takes it; the same object if nothing is wrong with it.
 
-    The field `by` of an error in `structuredContent` is ours to fill as well.
+    An error is one text, the tool's own; whose it is stands in `_meta`. A text that looks like one of ours begins with
+    whose it is. The field `by` of an error in `structuredContent` is ours to fill as well.
     """
-    content, structured = result.get("content"), result.get("structuredContent")
+    told = _as_host_takes_it(result)
+    blocks = [_mark_block(block, tool_id) for block in told.get("content", ())]
+    if told.get("isError") is True:
+        blocks = _join_texts(blocks, told.get("structuredContent"), tool_id)
+    structured = _with_author(told.get("structuredContent"), tool_id)
+    changes: Result = {}
+    if blocks != told.get("content", []):
+        changes["content"] = blocks
+    if structured is not told.get("structuredContent"):
+        changes["structuredContent"] = structured
+    meta = told.get("_meta", {})
+    if changes or told.get("isError") is True or WHOSE in meta:
+        changes["_meta"] = {**meta, WHOSE: owner_of(tool_id)}
+    return {**told, **changes} if changes else told
+
+
+def _as_host_takes_it(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """By the protocol's schema. A block that does not fit stands as JSON in a text, and makes an error of the result:
+    a host would refuse the whole of it, and its model read nothing.
+    """
+    content = [] if result.get("content") is None else result["content"]
+    given = content if isinstance(content, list) else [content]
+    blocks = [mend_item("tools/call", "content", each) for each in given]
+    if UNFIT not in blocks and isinstance(content, list):
+        told = mend_result("tools/call", {**result, "content": content})
+        return result if told == {"content": [], **result} else cast("Result", told)
+    texts = [_unfit_text(given[at]) if block is UNFIT else block for at, block in enumerate(blocks)]
+    return cast("Result", mend_result("tools/call", {**result, "content": texts, "isError": True}))
+
+
+def _unfit_text(block: object) -> dict[str, str]:
+    return text(f"{block if isinstance(block, str) else compact(block)}\n{NOT_TAKEN}")
+
+
+def mark_imitation(said: str, tool_id: str) -> str:
+    """What a tool says; where it looks like words of ours, behind whose it is."""
+    return f"{_whose(tool_id)}\n{said}" if _LIKE_OURS.match(said) else said
+
+
+def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
+    said = block.get("text")
+    marked = mark_imitation(said, tool_id) if isinstance(said, str) else said
+    return block if marked == said else {**block, "text": marked}
+
+
+def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id: str) -> list[Mapping[str, Any]]:
+    """All texts of an error as the first block: many hosts show no other one."""
+    texts = [block for block in blocks if block["type"] == "text"]
+    if len(texts) == 1 and texts[0] is blocks[0]:
+        return list(blocks)
+    said = "\n\n".join(block["text"] for block in texts if block["text"].strip())
+    if not said and structured is not None:
+        said = mark_imitation(compact(structured), tool_id)
+    said = said or f"The tool {tool_id} failed, and did not say why."
+    return [text(said), *(block for block in blocks if block["type"] != "text")]
+
+
+def _with_author(structured: Any, tool_id: str) -> Any:
     error = structured.get("error") if isinstance(structured, Mapping) else None
-    texts = [part.get("text") for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
-    is_like_ours = any(isinstance(said, str) and _LIKE_OURS.match(said) for said in texts)
-    if not (result.get("isError") is True or is_like_ours or isinstance(error, Mapping)):
+    if not isinstance(error, Mapping) or "by" not in error:
+        return structured
+    return {**structured, "error": {**error, "by": tool_id}}
+
+
+def without_broken_promise(result: Mapping[str, Any], promised: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result of a tool that promises this schema of its structured content, as a host takes it.
+
+    What does not keep it is an error without structured content, which its texts tell as well.
+    """
+    structured = result.get("structuredContent")
+    is_error = result.get("isError") is True
+    if keeps(promised, structured) or (is_error and structured is None):
         return result
-    whose = text(_whose(tool_id))
-    told = {**result, "content": [whose, *content] if isinstance(content, list) else content}
-    if isinstance(error, Mapping) and isinstance(structured, Mapping):
-        told["structuredContent"] = {**structured, "error": {**error, "by": tool_id}} if "by" in error else structured
-    return told
+    told = {name: value for name, value in result.items() if name != "structuredContent"}
+    content = list(result.get("content", ()))
+    if not content and structured is not None:
+        content = [text(compact(structured))]
+    said = [] if is_error else [text(BROKEN_PROMISE)]
+    return {**told, "content": [*content, *said], "isError": True}
 
 
 def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
@@ -80,7 +157,7 @@ def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
 
 
 def _whose(tool_id: str) -> str:
-    return f"The tool {tool_id} says, not the gateway:"
+    return f"The tool {tool_id} says, not the gateway:" if tool_id else "A tool says, not the gateway:"
 
 
 def failure_result(error: WaygraphError | TimeoutError) -> Result:

@@ -33,13 +33,23 @@ from waygraph.api.mcp.offer_calls import OfferCall, call_offer, read_as_tool
 from waygraph.api.mcp.offers import AGENTS, Kind, offers_page
 from waygraph.api.mcp.pending_calls import Run
 from waygraph.api.mcp.pending_calls import Wanted as Awaited
-from waygraph.api.mcp.results import as_error, compact, failure_result, internal, offer_error, text
+from waygraph.api.mcp.results import (
+    as_error,
+    compact,
+    failure_result,
+    internal,
+    offer_error,
+    text,
+    without_broken_promise,
+)
 from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
 from waygraph.api.mcp.tools import (
     IDENTITY,
+    PARAMETERS,
     RUNNERS,
     cache_hints,
     instructions,
+    promised_output,
     questions,
     summary_of,
     tools_page,
@@ -218,7 +228,17 @@ class _Answers:
             raise
         except Exception as error:
             raise internal(error) from error  # the SDK would tell the host its words
+        if not isinstance(answer, Awaited) and params.name not in PARAMETERS:
+            answer = await self._keep_promise(self._gateway.asker_of(ctx), params.name, answer)
         return _reply(ctx, answer)
+
+    async def _keep_promise(self, asker: Asker, name: str, answer: "Result") -> "Result":
+        """A host refuses an answer that is not what the list of tools promised, and its model reads nothing of it."""
+        gateway = self._gateway
+        with suppress(WaygraphError, TimeoutError):
+            promised = await gateway.ask(lambda: promised_output(gateway, asker, name))
+            return answer if promised is None else without_broken_promise(answer, promised)
+        return answer
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)

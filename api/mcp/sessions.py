@@ -1,5 +1,6 @@
 """What the gateway remembers of a host between its requests, who sent a request, and how a host is asked."""
 
+import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from waygraph.api.mcp.protocol import UNFIT, mend_question
 from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Question, Through
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -153,8 +155,8 @@ def untakable(capabilities: ClientCapabilities | None, question: Question, param
 
 
 def as_request(question: Question, params: Mapping[str, Any]) -> tuple[Request, type[BaseModel]]:
-    """The question as the protocol has it, and what its answer is. Raises pydantic's ValidationError."""
-    said = {"method": question, "params": dict(params)}
+    """The question as the protocol has it, and what its answer is. Raises NotAnswered, pydantic's ValidationError."""
+    said = {"method": question, "params": dict(_as_host_takes_it(question, params))}
     match question:
         case "elicitation/create":
             return ElicitRequest.model_validate(said), ElicitResult
@@ -164,6 +166,22 @@ def as_request(question: Question, params: Mapping[str, Any]) -> tuple[Request, 
             return CreateMessageRequest.model_validate(said), answer
         case "roots/list":
             return ListRootsRequest(), ListRootsResult
+
+
+def _as_host_takes_it(question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """By the protocol's schema. Raises NotAnswered for a question that a host would refuse, or an address to open
+    that is no web page.
+    """
+    if question == "roots/list":
+        return params
+    if question == "elicitation/create" and params.get("mode") == "url":
+        params = {"elicitationId": secrets.token_urlsafe(12), **params}  # the revision of 2026-07-28 has none
+        if not str(params.get("url", "")).lower().startswith(("https://", "http://")):
+            raise NotAnswered("the address to open is no web page")
+    told = mend_question(question, params)
+    if told is UNFIT:
+        raise NotAnswered("the question is not of the protocol")
+    return cast("Mapping[str, Any]", told)
 
 
 class Heard:
@@ -264,7 +282,7 @@ QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE = 30.0, 30
 
 
 class OnBehalf(Through):
-    """The host, as a tool's agent reaches it: who is asked something is told by whom, first and in our words.
+    """The host, as a tool's agent reaches it: what is asked, logged and told of progress names the agent first.
 
     An agent may ask no more than `MOST_QUESTIONS` in a call, nor than `questions` lets through of the `caller`. Equal
     where one host is asked on behalf of one agent.
@@ -290,6 +308,14 @@ class OnBehalf(Through):
         except TooManyRequests as exc:
             raise NotAnswered(f"the agent asks more than {QUESTIONS_PER_MINUTE:g} questions a minute") from exc
         return await super().ask(question, _sign_question(question, params, self._agent.id))
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        told = f"Agent {self._agent.id}: {message}" if message else f"Agent {self._agent.id}"
+        await super().progress(done, total, told)
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        said = "" if data is None else data  # the protocol demands some, and the SDK sends no null
+        await super().log(level, said, f"{self._agent.id}/{logger}" if logger else self._agent.id)
 
 
 def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str) -> Mapping[str, Any]:

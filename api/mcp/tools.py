@@ -4,6 +4,7 @@ Listed are the meta-tools, then the tools of pinned agents. Everything else is f
 the registry, on the door and on who asks, and on nothing that was asked before.
 """
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
-from waygraph.api.mcp import Surface
+from waygraph.api.mcp import Surface, protocol
 from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import LISTED, MAY_KNOW, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
@@ -34,7 +35,7 @@ from waygraph.registry.routing.find_tools.find import (
     overview,
 )
 from waygraph.registry.routing.find_tools.resolve import reading_tool
-from waygraph.registry.routing.tool_formats import DETAILS, definition, summary
+from waygraph.registry.routing.tool_formats import DETAILS, definition, host_schema, summary
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.offers import Kind
@@ -48,6 +49,7 @@ ROUTE, EXECUTE = "route", "execute"
 MAX_AGENTS, MAX_STEPS = 20, 50
 
 type Definition = dict[str, Any]
+_log = logging.getLogger("waygraph.gateway")
 
 INSTRUCTIONS = (
     "This server reaches many tools without listing them. Call find_tools first, with what you want to do: one search "
@@ -504,7 +506,7 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     rest = [tool for tool in tools if tool.call_name > cursor]
     offered = meta_tools(gateway.surface, browses=browses(gateway, asker))
     listed = [] if cursor else _add_summary(offered, summary_of(gateway, asker))
-    page = {"tools": [*listed, *(_list_entry(tool) for tool in rest[:PAGE])]} | cache_hints(asker)
+    page = {"tools": [*listed, *filter(None, map(_list_entry, rest[:PAGE]))]} | cache_hints(asker)
     return page | ({"nextCursor": rest[PAGE - 1].call_name} if len(rest) > PAGE else {})
 
 
@@ -552,14 +554,29 @@ def cache_hints(asker: Asker) -> dict[str, Any]:
     return {"ttlMs": 0, "cacheScope": "private"}
 
 
-def _list_entry(tool: "Tool") -> dict[str, Any]:
-    """Without what the source says of headers between itself and its client: between a host and us none are agreed."""
-    told = definition(tool, "mcp")
+def _list_entry(tool: "Tool") -> Definition | None:
+    """As every host takes it, whose model's service may refuse a whole request for one schema; None if none would.
+
+    Without what the source says of headers between itself and its client: between a host and us none are agreed.
+    """
+    told = definition(tool, "mcp") | {"inputSchema": host_schema(tool.input_schema)}
     schema = told["inputSchema"]
-    properties = schema["properties"]
-    if isinstance(properties, dict):
-        schema["properties"] = {name: _without_header(each) for name, each in properties.items()}
-    return told
+    schema["properties"] = {name: _without_header(each) for name, each in schema["properties"].items()}
+    entry: Definition | protocol.Unfit = protocol.mend_item("tools/list", "tools", told)
+    if isinstance(entry, protocol.Unfit):
+        _log.warning("%s is not listed: no host would take its definition", tool.id)
+        return None
+    return entry
+
+
+def promised_output(gateway: Gateway, asker: Asker, name: str) -> Mapping[str, Any] | None:
+    """The schema of the answers of a listed tool, by its call name, if it has one."""
+    if gateway.surface != "default":
+        return None
+    tool = next(
+        (tool for tool in _pinned_if_any(gateway, asker) if tool.call_name == name and tool.output_schema), None
+    )
+    return definition(tool, "mcp").get("outputSchema") if tool else None
 
 
 def _without_header(schema: Any) -> Any:

@@ -19,6 +19,7 @@ from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.files import write_atomically
 from waygraph.registry.model.identity import replace_surrogates, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -121,16 +122,8 @@ def imperative(sentence: str) -> str:
 
 def _parameters(tool: Tool) -> list[str]:
     """The words of its first parameters' names, the required ones first."""
-    try:
-        schema = json.loads(tool.input_schema)
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties"), dict):
-        return []
-    required = schema.get("required")
-    listed = required if isinstance(required, list) else []
-    needed = [name for name in listed if isinstance(name, str) and name in properties]
-    names = dict.fromkeys([*needed, *properties])
+    parameters = parameters_of_text(tool.input_schema)
+    names = sorted(parameters.properties, key=lambda name: name not in parameters.required)
     told = (" ".join(_WORD.findall(CAMEL.sub(" ", name))).lower() for name in names)
     return [words for words in told if words][:_PARAMETERS]
 

@@ -92,8 +92,7 @@ class Through:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.can, self.progress, self.log = host.can, host.progress, host.log
-        self.log_level, self.owner = host.log_level, host.owner
+        self.can, self.log_level, self.owner = host.can, host.log_level, host.owner
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and isinstance(other, Through) and self._host == other._host
@@ -103,6 +102,12 @@ class Through:
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._host.ask(question, params)
+
+    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+        await self._host.progress(done, total, message)
+
+    async def log(self, level: str, data: object, logger: str | None) -> None:
+        await self._host.log(level, data, logger)
 
 
 class NotAnswered(Exception):

@@ -5,7 +5,6 @@ is, what it takes, what an agent can do. `concat`, `tdwa-1` and `tdwa-2` are the
 tool's name, description, parameters and questions in one text, or as parts of a weighted mean.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
+from waygraph.registry.model.parameters import parameters_of_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,9 +116,9 @@ def agent_texts(form: TextForm, agent: Agent, tool_names: Sequence[str], limit_c
 
 
 def parameter_text(schema: JsonText) -> str:
-    """`city (name of the city), limit` from the top-level properties, at most MAX_PARAMETERS of them.
+    """`city (name of the city), limit` from the parameters, however its top composes them; at most MAX_PARAMETERS.
 
-    A schema without properties, or one that is not a schema at all, gives an empty text; so does what every skill of
+    A schema without any, or one that is not a schema at all, gives an empty text; so does what every skill of
     an A2A agent takes.
     """
     if schema == SKILL_MESSAGE:
@@ -150,19 +150,10 @@ def _title_text(name: str, description: str) -> str:
 
 
 def _parameters(schema: JsonText) -> Iterator[str]:
-    for name, parameter in _properties(schema).items():
+    for name, parameter in parameters_of_text(schema).properties.items():
         description = parameter.get("description") if isinstance(parameter, dict) else None
         told = " ".join(description.split()) if isinstance(description, str) else ""
         yield f"{name} ({told})" if told else name
-
-
-def _properties(schema: JsonText) -> dict[str, object]:
-    try:
-        parsed = json.loads(schema)
-    except (ValueError, RecursionError):
-        return {}
-    properties = parsed.get("properties") if isinstance(parsed, dict) else None
-    return properties if isinstance(properties, dict) else {}
 
 
 # What is read of a query: no pasted files, and of literal values what kind of thing they are. Pure.

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.parameters import at, follow_reference
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -55,8 +55,8 @@ def check_arguments(tool: Tool, arguments: object) -> None:
         raise InvalidArguments(tool.call_name, [("", f"expected an object, not {json_kind(arguments)}")])
     if fault := _json_fault(arguments):
         raise InvalidArguments(tool.call_name, [("", fault)])
-    schema, validator = _compile(tool.input_schema)
-    if validator is None or not _is_affordable(schema, arguments):
+    schema, validator = compile_schema(tool.input_schema)
+    if validator is None or not is_affordable(schema, arguments):
         return
     errors = islice(validator.iter_errors(dict(arguments)), 4 * MAX_FAULTS)
     if faults := {fault for error in errors for fault in _describe(error, _Check(schema, arguments))}:
@@ -122,7 +122,7 @@ def _inner(value: object) -> Iterable[Any]:
 
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
-def _compile(schema_text: str) -> "tuple[Any, Validator | None]":
+def compile_schema(schema_text: str) -> "tuple[Any, Validator | None]":
     """The schema, and its validator; None for a schema that is broken, too large, or not of an object."""
     import jsonschema_rs
 
@@ -162,20 +162,10 @@ def _has_inner_names(schema: dict[str, Any]) -> bool:
 
 def _remove_pattern(schema: Any, error: "ValidationError") -> bool:
     """Whether the schema failed for a pattern that is broken, too heavy, or of another engine; it is taken out."""
-    holder = _at(schema, error.instance_path[:-1])
+    holder = at(schema, error.instance_path[:-1])
     if error.kind.name != "format" or not isinstance(holder, dict) or error.instance_path[-1] != "pattern":
         return False
     return holder.pop("pattern", None) is not None
-
-
-def _at(schema: Any, path: Iterable[str | int]) -> Any:
-    """What is at that path; None: nothing."""
-    for step in path:
-        try:
-            schema = schema[step]
-        except (LookupError, TypeError):
-            return None
-    return schema
 
 
 # -- what a check costs ----------------------------------------------------------------------------
@@ -187,7 +177,7 @@ _EACH_VALUE = (
 ).split()
 
 
-def _is_affordable(schema: Any, arguments: Mapping[str, Any]) -> bool:
+def is_affordable(schema: Any, arguments: Mapping[str, Any]) -> bool:
     """Whether a check looks at few enough pairs of a subschema and a value, even if it never stops early.
 
     The validator has no limit of its own: alternatives that refer to alternatives take it years.
@@ -204,7 +194,7 @@ def _is_affordable(schema: Any, arguments: Mapping[str, Any]) -> bool:
         if isinstance(name := part.get("$ref"), str) and name not in references:
             if name[:1] != "#" and ("$id" in schema or "id" in schema):
                 return False
-            pending.append((_follow_reference(schema, name), value, references | {name}, depth + 1))
+            pending.append((follow_reference(schema, name), value, references | {name}, depth + 1))
         pending += [(each, value, references, depth + 1) for key in _SAME_VALUE for each in _parts(part, key)]
         pending += [(each, inner, frozenset(), depth + 1) for each, inner in _inner_pairs(part, value)]
     return True
@@ -239,16 +229,6 @@ def _parts(part: dict[str, Any], key: str) -> Iterable[Any]:
     if isinstance(applied, dict):
         return (applied,)
     return applied if isinstance(applied, list) else ()
-
-
-def _follow_reference(schema: Any, reference: str) -> Any:
-    """What a JSON pointer leads to in the document; None: nothing, or elsewhere."""
-    if reference[:1] != "#":
-        return None
-    for step in unquote(reference[1:]).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        schema = _at(schema, [int(name) if isinstance(schema, list) and name.isdecimal() else name])
-    return schema
 
 
 # -- what is wrong ---------------------------------------------------------------------------------
@@ -287,12 +267,12 @@ class _Check:
 def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterator[tuple[str, str]]:
     """The places of one error and what is expected at each; of alternatives, what the nearest one expects."""
     place = "".join(f"/{_escape(step)}" for step in error.instance_path)
-    holder = _at(check.schema, error.schema_path[:-1])
+    holder = at(check.schema, error.schema_path[:-1])
     properties = holder.get("properties", {}) if isinstance(holder, dict) else {}
     facts: Any = error.kind.as_dict()
     match error.kind.name:
         case "required":
-            kind = _at(properties, [facts["property"], "type"])
+            kind = at(properties, [facts["property"], "type"])
             yield f"{place}/{_escape(facts['property'])}", "is required" + (f" ({_kinds(kind)})" if kind else "")
         case "additionalProperties" | "unevaluatedProperties":
             for name in facts["unexpected"]:
@@ -305,7 +285,7 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
             errors = [each for alternative in facts["context"] for each in alternative]
             yield from _describe_alternatives(place, errors, check, depth)
         case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:  # at the object, of all its names
-            names = list(_at(check.arguments, error.instance_path) or ())
+            names = list(at(check.arguments, error.instance_path) or ())
             yield from ((f"{place}/{_escape(name)}", _unknown(name, properties, error, check)) for name in names)
         case keyword:
             yield place, _expectation(keyword, next(iter(facts.values()), None), error.instance)
@@ -313,7 +293,7 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
 
 def _unknown(name: str, properties: Mapping[str, Any], error: "ValidationError", check: _Check) -> str:
     """What is said of a property that is not known, with where its value belongs: an object further in or out."""
-    value = _at(check.arguments, [*error.instance_path, name])
+    value = at(check.arguments, [*error.instance_path, name])
     if isinstance(value, Mapping) and any(inner in properties for inner in value):
         fields = _list_values(inner for inner in value if inner in properties)
         return f"is not known; give what is in it by itself, without {_short(name)} around it: {fields}"
@@ -337,7 +317,7 @@ def _names_inside(schema: Any, part: Any) -> set[str]:
         if isinstance(inner, dict):
             names |= set(inner["properties"]) if isinstance(inner.get("properties"), dict) else set()
             pending += [each for key in ("allOf", "anyOf", "oneOf") for each in _parts(inner, key)]
-            pending += [_follow_reference(schema, inner["$ref"])] if isinstance(inner.get("$ref"), str) else []
+            pending += [follow_reference(schema, inner["$ref"])] if isinstance(inner.get("$ref"), str) else []
     return names
 
 

@@ -1,8 +1,10 @@
 """Tools as a host of language models takes them: MCP, OpenAI's two protocols, Anthropic, Gemini.
 
 A tool appears under its call name, in MCP too: names of tools are unique within one agent only, and a host has the
-tools of many. `Registry.tool` takes that name back. Descriptions and schemas are as the source states them; whether
-a host takes every keyword of a schema is the host's affair.
+tools of many. `Registry.tool` takes that name back. Descriptions are as the source states them, and so are schemas for
+MCP. The other hosts refuse a whole request for one schema that composes its parameters at the top, or has a property
+of a name that they do not take: for them the parameters are laid flat, and the names that stand for others are taken
+back by whatever runs the tool (`original_arguments`).
 """
 
 import json
@@ -14,6 +16,14 @@ from typing import Any, Literal, get_args
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import describes_object, digest
 from waygraph.registry.model.nouns import JsonText, Tool, parse_field
+from waygraph.registry.model.output_schemas import compiles
+from waygraph.registry.model.parameters import (
+    host_names,
+    lay_flat,
+    parameters_of_text,
+    rename_properties,
+    resolve,
+)
 from waygraph.registry.model.process import remember
 
 ToolFormat = Literal["mcp", "openai", "openai-responses", "anthropic", "gemini"]
@@ -38,10 +48,10 @@ def definitions(tools: Iterable[Tool], tool_format: ToolFormat) -> list[dict[str
 def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
     """One tool, as a value that JSON carries; for Gemini a function declaration. Raises UnknownName."""
     named = {"name": tool.call_name, "description": tool.description}
-    schema = _object_schema(tool.input_schema)
+    if tool_format == "mcp":
+        return named | {"inputSchema": _object_schema(parse_field(tool.input_schema))} | _told_by_mcp(tool)
+    schema = host_schema(tool.input_schema)
     match tool_format:
-        case "mcp":
-            return named | {"inputSchema": schema} | _told_by_mcp(tool)
         case "openai":
             return {"type": "function", "function": named | {"parameters": schema, "strict": False}}
         case "openai-responses":
@@ -58,18 +68,26 @@ def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     """What MCP has beside name, description and input; annotations hold the title."""
     output, annotations = parse_field(tool.output_schema), parse_field(tool.annotations)
     told: dict[str, Any] = {}
-    # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object. A client also
-    # refuses an answer that does not fit: of an operation over HTTP only a document promises what it is.
-    if describes_object(output) and not (isinstance(annotations, dict) and "http" in annotations):
-        told["outputSchema"] = _readable(output) | {"type": "object"}
+    # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object, and the SDK in
+    # TypeScript for one that it cannot compile. A client also refuses an answer that does not fit: of an operation over
+    # HTTP only a document promises what it is.
+    is_operation = isinstance(annotations, dict) and "http" in annotations
+    if not is_operation and describes_object(output) and compiles(promised := _readable(output) | {"type": "object"}):
+        told["outputSchema"] = promised
     if isinstance(annotations, dict) and annotations:
         told["annotations"] = annotations
     return told
 
 
-def _object_schema(text: JsonText) -> dict[str, Any]:
-    """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
+def host_schema(text: JsonText) -> dict[str, Any]:
+    """The schema of the arguments with names that every host takes, and nothing that composes it at its top."""
     schema = parse_field(text)
+    flat = lay_flat(schema) if isinstance(schema, dict) and describes_object({"type": "object"} | schema) else {}
+    return _object_schema(rename_properties(flat, host_names(text)))
+
+
+def _object_schema(schema: Any) -> dict[str, Any]:
+    """The schema of the arguments: hosts demand an object, and some of them its `properties`."""
     if not isinstance(schema, dict) or not describes_object({"type": "object"} | schema):
         schema = {}
     readable = _readable(schema)
@@ -116,6 +134,8 @@ PARAMETERS_TOLD = 12
 VERSION_CHARS = 12
 _NAME_CHARS = 64
 _CHOICES_CHARS = 60
+_MOST_ALTERNATIVES = 8
+"""Of a parameter that may be of several kinds."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9\"'(\[`])|(?<=[。！？])")
 _PLAIN = re.compile(r"[A-Za-z_$][\w$-]*")
 _MARKS: dict[Detail, str] = {"names": "~~", "summary": "~", "schema": ""}
@@ -169,15 +189,11 @@ def summary(text: str) -> str:
 @remember
 def parameters(schema_text: str) -> str:
     """What a tool takes, what it needs first: `repo: string, labels?: string[]`; the names beyond 12 are left out."""
-    schema = _parse_schema(schema_text)
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return ""
-    required = schema.get("required")
-    needed = set(map(str, required)) if isinstance(required, list) else set()
-    ordered = sorted(properties, key=lambda name: name not in needed)
+    taken, whole = parameters_of_text(schema_text), parse_field(schema_text)
+    ordered = sorted(taken.properties, key=lambda name: name not in taken.required)
     told = [
-        f"{_name(name)}{'' if name in needed else '?'}: {_type(properties[name])}" for name in ordered[:PARAMETERS_TOLD]
+        f"{_name(name)}{'' if name in taken.required else '?'}: {_type(resolve(taken.properties[name], whole), whole)}"
+        for name in ordered[:PARAMETERS_TOLD]
     ]
     return ", ".join([*told, "…"] if len(ordered) > PARAMETERS_TOLD else told)
 
@@ -187,7 +203,7 @@ def _name(name: str) -> str:
     return short if _PLAIN.fullmatch(short) else json.dumps(short, ensure_ascii=False)
 
 
-def _type(schema: object) -> str:
+def _type(schema: object, whole: object, *, is_alternative: bool = False) -> str:
     if not isinstance(schema, dict):
         return "any"
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -195,10 +211,10 @@ def _type(schema: object) -> str:
         return told
     kind = schema.get("type")
     if kind == "array":
-        return _type_of_items(schema.get("items"))
+        return _type_of_items(resolve(schema.get("items"), whole))
     if isinstance(kind, str):
         return kind[:_NAME_CHARS]
-    kinds = kind if isinstance(kind, list) else _alternatives(schema)
+    kinds = kind if isinstance(kind, list) else [] if is_alternative else _alternatives(schema, whole)
     return "|".join(dict.fromkeys(str(each)[:_NAME_CHARS] for each in kinds[:4] if each != "null")) or "any"
 
 
@@ -208,17 +224,13 @@ def _type_of_items(items: object) -> str:
     return f"{kind[:_NAME_CHARS]}[]" if isinstance(kind, str) else "any[]"
 
 
-def _alternatives(schema: dict[str, Any]) -> list[Any]:
+def _alternatives(schema: dict[str, Any], whole: object) -> list[Any]:
     some = schema.get("anyOf", schema.get("oneOf"))
-    told = [each.get("type", "any") for each in some if isinstance(each, dict)] if isinstance(some, list) else []
-    return [each for each in told if isinstance(each, str)]
+    some = [resolve(each, whole) for each in some[:_MOST_ALTERNATIVES]] if isinstance(some, list) else []
+    kinds = [each for each in some if isinstance(each, dict) and each.get("type") != "null"]
+    return [_type(each, whole, is_alternative=True) for each in kinds]
 
 
 def _choices(choices: list[Any]) -> str:
     told = "|".join(json.dumps(each, ensure_ascii=False) for each in choices[:8])
     return told + ("|…" if len(choices) > 8 else "") if 0 < len(told) <= _CHOICES_CHARS else ""
-
-
-def _parse_schema(text: str) -> dict[str, Any]:
-    said = parse_field(text)
-    return said if isinstance(said, dict) else {}

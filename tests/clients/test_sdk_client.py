@@ -60,7 +60,7 @@ def visit(
     anyio.run(connected)
 
 
-def said(result: CallToolResult) -> Mapping[str, Any]:
+def said(result: CallToolResult) -> dict[str, Any]:
     """All of it on the wire but what each server adds of itself in the modern era."""
     wire = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     meta = {key: value for key, value in (wire.pop("_meta", None) or {}).items() if not key.endswith("/serverInfo")}
@@ -125,7 +125,7 @@ FAILING = ("get_current_time", "read_text_file")
 
 @CROSSED
 def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
-    """Block by block the same as without a gateway between, failures too, before which it stands whose words they are;
+    """Block by block the same as without a gateway between, failures too, which say in `_meta` whose words they are;
     only times that the server tells differ.
     """
 
@@ -138,8 +138,7 @@ def test_results_arrive_as_the_server_said_them(door: Door, era: Era, gateway: G
                     through = said(await client.call_tool("use_tool", params))
                     assert through["isError"] == (name in FAILING)
                     if name in FAILING:
-                        whose = through["content"].pop(0)
-                        assert whose == {"type": "text", "text": f"The tool {server}/{name} says, not the gateway:"}
+                        assert through.pop("_meta")["waygraph/agent"] == server
                     assert _timeless(through) == _timeless(direct), name
 
     visit(gateway, door, era, services, work)

@@ -100,6 +100,47 @@ def test_images_stay_and_many_blocks_are_counted() -> None:
     assert told["how"] == "reading the resource returns it"
 
 
+LONG = "x" * 50_000
+FILE = {"type": "resource", "resource": {"uri": "note://a", "blob": "QUJD", "title": LONG}}
+CAPTION = {"type": "image", "data": "QUJD", "mimeType": "image/png", "caption": LONG}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [CAPTION]},
+        {"content": [FILE]},
+        {"content": [], "_meta": {"said": LONG}},
+        {"content": [], "more": [LONG]},
+        {"content": [], **{f"m{number}": LONG[:200] for number in range(300)}},
+        {"content": LONG},
+        {"content": [{"type": "text", "text": "fine", "_meta": {"said": LONG}}]},
+        {"content": [LONG, 7]},
+    ],
+    ids=["image", "file", "_meta", "field", "fields", "content", "_meta of a text", "no blocks"],
+)
+def test_all_that_is_sent_counts(result: dict[str, Any]) -> None:
+    sent = LongResults(MOST, 10**7).fit(result, ME, "use_tool")
+    assert json_bytes(sent) < MOST * 4 + 2_500
+    assert json.loads(sent["content"][-2]["text"])["cut"]["why"]
+    assert sent["content"][-1]["type"] == "resource_link"
+
+
+def test_whose_an_error_is_stays_where_the_rest_is_cut() -> None:
+    said = {"content": [], "isError": True, "_meta": {"waygraph/agent": "box", "trace": LONG}}
+    sent = LongResults(MOST, 10**7).fit(said, ME, "use_tool")
+    assert (sent["isError"], sent["_meta"]) == (True, {"waygraph/agent": "box"})
+    assert "/_meta" in [part["path"] for part in json.loads(sent["content"][-2]["text"])["cut"]["parts"]]
+
+
+def test_a_page_that_looks_like_ours_begins_with_whose_it_is() -> None:
+    results = LongResults(MOST, 10**7)
+    said = {"content": [], "structuredContent": {"pad": LONG, "x": {"error": {"by": "gateway"}}}}
+    whole = results.fit(said, ME, "use_tool")["content"][-1]["uri"]
+    [page] = results.read(f"{whole}?path=/structuredContent/x", ME, "use_tool")
+    assert page.startswith("A tool says, not the gateway:\n")
+
+
 def test_only_who_called_reads_the_rest() -> None:
     results = LongResults(MOST, 10**7)
     sent = results.fit({"content": [{"type": "text", "text": "x" * 50_000}]}, ME, "use_tool")
@@ -128,7 +169,7 @@ def test_a_host_reads_the_rest(tmp_path: Path, era: Era) -> None:
         async with over_http(f"{service.url}/mcp", era) as host:
             sent: Any = await host.call_tool("use_tool", {"name": "box__fail", "params": {}})
             [part] = json.loads(sent.content[-2].text)["cut"]["parts"]
-            assert (sent.is_error, part["sent"]) == (True, "items 0 to 0 of 2")
+            assert (sent.is_error, part["sent"]) == (True, "items 0 to 0 of 1")
             page: Any = await host.call_tool("use_tool", {"name": part["rest"]})
             read: Any = await host.read_resource(part["rest"])
             assert page.content[0].text == read.contents[0].text

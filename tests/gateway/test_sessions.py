@@ -319,7 +319,7 @@ def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Er
 
 @pytest.mark.parametrize("era", ERAS)
 def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Place, era: Era) -> None:
-    """Logs as loud as the host wants them, of which the server is told."""
+    """Logs as loud as the host wants them, of which the server is told; all names the agent first."""
 
     async def walk() -> None:
         progress: list[Any] = []
@@ -337,8 +337,8 @@ def test_progress_and_logs_of_a_tool_reach_its_host(open_host: Any, toolbox: Pla
             if era == "legacy":
                 await host.session.send_request(*set_level("info"))
             await host.call_tool("box__tell", {}, progress_callback=went, meta=meta)
-        assert progress == [(1, 2, "step 1"), (2, 2, "step 2")]
-        assert logs == [("warning", "box", {"step": 1}), ("warning", "box", {"step": 2})]
+        assert progress == [(1, 2, "Agent box: step 1"), (2, 2, "Agent box: step 2")]
+        assert logs == [("warning", "box/box", {"step": 1}), ("warning", "box/box", {"step": 2})]
         assert "level info" in toolbox.notes
 
     anyio.run(walk)

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import Tool, canonical_json
+from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.tool_formats import (
     TOOL_FORMATS,
@@ -23,6 +24,13 @@ ARGUMENTS = {
     "type": "object",
     "required": ["type", "properties"],
     "properties": {"type": {"const": "object"}, "properties": {"type": "object"}},
+}
+LEGAL_NAMES = {"type": "object", "propertyNames": {"pattern": "^[a-zA-Z0-9_.-]{1,64}$"}}
+FLAT_ARGUMENTS = {
+    "type": "object",
+    "required": ["type", "properties"],
+    "propertyNames": {"not": {"enum": ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"]}},
+    "properties": {"type": {"const": "object"}, "properties": LEGAL_NAMES},
 }
 STRICT_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
 TEXT = {"type": "string"}
@@ -38,9 +46,9 @@ def closed(required: dict[str, Any], **optional: Any) -> dict[str, Any]:
     }
 
 
-OPENAI_FUNCTION = {"name": STRICT_NAME, "description": TEXT, "parameters": ARGUMENTS, "strict": {"const": False}}
+OPENAI_FUNCTION = {"name": STRICT_NAME, "description": TEXT, "parameters": FLAT_ARGUMENTS, "strict": {"const": False}}
 GEMINI_NAME = {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$"}
-GEMINI_FUNCTION = closed({"name": GEMINI_NAME, "description": TEXT, "parametersJsonSchema": ARGUMENTS})
+GEMINI_FUNCTION = closed({"name": GEMINI_NAME, "description": TEXT, "parametersJsonSchema": FLAT_ARGUMENTS})
 
 ENTRY: dict[ToolFormat, dict[str, Any]] = {
     "mcp": closed(
@@ -54,7 +62,7 @@ ENTRY: dict[ToolFormat, dict[str, Any]] = {
     ),
     "openai": closed({"type": {"const": "function"}, "function": closed(OPENAI_FUNCTION)}),
     "openai-responses": closed({"type": {"const": "function"}} | OPENAI_FUNCTION),
-    "anthropic": closed({"name": STRICT_NAME, "description": TEXT, "input_schema": ARGUMENTS}),
+    "anthropic": closed({"name": STRICT_NAME, "description": TEXT, "input_schema": FLAT_ARGUMENTS}),
     "gemini": closed({"functionDeclarations": {"type": "array", "maxItems": 512, "items": GEMINI_FUNCTION}}),
 }
 """What each host takes as one entry of its list of tools."""
@@ -118,7 +126,6 @@ def test_the_catalogues_tools_are_what_the_host_takes(catalogue_tools: list[Tool
         ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
         ({"type": ["object", "null"], "x": 1}, {"type": "object", "properties": {}, "x": 1}),
         ({"type": ["null", "object"], "properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
-        ({"type": "object", "anyOf": [{}]}, {"type": "object", "anyOf": [{}], "properties": {}}),
         ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
         ({"properties": [], "required": "a"}, {"type": "object", "properties": {}}),
         ({"properties": {"a": True, "b": False}}, {"type": "object", "properties": {"a": {}, "b": {"not": {}}}}),
@@ -133,6 +140,36 @@ def test_an_object_is_kept_and_says_that_it_is_one(
     The MCP SDK in TypeScript refuses a whole list for one `properties` or `required` of another form.
     """
     assert arguments_of(definition(tool(input_schema=canonical_json(stated)), tool_format)) == told
+
+
+COMPOSED: tuple[dict[str, Any], ...] = (
+    {"anyOf": [{"properties": {"a": {}}, "required": ["a"]}, {"properties": {"b[]": {}}, "required": ["b[]"]}]},
+    {"oneOf": [{"$ref": "#/$defs/A"}], "$defs": {"A": {"properties": {"a": {"$ref": "#/$defs/A"}}}}, "not": {}},
+    {"allOf": [{"properties": {"a b": {}}, "required": ["a b"]}, {"required": ["c>"]}], "properties": {"c>": {}}},
+    {"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"\N{SNOWMAN}": True, "x" * 90: False}}}},
+    {"properties": {"in": {"type": "object", "properties": {"$top": {}}}}, "enum": [{}], "const": {}},
+)
+
+
+@pytest.mark.parametrize("schema", COMPOSED)
+@every_format
+def test_a_host_takes_what_is_composed_or_oddly_named(schema: dict[str, Any], tool_format: ToolFormat) -> None:
+    """Flat and with legal names, by the rules of each host; for MCP it is as the source states it."""
+    odd = tool(input_schema=canonical_json(schema))
+    assert faults(definitions([odd], tool_format), tool_format) == []
+    told = arguments_of(definition(odd, tool_format))
+    if tool_format == "mcp":
+        assert schema.keys() <= told.keys()
+    else:
+        assert set(told.get("required", ())) <= told["properties"].keys()
+        assert told["properties"]
+
+
+def test_names_within_are_those_that_a_call_takes_back() -> None:
+    schema = canonical_json({"properties": {"q": {"type": "object", "properties": {"a b": {}}, "required": ["a b"]}}})
+    told = arguments_of(definition(tool(input_schema=schema), "anthropic"))
+    assert told["properties"]["q"] == {"type": "object", "properties": {"a_b": {}}, "required": ["a_b"]}
+    assert original_arguments(schema, {"q": {"a_b": 1}}) == {"q": {"a b": 1}}
 
 
 def test_mcp_keeps_output_and_annotations() -> None:
@@ -150,6 +187,8 @@ def test_mcp_keeps_output_and_annotations() -> None:
     assert bare.keys() == {"name", "description", "inputSchema"}
     odd = replace(full, output_schema='{"properties":{"n":true},"required":[1],"type":["object","null"]}')
     assert definition(odd, "mcp")["outputSchema"] == {"properties": {"n": {}}, "type": "object"}
+    broken = replace(full, output_schema='{"type":"object","properties":{"n":{"type":"nmber"}}}')
+    assert "outputSchema" not in definition(broken, "mcp")
     assert definition(full, "anthropic").keys() == {"name", "description", "input_schema"}
 
 

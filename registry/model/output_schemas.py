@@ -1,0 +1,81 @@
+"""What a tool promises of its answers: schemas that every host can compile, and answers that keep them.
+
+A host on the SDK in TypeScript compiles each schema of an answer when it lists tools. It refuses the whole list for
+one that it cannot compile, and each answer that does not fit. So only what surely compiles there is promised.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from waygraph.registry.model.arguments import MAX_SCHEMA_CHARS, compile_schema, is_affordable
+from waygraph.registry.model.json_schema import fits_draft_7, is_valid
+from waygraph.registry.model.parameters import MOST_DEEP, follow_reference, subschemas
+
+_REFUSED = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
+"""Keywords that ajv refuses, or reads in a way of its own."""
+_PATTERN = re.compile(
+    r"(?:\\[dDwWsSbBnrt^$.*+?()|/\\\[\]{}]"
+    r"|\[\^?(?:\\[dDwWsSnrt^$.*+?()|/\\\[\]{}-]|[^\\\]\[])+\]"
+    r"|\((?!\?)|\)|\(\?(?:[:=!]|<[=!])|\{\d{1,4}(?:,\d{0,4})?\}|[^\\\[\](){}])*+"
+)
+"""A pattern as all engines read it, among them those of ECMAScript with `u`."""
+
+
+def compiles(schema: Mapping[str, Any]) -> bool:
+    """Whether every host can compile it: of no reference to elsewhere, and no keyword of another value than agreed."""
+    try:
+        text = json.dumps(schema, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    if len(text) > MAX_SCHEMA_CHARS or not _is_of_draft(schema):
+        return False
+    return all(_is_portable(part, schema) for part in _parts(schema)) and compile_schema(text)[1] is not None
+
+
+def keeps(schema: Mapping[str, Any], value: object) -> bool:
+    """Whether an answer is what the schema promises; what cannot be checked within bounds is not."""
+    whole, validator = compile_schema(json.dumps(schema))
+    if validator is None or not isinstance(value, Mapping) or not is_affordable(whole, value):
+        return False
+    return is_valid(validator, dict(value))
+
+
+def _is_of_draft(schema: Mapping[str, Any]) -> bool:
+    """By the meta-schema of draft 7, which has no `$defs`."""
+    definitions = [each for key in ("definitions", "$defs") if isinstance(each := schema.get(key, {}), Mapping)]
+    named = {f"{place}{name}": each for place, some in enumerate(definitions) for name, each in some.items()}
+    return fits_draft_7({**schema, "definitions": named})
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any] | None]:
+    """The schema and all within it; None for what is nested too deep to be looked at."""
+    left = [(schema, 0)]
+    while left:
+        part, depth = left.pop()
+        if depth > MOST_DEEP:
+            yield None
+            return
+        if isinstance(part, dict):
+            yield part
+            left += [(each, depth + 1) for each in subschemas(part)]
+
+
+def _is_portable(part: dict[str, Any] | None, whole: Mapping[str, Any]) -> bool:
+    if part is None or not _REFUSED.isdisjoint(part):
+        return False
+    if part.get("enum", [None]) == []:
+        return False
+    if "$ref" in part and follow_reference(whole, str(part["$ref"])) is None:
+        return False
+    patterns = [part.get("pattern", ""), *part.get("patternProperties", ())]
+    return all(_is_portable_pattern(pattern) for pattern in patterns)
+
+
+def _is_portable_pattern(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return _PATTERN.fullmatch(pattern) is not None
