@@ -204,6 +204,8 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
             logins[agent.id] = asker.login_page(agent.id)
         except (WaygraphError, TimeoutError):
             return
+        except Exception:  # noqa: BLE001 - whatever a server leads to costs its own list alone
+            _log.exception("%s of %s", LISTED[kind].method, agent.id)
 
     async with anyio.create_task_group() as tasks:
         for agent in asked:
@@ -291,7 +293,13 @@ def _read_lists(
     judges = judging(gateway.view(asker).registry, gateway.policy, asker.principal)
     found: dict[str, Offer] = {}
     for agent, items in answers:
-        for offer in filter(None, (_read_item(kind, agent, item) for item in items)):
+        try:
+            read = [_read_item(kind, agent, item) for item in items]
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("%s of %s", LISTED[kind].method, agent.id)
+            offers.failed.append(agent.id)
+            continue
+        for offer in filter(None, read):
             if not _may(judges, agent, kind, offer.name):
                 continue
             if _is_suspicious(offer.name, offer.text):

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from waygraph.registry.model.errors import InvalidArguments, nearest
 from waygraph.registry.model.identity import describes_object
 from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.numbers import read_digits
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -245,7 +246,8 @@ def _follow_reference(schema: Any, reference: str) -> Any:
         return None
     for step in unquote(reference[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        schema = _at(schema, [int(name) if isinstance(schema, list) and name.isdecimal() else name])
+        at = name if isinstance(schema, dict) else read_digits(name)
+        schema = None if at is None else _at(schema, [at])
     return schema
 
 
