@@ -10,7 +10,7 @@ EXACT = 2**53
 """Up to here a float holds every whole number: more than any count or size that is meant."""
 FAR_S = 1e9
 """Thirty years: more than anybody waits, and less than what clocks and timers take."""
-_MOST_DIGITS = 16
+_MOST_DIGITS, _SHOWN_CHARS = 16, 100
 
 
 def read_number(value: object, least: float = -MOST, most: float = MOST) -> float | None:
@@ -31,3 +31,11 @@ def read_digits(text: str, least: int = 0, most: int = EXACT) -> int | None:
     """The whole number that a text of ASCII digits says; None for any other text. Python reads no 5,000 digits."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
     return read_whole(int(text), least, most) if is_number else None
+
+
+def show_value(value: object) -> str:
+    """What was seen in place of a number or name, cut, for an error. Python writes no whole number of 5,000 digits."""
+    try:
+        return repr(value)[:_SHOWN_CHARS]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} that is too long"

@@ -13,7 +13,7 @@ from typing import Any
 
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
-from waygraph.registry.model.numbers import FAR_S, read_number, read_whole
+from waygraph.registry.model.numbers import FAR_S, read_number, read_whole, show_value
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
@@ -28,7 +28,6 @@ LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 MOST_WHOLE = 10**12
 """Of a count, or of bytes: of these a terabyte."""
-_SEEN_CHARS = 60
 HALF_LIFE_DAYS = 90.0
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 """Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
@@ -289,15 +288,7 @@ def _check_number(name: str, value: Any, *, whole: bool) -> None:
     expected = f"whole number from {least} to {MOST_WHOLE:,}"
     if not whole:
         expected = f"number {'from' if zero_fits else 'above'} 0, at most {FAR_S:,.0f}"
-    raise InvalidSetting(f"{PREFIX}{name.upper()}={_brief(value)}: expected a {expected}")
-
-
-def _brief(value: object) -> str:
-    """Python writes no whole number of very many digits."""
-    try:
-        return repr(value)[:_SEEN_CHARS]
-    except ValueError:
-        return "…"
+    raise InvalidSetting(f"{PREFIX}{name.upper()}={show_value(value)}: expected a {expected}")
 
 
 VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))

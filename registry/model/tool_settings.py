@@ -22,6 +22,7 @@ from waygraph.registry.model.identity import (
     name_fault,
 )
 from waygraph.registry.model.nouns import JsonText, Tool, canonical_json
+from waygraph.registry.model.numbers import show_value
 
 MAX_TEXT_CHARS = 20_000
 """Of a description."""
@@ -183,7 +184,7 @@ def _merge_parameters(tool: Tool, before: Mapping[str, Said], changes: object) -
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):
-        raise InvalidSetting(f"parameters takes an object by the parameters' names, not {_seen(changes)}")
+        raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(changes)}")
     properties = _properties(tool.input_schema)
     merged = dict(before)
     for name, change in changes.items():
@@ -218,7 +219,7 @@ def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
         _check_text("description", said.get("description"))
         parameters = said.get("parameters", {})
         if not isinstance(parameters, Mapping):
-            raise InvalidSetting(f"parameters takes an object by the parameters' names, not {_seen(parameters)}")
+            raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(parameters)}")
         for name, each in parameters.items():
             check_parameter_setting(name, each)
 
@@ -226,19 +227,16 @@ def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
 def check_parameter_setting(name: str, said: object) -> Said:
     """The setting itself. Raises InvalidSetting."""
     if not isinstance(said, Mapping):
-        raise InvalidSetting(f"parameter {name!r} takes an object of {', '.join(_PARAMETER_FIELDS)}, not {_seen(said)}")
+        known = ", ".join(_PARAMETER_FIELDS)
+        raise InvalidSetting(f"parameter {name!r} takes an object of {known}, not {show_value(said)}")
     _refuse_unknown(f"parameter {name!r}", said, _PARAMETER_FIELDS)
     if not isinstance(said.get("hidden"), bool | None):
-        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {_seen(said['hidden'])}")
+        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {show_value(said['hidden'])}")
     _check_text(f"description of parameter {name!r}", said.get("description"))
     _check_text(f"name of parameter {name!r}", said.get("name"))
     if "pin" in said and len(_json_of(said["pin"], name)) > MAX_PIN_CHARS:
         raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
     return dict(said)
-
-
-def _seen(value: object) -> str:
-    return repr(value)[:MAX_NAME_CHARS]
 
 
 def _check_pin(tool: Tool, name: str, value: object) -> None:

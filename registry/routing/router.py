@@ -23,7 +23,7 @@ from waygraph.registry.model.nouns import (
     ToolMatch,
     ToolRoute,
 )
-from waygraph.registry.model.numbers import read_number
+from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
@@ -71,7 +71,8 @@ class Ask:
         given = {kind: weight for kind, weight in asked.items() if weight is not None}
         for kind, weight in given.items():
             if read_number(weight, 0, MOST_WEIGHT) is None:
-                raise InvalidQuery(f"{kind}_weight must be a number from 0 to {MOST_WEIGHT:g}, not {weight!r}"[:200])
+                allowed = f"a number from 0 to {MOST_WEIGHT:g}"
+                raise InvalidQuery(f"{kind}_weight must be {allowed}, not {show_value(weight)}")
         return cls(recipe=recipe, weights={**recipe.weights, **given}, given=given, principal=principal)
 
     def by(self, recipe: Recipe) -> "Ask":

@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from waygraph.api.cli.app import main
 from waygraph.ingest.datasets.call_counts import read_call_counts
+from waygraph.ingest.execution.services import load_services
+from waygraph.registry.access.policy import load_policy
 from waygraph.registry.evaluation.record import KIND, read_record
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.numbers import EXACT, read_digits, read_number, read_whole
@@ -45,14 +45,15 @@ def ranker_file(folder: Path, **parts: str) -> str:
     whole = {
         "name": '"mine"',
         "embedder": '"none"',
-        "texts": '"short"',
+        "texts": '"plain"',
         "scale": "1.0",
         "node": "0",
         "threshold": "0.5",
         "leaf": "1.0",
     } | parts
     trees = '{{"scale": {scale}, "features": [[{node}]], "thresholds": [[{threshold}]], "leaves": [[{leaf}, 0]]}}'
-    head = '{{"name": {name}, "embedder": {embedder}, "texts": {texts}, "features": {known}, "levels": {{"agents": {trees}}}}}'
+    head = '{{"name": {name}, "embedder": {embedder}, "texts": {texts}, "features": {known}, '
+    head += '"levels": {{"agents": {trees}}}}}'
     path = folder / "ranker.json"
     path.write_text(head.format(**whole, known=json.dumps(FEATURES), trees=trees.format(**whole)))
     return str(path)
@@ -98,7 +99,7 @@ def test_a_count_of_a_time_to_come_is_refused(tmp_path: Path, at: str) -> None:
 def record_file(folder: Path, **numbers: str) -> Path:
     whole = {"judged": "3", "p50_ms": "1.5", "weight": "1", "mean": "0.5", "rank": "1"} | numbers
     text = """{{"kind": "{kind}", "dataset": {{"name": "d", "checksum": "c"}}, "outcomes": [{{
-        "name": "n", "by": "b", "split": "", "texts": "short", "embedder": "none", "withheld": 0,
+        "name": "n", "by": "b", "split": "", "texts": "plain", "embedder": "none", "withheld": 0,
         "judged": {judged}, "p50_ms": {p50_ms}, "tools": {{}}, "agents": {{"MRR": [0.1, {mean}, 0.9]}},
         "recipe": {{"name": "hybrid", "agent_weight": {weight}, "tool_weight": 1}},
         "queries": [{{"id": "q", "text": "t", "gold": [["a"]], "agents": ["a"],
@@ -121,24 +122,29 @@ def test_a_record_with_another_number_is_refused(tmp_path: Path, part: str, numb
 def commands(folder: Path, number: str) -> dict[str, list[str]]:
     """Commands that read a file, or an argument, with the number in it."""
     ranker = ranker_file(folder, leaf=number)
-    text = f'{{"waygraph": 1, "agents": [{{"id": "a", "name": "a", "priority": {number}, "tools": [{{"name": "t",' + (
-        f' "description": "d", "inputSchema": {{"type": "object", "properties": {{"n": {{"maximum": {number}}}}}}}}}]}}]}}'
-    )
+    schema = {"type": "object", "properties": {"n": {"maximum": "?", "minLength": "?", "default": "?"}}}
+    agent = {"id": "a", "name": "a", "rank": "?", "tools": [{"name": "t", "description": "d", "inputSchema": schema}]}
+    text = json.dumps({"waygraph": 1, "agents": [agent]}).replace('"?"', number)
     (folder / "agents.json").write_text(text)
     (folder / "history.json").write_text(f'[{{"role": "user", "text": {number}}}]')
     keys = {"waygraph_keys": 1, "keys": [{"id": "0" * 12, "name": "k", "created_at": "?"}]}
     (folder / "keys.json").write_text(json.dumps(keys).replace('"?"', number))
     tree = {"name": "main", "of": "agents", "built_by": "vectors", "categories": [], "calls": "?"}
+    (folder / "tools.json").write_text(f'{{"toolsets": {{"mine": {{"tools": {number}, "agents": ["a"]}}}}}}')
+    (folder / "tools.toml").write_text(f"[toolsets.mine]\nagents = ['a']\ntools = {number}\n")
+    (folder / "policy.toml").write_text(f"strict = {number}\n")
     (folder / "tree.json").write_text(json.dumps(tree).replace('"?"', number))
     return {
         "rerank": ["route", "find", "--rerank", f"ranker:{ranker}"],
         "learn": ["learn", "transitions", str(count_file(folder, number))],
-        "report": ["eval-report", str(record_file(folder, p50_ms=number))],
+        "report": ["eval", "table", str(record_file(folder, p50_ms=number))],
         "history": ["route", "find", "--history", str(folder / "history.json")],
-        "taxonomy": ["taxonomy", "compare", str(folder / "tree.json"), str(folder / "tree.json")],
+        "taxonomy": ["taxonomy", "diff", str(folder / "tree.json"), str(folder / "tree.json")],
         "limit": ["route", "find", "--limit", number],
         "pin": ["set-tool", "a/t", "--pin", f"n={number}"],
-        "params": ["cypher", "RETURN $n AS n", "--params", f'{{"n": {number}}}'],
+        "params": ["cypher", "MATCH (a:Agent) WHERE a.id = $n RETURN a.id", "--param", f"n={number}"],
+        "toolsets": ["toolset", "apply", str(folder / "tools.json")],
+        "toolsets in TOML": ["toolset", "apply", str(folder / "tools.toml")],
         "days": ["keys", "create", "k", "--scope", "read", "--expires-in", number],
     }
 
@@ -150,13 +156,19 @@ def test_no_number_ends_a_command_with_a_traceback(
     """Whatever it makes of it: `main` returns a status, and what it writes is for a person."""
     monkeypatch.setenv("WAYGRAPH_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("WAYGRAPH_EMBEDDER", "none")
-    run: Callable[[list[str]], Any] = lambda words: main(words)  # noqa: E731
     sound = {"waygraph": 1, "agents": [{"id": "a", "name": "a", "tools": [{"name": "t", "description": "d"}]}]}
     (tmp_path / "sound.json").write_text(json.dumps(sound))
-    assert run(["ingest", str(tmp_path / "sound.json")]) == 0
+    assert main(["ingest", str(tmp_path / "sound.json")]) == 0
     for name, words in commands(tmp_path, number).items():
-        assert run(words) in (0, 1, 2), name
+        assert main(words) in (0, 1, 2), name
         written = capsys.readouterr()
         assert "Traceback" not in written.out + written.err, name
-    assert run(["ingest", str(tmp_path / "agents.json"), "--source", "other"]) in (0, 1, 2)
+        assert "No such" not in written.err, name
+    assert main(["ingest", str(tmp_path / "agents.json"), "--source", "other"]) in (0, 1)
+    assert "Traceback" not in capsys.readouterr().err
+    for read in (load_policy, load_services):
+        with pytest.raises(InvalidSetting):
+            read(str(tmp_path / "policy.toml"))
+    monkeypatch.setenv("WAYGRAPH_KEYS_FILE", str(tmp_path / "keys.json"))
+    assert main(["keys", "list"]) == 1
     assert "Traceback" not in capsys.readouterr().err
