@@ -444,7 +444,7 @@ async def _with_sound_time(response: httpx2.Response) -> httpx2.Response:
         return response
     given = told.get("expires_in") if isinstance(told, dict) else None
     lasts_s = read_digits(given) if isinstance(given, str) else read_number(given, -FAR_S, FAR_S)
-    if given is None or (lasts_s is not None and lasts_s == given):
+    if given is None or (lasts_s is not None and isinstance(given, int)):
         return response
     fitting = told | {"expires_in": None if lasts_s is None else int(lasts_s)}
     return httpx2.Response(response.status_code, json=fitting, request=response.request)

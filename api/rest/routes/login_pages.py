@@ -368,7 +368,7 @@ class _Visit:
 def _cookie_of(request: Request, name: str) -> str:
     """Raises NotAllowed for two of one name: a neighbour of this host, or below it, may have set one of them."""
     pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
-    values = {value for called, _, value in pairs if called == name}
+    values = {value.strip('"') for called, _, value in pairs if called == name}
     if len(values) > 1:
         raise NotAllowed("this browser has two cookies for logins here: remove the cookies of this site, and try again")
     return values.pop() if values else ""
