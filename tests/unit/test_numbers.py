@@ -16,7 +16,20 @@ from waygraph.registry.model.numbers import EXACT, read_digits, read_number, rea
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.ranker import FEATURES, Ranker
 
-NO_NUMBERS = [math.nan, math.inf, -math.inf, True, False, 10**400, -(10**400), 10**5_000, None, "7", [7], {}]
+NO_NUMBERS: list[object] = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    True,
+    False,
+    10**400,
+    -(10**400),
+    10**5_000,
+    None,
+    "7",
+    [7],
+    {},
+]
 HUGE = [json.dumps(10**400), "1e999", "-Infinity", "NaN", "true", '"3"', "null", "[1]"]
 """As JSON writes what is no number in range."""
 NOW = "2026-07-01T00:00:00+00:00"

@@ -45,7 +45,7 @@ def test_a_time_that_no_clock_takes_is_refused(value: str) -> None:
 def test_what_a_program_sets_is_checked_as_well(value: float) -> None:
     for name in ("call_timeout_s", "max_body_bytes"):
         with pytest.raises(InvalidSetting, match=name.upper()):
-            Settings(**{name: value})
+            Settings(**{name: value})  # type: ignore[arg-type]
 
 
 NUMBERS = {
