@@ -177,7 +177,7 @@ ONCE = (
 _TARGET = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
-def _repeated(headers: Sequence[tuple[bytes, bytes]]) -> str:
+def _find_repeat(headers: Sequence[tuple[bytes, bytes]]) -> str:
     """The name of one that may be there once, and is there twice; else empty."""
     names = [name for name, _ in headers if name in ONCE]
     return next((name.decode().title() for name in ONCE if names.count(name) > 1), "")
@@ -210,8 +210,8 @@ class Protocol(HttpToolsProtocol):
         # A head that comes in one piece has not been measured before: what stands between names and values counts too.
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD_BYTES:
             self._too_large()
-        elif repeated := _repeated(self.headers):
-            self._refuse(400, "bad-request", f"a request has one {repeated} header at most (RFC 9110, section 5.3)")
+        elif name := _find_repeat(self.headers):
+            self._refuse(400, "bad-request", f"a request has one {name} header at most (RFC 9110, section 5.3)")
         else:
             self._take_target_host()
             super().on_headers_complete()
