@@ -102,6 +102,8 @@ class Realm:
     """Whose tokens may be exchanged here, beside its own."""
     said: dict[str, str] = field(default_factory=dict)
     """In its metadata, in place of what is true."""
+    told_of_tokens: dict[str, Any] = field(default_factory=dict)
+    """In the answer with a token, in place of what is true."""
     answers_late_s: float = 0.0
     """Between the gift of a token and the answer that tells of it."""
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -327,6 +329,7 @@ class Realm:
             "expires_in": self.lifetime_s,
             "refresh_token": renewal,
             "scope": login.scope,
+            **self.told_of_tokens,
         }
         if "openid" in login.scope.split():
             answer["id_token"] = self._signed(login, aud=login.client, nonce=nonce)
@@ -352,7 +355,7 @@ class Realm:
         made = self.access_token(login, act={"sub": client["client_id"]})
         self._note("exchanged", login)
         kind = {"issued_token_type": ACCESS_TOKEN, "token_type": "Bearer"}
-        return {"access_token": made, "expires_in": self.lifetime_s, **kind}
+        return {"access_token": made, "expires_in": self.lifetime_s, **kind, **self.told_of_tokens}
 
     def _revoke(self, client: Mapping[str, Any], token: str) -> dict[str, Any]:
         login = self.renewals.get(token) or self.tokens.get(token)

@@ -24,6 +24,7 @@ FULL: Final = (
     "gateway/test_foreign_servers.py",
     "gateway/test_two_people.py",
     "attack/test_logins.py",
+    "attack/test_login_doors.py",
     "gateway/test_warming.py",
     "rest/test_serving.py",
     "rest/test_schemathesis.py",

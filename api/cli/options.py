@@ -150,6 +150,16 @@ def _read_history(file: Path) -> "tuple[Turn, ...]":
         raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
 
 
+def json_or_text(text: str) -> Any:
+    """What an argument says: JSON where it is JSON."""
+    import json
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def filters(
     tags: Sequence[str] | None,
     kinds: Sequence[str] | None,

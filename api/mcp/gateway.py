@@ -17,6 +17,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
+from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.find_tools.views import View, open_view
@@ -96,8 +97,7 @@ class Gateway(Parts):
         """All the time that a call has: what is set, or less if the host asks for less."""
         wanted = (meta or {}).get(TIMEOUT_KEY)
         most = self.settings.call_timeout_s
-        is_number = isinstance(wanted, (int, float)) and not isinstance(wanted, bool)
-        return float(wanted) if is_number and 0 < wanted < most else most  # type: ignore[arg-type, operator]
+        return read_number(wanted, 0.0, most) or most
 
 
 @asynccontextmanager

@@ -5,26 +5,31 @@ the handshake era have one, which belongs to who opened it and to the process th
 """
 
 import json
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Mapping, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.context import CallNext, HandlerResult
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from sse_starlette.sse import AppStatus
 
 from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.calls import Wanted, call_tool, record_call
 from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
+from waygraph.api.mcp.http_sessions import (
+    REQUEST,
+    HandshakeSessions,
+    OpenSessions,
+    SentRequest,
+    kept_scope,
+    release_request,
+    seat_session,
+)
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
-from waygraph.api.mcp.sessions import Asker, Context, Session, connection_of, session_of
+from waygraph.api.mcp.sessions import Asker, Context, Session, session_of
 from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
@@ -44,74 +49,6 @@ if TYPE_CHECKING:
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
-
-
-# How many sessions of the handshake era one caller may keep open, so that none takes the room of all others.
-#
-# A seat is taken before the SDK opens a session, and left when its connection ends, however that ends.
-
-
-_SEAT = "waygraph.mcp.seat"
-_VERSION, _SESSION = b"mcp-protocol-version", b"mcp-session-id"
-
-
-class OpenSessions:
-    """`most` of each owner; 0: no limit."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._open = Counter[str]()
-
-    def __len__(self) -> int:
-        """How many are open, of all owners."""
-        return self._open.total()
-
-    @contextmanager
-    def around(self, scope: Scope, owner: str) -> Iterator[None]:
-        """Around an HTTP request of the owner. Raises TooManySessions for one that would open a session too many."""
-        if not self._most or not _opens(scope):
-            yield
-            return
-        if self._open[owner] >= self._most:
-            raise TooManySessions(self._most)
-        seat = scope[_SEAT] = _Seat(self._open, owner)
-        try:
-            yield
-        finally:
-            if not seat.kept:
-                seat.leave()
-
-
-class _Seat:
-    """Of one session. `kept`: it is left when the session's connection ends."""
-
-    def __init__(self, seats: Counter[str], owner: str) -> None:
-        self._seats, self._owner = seats, owner
-        self._taken, self.kept = True, False
-        seats[owner] += 1
-
-    def leave(self) -> None:
-        if self._taken:
-            self._taken = False
-            self._seats[self._owner] -= 1
-            if not self._seats[self._owner]:
-                del self._seats[self._owner]
-
-
-async def seat_session(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """A middleware of the SDK's server: a session has its seat as long as its connection."""
-    seat = ctx.request.scope.get(_SEAT) if ctx.method == "initialize" and ctx.request is not None else None
-    if seat is not None:
-        seat.kept = True
-        connection_of(ctx).exit_stack.callback(seat.leave)
-    return await call_next(ctx)
-
-
-def _opens(scope: Scope) -> bool:
-    """Whether the SDK opens a session for the request, to close it again if it is none that may begin one."""
-    headers = dict(scope["headers"])
-    version = headers.get(_VERSION, b"").decode("latin-1")
-    return _SESSION not in headers and (not version or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 # A token may lack a scope: then HTTP says so before anything runs, and a host can have its person grant it (MCP
@@ -192,7 +129,7 @@ class HttpGateway:
         self._surface: Surface = surface
         self._warm: Warm | None = warm
         self._gateway: Gateway | None = None
-        self._sessions: StreamableHTTPSessionManager | None = None
+        self._sessions: HandshakeSessions | None = None
         self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
 
     @asynccontextmanager
@@ -214,8 +151,9 @@ class HttpGateway:
         )
         async with open_server(parts) as server:
             self._gateway = server.gateway
+            server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)
-            self._sessions = StreamableHTTPSessionManager(
+            self._sessions = HandshakeSessions(
                 server,
                 stateless=not self._alone,
                 max_request_body_size=self._settings.max_body_bytes,
@@ -258,18 +196,23 @@ class HttpGateway:
         assert self._sessions is not None, "it is not running"  # noqa: S101
         if caller.id.startswith("oidc:") and not {"route", "use"} <= caller.scopes and scope["method"] == "POST":
             receive = await self._refuse_unscoped(scope, receive, caller)
-        scope[_CALLER], scope[_NAMESPACE] = caller, namespace
-        # By this the SDK binds a session to who opened it.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
-        answered = _Once(send)
+        kept = kept_scope(scope) | {_CALLER: caller, _NAMESPACE: namespace, "user": self._user(caller.id)}
+        answered, request = _Once(send), SentRequest(receive)
+        kept[REQUEST] = request
         try:
-            with self._open.around(scope, _owner(caller, scope)):
-                await self._sessions.handle_request(scope, receive, answered)
+            with self._open.around(kept, _owner(caller, scope)):
+                await self._sessions.handle_request(kept, request, answered)
         except TooManySessions as error:
             await _refuse(error, send)
         except anyio.ClosedResourceError:
             if not answered.is_whole:
                 raise
+        finally:
+            request.note_answered()
+
+    def _user(self, caller_id: str) -> AuthenticatedUser:
+        """By this the SDK binds a session to who opened it."""
+        return AuthenticatedUser(AccessToken(token="", client_id=caller_id, scopes=[]))
 
     async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: "Caller") -> Receive:
         """How the request is read if the caller may make it. Raises NotAllowed."""

@@ -17,6 +17,7 @@ from waygraph.api.mcp.protocol import mend_item
 from waygraph.api.mcp.results import WHOSE, compact, mark_imitation, text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.settings import BYTES_PER_TOKEN
 
 RESULTS = "waygraph://results/"
@@ -97,11 +98,11 @@ class LongResults:
         kept = self._kept.get(address)
         if kept is None or kept.owner != (asker.caller.id, asker.owner):
             raise UnknownName("result", uri[:200], (), hint=f"Results are kept for {KEPT_S / 60:.0f} minutes.")
-        path, start = query.get("path", [""])[0], query.get("from", ["0"])[0]
+        path, start = query.get("path", [""])[0], read_digits(query.get("from", ["0"])[0])
         value = _value_at(kept.result, path)
-        if value is _ABSENT or not (start.isascii() and start.isdigit() and len(start) <= 12):
+        if value is _ABSENT or start is None:
             raise UnknownName("part of a result", uri[:200], ())
-        page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, int(start))
+        page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, start)
         said = mark_imitation(page if isinstance(page, str) else compact(page), "")
         return [said, compact({"cut": _missing(address, parts, run_by)})] if parts else [said]
 
@@ -264,8 +265,8 @@ def _value_at(value: Any, path: str) -> Any:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = value.get(name, _ABSENT)
-        elif isinstance(value, list) and name.isascii() and name.isdigit() and len(name) <= 12:
-            value = value[int(name)] if int(name) < len(value) else _ABSENT
+        elif isinstance(value, list) and (at := read_digits(name, most=len(value) - 1)) is not None:
+            value = value[at]
         else:
             return _ABSENT
     return value

@@ -203,6 +203,8 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
             logins[agent.id] = asker.login_page(agent.id)
         except (WaygraphError, TimeoutError):
             return
+        except Exception:  # noqa: BLE001 - whatever a server leads to costs its own list alone
+            _log.exception("%s of %s", LISTED[kind].method, agent.id)
 
     async with anyio.create_task_group() as tasks:
         for agent in asked:
@@ -290,7 +292,12 @@ def _read_lists(
     judges = judging(gateway.view(asker).registry, gateway.policy, asker.principal)
     found: dict[str, Offer] = {}
     for agent, items in answers:
-        read = [_read_item(kind, agent, item) for item in items]
+        try:
+            read = [_read_item(kind, agent, item) for item in items]
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("%s of %s", LISTED[kind].method, agent.id)
+            offers.failed.append(agent.id)
+            continue
         offers.unfit += read.count(None)
         for offer in filter(None, read):
             if not _may(judges, agent, kind, offer.name):

@@ -1,14 +1,12 @@
 """What the gateway remembers of a host between its requests, who sent a request, and how a host is asked."""
 
 import secrets
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 from urllib.parse import quote
 
 import anyio
-from cachetools import FIFOCache
 from mcp import MCPError
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -54,10 +52,10 @@ class Session:
     """
 
     log_level: str = ""
-    _calls: deque[tuple[str, Turn]] = field(default_factory=lambda: deque(maxlen=MAX_CALLS))
+    _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
-    _sent: FIFOCache[str, str] = field(default_factory=lambda: FIFOCache(MAX_KNOWN))
-    """Of each tool, by call name, the version that was sent; `~` behind it: its summary only."""
+    _sent: dict[str, str] = field(default_factory=dict)
+    """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only."""
 
     @property
     def known_versions(self) -> Mapping[str, str]:
@@ -69,7 +67,7 @@ class Session:
         return tuple(turn for caller_id, turn in self._calls if caller_id == caller.id)
 
     def note_call(self, caller: Caller, tool_id: str, outcome: CallOutcome) -> None:
-        self._calls.append((caller.id, Turn(role="call", tool=tool_id, outcome=outcome)))
+        self._calls = (*self._calls, (caller.id, Turn(role="call", tool=tool_id, outcome=outcome)))[-MAX_CALLS:]
 
     def note_sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """These tools have just been sent, as an answer of find_tools has them."""
@@ -78,6 +76,8 @@ class Session:
             before = self._sent.pop(name, "")
             # Of a tool that was sent whole the summary tells nothing more.
             self._sent[name] = before if before == version.removesuffix(_OF_SUMMARY) else version
+            if len(self._sent) > MAX_KNOWN:
+                del self._sent[next(iter(self._sent))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from waygraph.registry.model.errors import NotCallable, UpstreamError, WaygraphError
+from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ async def keep_warm(gateway: "Gateway", which: "Warm") -> None:
         except (WaygraphError, TimeoutError) as error:
             _log.warning("no servers are warmed now: %s", error)
             agents = ()
+        except Exception:  # noqa: BLE001 - the gateway would end with its warming
+            _log.exception("no servers are warmed now")
+            agents = ()
         async with anyio.create_task_group() as tasks:
             for agent in agents:
                 tasks.start_soon(_warm, gateway, agent)
@@ -44,8 +47,10 @@ async def keep_warm(gateway: "Gateway", which: "Warm") -> None:
 async def _warm(gateway: "Gateway", agent: "Agent") -> None:
     try:
         await gateway.executor.warm(agent)
-    except (NotCallable, UpstreamError) as error:
+    except WaygraphError as error:
         _log.warning("a server is not warm: %s", error)
+    except Exception:  # noqa: BLE001 - whatever one server leads to, the others are warmed
+        _log.exception("the server of %s is not warm", agent.id)
 
 
 def agents_to_warm(gateway: "Gateway", which: "Warm") -> "Sequence[Agent]":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from math import ceil, isfinite
+from math import ceil
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -154,7 +154,7 @@ def configuration(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=ceil(settings.drain_timeout_s) if isfinite(settings.drain_timeout_s) else None,
+        timeout_graceful_shutdown=ceil(settings.drain_timeout_s),
         timeout_worker_healthcheck=STARTING_S,
         lifespan="on",
     )

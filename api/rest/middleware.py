@@ -9,7 +9,7 @@ import logging
 import re
 import termios
 from array import array
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -163,6 +163,26 @@ HEAD_S = 30.0
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
+ONCE = (
+    b"authorization",
+    b"content-length",
+    b"content-type",
+    b"host",
+    b"mcp-protocol-version",
+    b"mcp-session-id",
+    b"origin",
+    b"x-api-key",
+)
+"""Headers of one value: of two, one reader would take the first, and another one the last."""
+_TARGET = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+
+
+def _find_repeat(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The name of one that may be there once, and is there twice; else empty."""
+    names = [name for name, _ in headers if name in ONCE]
+    return next((name.decode().title() for name in ONCE if names.count(name) > 1), "")
+
+
 class Protocol(HttpToolsProtocol):
     """Heads are read within bounds: an open one costs memory and a connection, and asks nobody who sends it."""
 
@@ -185,15 +205,24 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
+        if self.transport.is_closing():
+            return  # what was sent behind a request that was refused
         # A head that comes in one piece has not been measured before: what stands between names and values counts too.
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD_BYTES:
             self._too_large()
-        elif sum(name == b"host" for name, _ in self.headers) > 1:
-            self._refuse(400, "bad-request", "a request has one Host header (RFC 9112, section 3.2)")
+        elif name := _find_repeat(self.headers):
+            self._refuse(400, "bad-request", f"a request has one {name} header at most (RFC 9110, section 5.3)")
         else:
+            self._take_target_host()
             super().on_headers_complete()
             if self._stopping and self.cycle is not None:
                 self.cycle.keep_alive = False
+
+    def _take_target_host(self) -> None:
+        """Of a target with a host in it, which takes the place of the Host header (RFC 9112, 3.2.2)."""
+        if found := _TARGET.match(self.url):
+            self.headers[:] = [(name, value) for name, value in self.headers if name != b"host"]
+            self.headers.append((b"host", found[1].rpartition(b"@")[2]))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

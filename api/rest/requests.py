@@ -9,7 +9,7 @@ from pydantic.config import JsonDict
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
 from waygraph.registry.model.validation import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
-from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, RECIPES, Recipe, recipe_named
+from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, MOST_WEIGHT, RECIPES, Recipe, recipe_named
 from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage import approval
 
@@ -27,7 +27,7 @@ CategoryPath = Annotated[
     Field(max_length=MAX_NAME_CHARS, description="Only what is in this category, such as travel/flights."),
 ]
 ToolsetName = Annotated[str, Field(max_length=MAX_NAME_CHARS, description="Only what is in the toolset of this name.")]
-Weight = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=MOST_WEIGHT, allow_inf_nan=False)]
 
 
 def _whole(value: object) -> object:

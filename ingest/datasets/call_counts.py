@@ -12,8 +12,10 @@ from waygraph.registry.evaluation.dataset import Question
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Transition, count_transitions, is_tool
+from waygraph.registry.model.transitions import Transition, count_transitions, is_later, is_tool
 
+AHEAD_S = 86_400.0
+"""So far may another machine's clock be ahead."""
 PAUSE = timedelta(minutes=30)
 """After so long without a call the next call of a caller begins another conversation."""
 _OF_COUNT = {each.name for each in fields(Transition)}
@@ -29,8 +31,12 @@ def read_call_counts(path: Path, settings: Settings, now: str, *, split: str = "
         return count_transitions(_conversations(path, settings, split), now)
     records = list(lines(path))
     if records and records[0][1].keys() == _OF_COUNT:
-        return [_count(where, record) for where, record in records]
-    return [each for calls, at in _audit_calls(records) for each in count_transitions([calls], at)]
+        counts = [_count(where, record) for where, record in records]
+    else:
+        counts = [each for calls, at in _audit_calls(records) for each in count_transitions([calls], at)]
+    if ahead := [each.last_at for each in counts if is_later(each.last_at, now, AHEAD_S)]:
+        raise InvalidDataset(str(path), f"{ahead[0]} is yet to come: beside such a count all others would fade")
+    return counts
 
 
 def _conversations(path: Path, settings: Settings, split: str) -> Iterator[list[str]]:

@@ -27,6 +27,7 @@ from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 
 LOCAL_USER = "local"
@@ -175,10 +176,9 @@ class OwnLogins:
                 is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
                 if not is_bearer or not isinstance(token, str) or not (token.isascii() and token.isprintable()):
                     raise UpstreamRefused("the token exchange gave no bearer token")
-                ends_in_s = UNTIMED_S
-                if isinstance(ends, int | float) and not isinstance(ends, bool):
-                    ends_in_s = min(max(0.0, ends - EARLY_S), LONGEST_S)
-                found.token, found.ends_s = token, time.monotonic() + ends_in_s
+                known_s = read_number(ends)
+                lasts_s = UNTIMED_S if known_s is None else min(max(0.0, known_s - EARLY_S), LONGEST_S)
+                found.token, found.ends_s = token, time.monotonic() + lasts_s
         return found
 
     async def _ask_exchange(self, rule: LoginRule, subject: str) -> Mapping[str, Any]:

@@ -132,10 +132,10 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError:
         raise InvalidSetting(f"services file {path} cannot be read: it is no UTF-8 text") from None
-    except tomllib.TOMLDecodeError as exc:
-        raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     except ValidationError as exc:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
+    except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
+        raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
     return Services(tuple(entry.service() for entry in checked.service), path, tuple(checked.login))
 
 

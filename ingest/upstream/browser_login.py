@@ -20,7 +20,7 @@ from mcp.types import LATEST_PROTOCOL_VERSION
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.http import OriginClient
-from waygraph.ingest.upstream.oauth import Kept, Provider, read_as
+from waygraph.ingest.upstream.oauth import Kept, Provider, read_as, refuse_nameless_issuer
 from waygraph.ingest.upstream.wire import Wire, hush, quietly
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
@@ -85,6 +85,7 @@ async def finish_login(
     context.client_metadata.scope = content["scope"]
     try:
         validate_authorization_response_iss(iss, context.oauth_metadata)
+        refuse_nameless_issuer(iss, context.protected_resource_metadata)
         request = await provider._exchange_token_authorization_code(code, content["verifier"])
         hush()
         with quietly(), anyio.move_on_after(settings.upstream_connect_timeout_s):

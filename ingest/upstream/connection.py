@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from waygraph.ingest.manifest.records import Launch
 from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
+from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.settings import Settings
 
 # What an MCP server offers, as it said it: unchecked, bounded.
@@ -293,7 +294,8 @@ def _next(method: str, cursor: object) -> str:
 
 
 def _shorter(known: float | None, ttl_ms: object) -> float | None:
-    if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float) or ttl_ms != ttl_ms:  # noqa: PLR0124 - not NaN
+    found_ms = read_number(ttl_ms)
+    if found_ms is None:
         return known
-    said = max(0.0, ttl_ms / 1000)
-    return said if known is None else min(known, said)
+    lasts_s = min(max(0.0, found_ms / 1000), FAR_S)
+    return lasts_s if known is None else min(known, lasts_s)

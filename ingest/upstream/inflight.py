@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, get_args
 
 import anyio
@@ -15,6 +14,7 @@ from mcp.types import LoggingLevel, RequestId
 
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import Host
+from waygraph.registry.model.numbers import read_digits, read_number, read_whole
 
 MOST_NOTICES, MOST_NOTICE_CHARS = 256, 64 * 1024
 """So much waits for a host that does not keep up; then the oldest is lost."""
@@ -62,7 +62,11 @@ class Underway:
         return self.has_begun or (self.is_delivered and self.request_id is not None)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
-        done, total, message = _float(params.get("progress")), _float(params.get("total")), params.get("message")
+        done, total, message = (
+            read_number(params.get("progress")),
+            read_number(params.get("total")),
+            params.get("message"),
+        )
         if done is not None:
             told = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
             self._note(lambda: self.host.progress(done, total, told))
@@ -218,23 +222,9 @@ class CallsUnderway:
 _CALL: ContextVar[Underway | None] = ContextVar("call_upstream", default=None)
 
 
-def _float(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value) if isfinite(value) else None
-    except OverflowError:
-        return None
-
-
 def _number(token: object) -> int:
     """Some servers make a text of a number; 0 is no call's."""
-    if isinstance(token, bool) or not isinstance(token, int | str):
-        return 0
-    try:
-        return int(token)
-    except ValueError:
-        return 0
+    return (read_digits(token) if isinstance(token, str) else read_whole(token, 0)) or 0
 
 
 LOG_LEVEL = "info"

@@ -30,6 +30,7 @@ from mcp.shared.auth import (
     OAuthClientMetadata,
     OAuthMetadata,
     OAuthToken,
+    ProtectedResourceMetadata,
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
@@ -38,6 +39,7 @@ from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings
 
 # OAuth tokens on disk, one file that its owner alone may read: never in the graph, never in a log.
@@ -205,8 +207,7 @@ class Kept(TokenStorage):
     def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
         """Who renews the token, and when it ends, in seconds since 1970."""
         held = self.place.read()
-        ends = held.get("expires_at")
-        return read_as(OAuthMetadata, held.get("issuer")), ends if isinstance(ends, int | float) else None
+        return read_as(OAuthMetadata, held.get("issuer")), read_number(held.get("expires_at"))
 
 
 class Provider(OAuthClientProvider):
@@ -307,6 +308,12 @@ class Provider(OAuthClientProvider):
                 finally:
                     end.cancel()
 
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await super()._handle_token_response(await _with_sound_time(response))
+
+    async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
+        return await super()._handle_refresh_response(await _with_sound_time(response))
+
     async def _refresh_token(self) -> httpx2.Request:
         request = await super()._refresh_token()
         request.extensions["timeout"] = httpx2.Timeout(_SILENT_S).as_dict()
@@ -320,7 +327,9 @@ class Provider(OAuthClientProvider):
     async def _result(self) -> AuthorizationCodeResult:
         if self._awaited is None:
             raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
-        return await self._awaited.result()
+        found = await self._awaited.result()
+        refuse_nameless_issuer(found.iss, self.context.protected_resource_metadata)
+        return found
 
 
 class UserProvider(Provider):
@@ -379,6 +388,7 @@ class Callback:
                 target = await _target(stream)
                 path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
                 known = path == _CALLBACK and bool({"code", "error"} & query.keys())
+                known = known and all(len(values) == 1 for values in query.values())  # RFC 6749, 3.1
                 told = "You are logged in, and can close this page." if "code" in query else "The login was refused."
                 status, page = ("200 OK", told) if known else ("404 Not Found", "There is nothing here.")
                 body = _PAGE.format(escape(page)).encode()
@@ -414,6 +424,30 @@ async def _target(stream: SocketStream) -> str:
             break
     words = read.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     return words[1] if len(words) == 3 and words[0] == "GET" else "/"
+
+
+def refuse_nameless_issuer(iss: str | None, resource: ProtectedResourceMetadata | None) -> None:
+    """RFC 9207, 2.4: of a server with several issuers a code has to say whose it is, else they can be mixed up. What an
+    `iss` has to be the SDK checks, and that it is there where the issuer promises it. Raises UpstreamRefused.
+    """
+    if iss is None and resource is not None and len(set(resource.authorization_servers)) > 1:
+        raise UpstreamRefused(
+            "the server has several issuers, and the login came back without `iss`, by which they are told apart"
+        )
+
+
+async def _with_sound_time(response: httpx2.Response) -> httpx2.Response:
+    """An issuer's answer with a token, without a time to its end that is none: the SDK would calculate with it."""
+    try:
+        told = json.loads(await response.aread())
+    except (ValueError, RecursionError):
+        return response
+    given = told.get("expires_in") if isinstance(told, dict) else None
+    lasts_s = read_digits(given) if isinstance(given, str) else read_number(given, -FAR_S, FAR_S)
+    if given is None or (lasts_s is not None and isinstance(given, int)):
+        return response
+    fitting = told | {"expires_in": None if lasts_s is None else int(lasts_s)}
+    return httpx2.Response(response.status_code, json=fitting, request=response.request)
 
 
 def _asks_for_login(response: httpx2.Response) -> bool:

@@ -21,6 +21,7 @@ from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import InvalidSetting, IssuerUnavailable, NotAuthenticated, UpstreamRefused
 from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 
 # What an OIDC issuer publishes: its discovery document and its keys, fetched within limits of time and size.
@@ -60,23 +61,33 @@ class IssuerDocuments:
         Waits at most about `timeout_s` for each of two documents. Raises IssuerUnavailable.
         """
         guard = Guard(self._jwks or self._discovery, beyond=Reach.MACHINE)
-        return self._fetch(self._jwks or self._discover(guard), guard)
+        return self._fetch(self._jwks or self._address_in(self._discover(guard), "jwks_uri"), guard)
 
     def login_page(self) -> httpx2.URL:
         """Where a person logs in (RFC 6749, 3.1). Waits and raises as `keys`."""
-        return self._discover(Guard(self._discovery, beyond=Reach.MACHINE), "authorization_endpoint")
+        return self._address_in(self._discover(Guard(self._discovery, beyond=Reach.MACHINE)), "authorization_endpoint")
 
-    def redeem_code(self, form: Mapping[str, str]) -> Document:
-        """The answer to a request for a token (RFC 6749, 4.1.3). Waits and raises as `keys`."""
+    def redeem_code(self, form: Mapping[str, str], iss: str | None) -> Document:
+        """The answer to a request for a token (RFC 6749, 4.1.3). `iss`: what came with the code. Waits and raises as
+        `keys`; NotAuthenticated for a code of another issuer, or without the `iss` that this one sends (RFC 9207, 2.4).
+        """
         guard = Guard(self._discovery, beyond=Reach.MACHINE)
-        return self._fetch(self._discover(guard, "token_endpoint"), guard, form)
+        document = self._discover(guard)
+        names_itself = document.get("authorization_response_iss_parameter_supported") is True
+        if iss != self._issuer and (iss is not None or names_itself):
+            raise NotAuthenticated("the code that came back is not by this gateway's issuer")
+        return self._fetch(self._address_in(document, "token_endpoint"), guard, form)
 
-    def _discover(self, guard: Guard, name: str = "jwks_uri") -> httpx2.URL:
-        """Where the keys are, or another endpoint, by OpenID Connect Discovery 1.0, section 4."""
+    def _discover(self, guard: Guard) -> Document:
+        """By OpenID Connect Discovery 1.0, section 4."""
         document = self._fetch(self._discovery, guard)
         if document.get("issuer") != self._issuer:
             # Section 4.3: a document of another issuer must not be taken.
             raise self._trouble("publishes a discovery document of another issuer; set oidc_issuer just as it has it")
+        return document
+
+    def _address_in(self, document: Document, name: str) -> httpx2.URL:
+        """Of an endpoint, or of the keys."""
         try:
             return _address(f"its {name}", str(document.get(name, "")))
         except InvalidSetting as exc:
@@ -446,7 +457,7 @@ class OidcTokens:
             )
         except (jwt.PyJWTError, ValueError) as exc:
             _refuse(exc)
-        if isinstance(claims["exp"], bool) or not isinstance(claims["exp"], (int, float)):
+        if read_number(claims["exp"], 0) is None:
             raise _refusal("its exp is no number")  # PyJWT takes texts of digits; RFC 7519, section 2 does not
         return claims
 

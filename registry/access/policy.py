@@ -266,7 +266,7 @@ def parse_policy(text: str) -> CallPolicy:
     """Raises InvalidSetting, which names the line of what is no TOML, else the key."""
     try:
         said = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"no TOML: {exc}") from exc
     _check_keys(said, _KEYS, "")
     rules = said.get("rules", [])

@@ -19,6 +19,7 @@ from waygraph.registry.embedding.embedder import (
 )
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.identity import digest
+from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.plugins import blaming, find_plugin
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
@@ -145,9 +146,9 @@ def _dimension(spec: EmbedderSpec) -> int | None:
     given = spec.options.get("dimension")
     if given is None:
         return None
-    if not given.isdecimal() or int(given) < 1:
-        raise EmbedderRefused(f"dimension={given!r} of openai:{spec.model} must be a whole number from 1")
-    return int(given)
+    if (found := read_digits(given, 1)) is None:
+        raise EmbedderRefused(f"dimension={given[:40]!r} of openai:{spec.model} must be a whole number from 1")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,8 @@ NATIVE_DIMENSIONS = {
     "text-embedding-3-large": 3072,
     "text-embedding-ada-002": 1536,
 }
+MOST_NUMBER = 1e15
+"""Of a vector that is taken: of larger ones float32 cannot hold the squares."""
 MAX_TEXT_CHARS = 8_000
 """OpenAI refuses a text of more than 8,191 tokens; one of 8,000 characters has fewer in nearly any script."""
 
@@ -97,13 +99,13 @@ class OpenAIEmbedder:
         try:
             items = sorted(response.json()["data"], key=lambda item: int(item["index"]))
             indices = [int(item["index"]) for item in items]
-            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
-                matrix = np.array([item["embedding"] for item in items], dtype=np.float32)
+            matrix = np.array([item["embedding"] for item in items])
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as exc:
             raise self._endpoint.refusal("answered something that is no list of embeddings") from exc
-        if indices != list(range(rows)) or matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        is_whole = indices == list(range(rows)) and matrix.ndim == 2 and matrix.size and matrix.dtype.kind in "iuf"
+        if not is_whole or not (np.abs(matrix.astype(np.float64)) <= MOST_NUMBER).all():  # NaN is not, either
             raise self._endpoint.refusal(f"was asked for {rows} vectors and gave {len(items)}, not all sound")
-        return self._of_known_dimension(matrix)
+        return self._of_known_dimension(matrix.astype(np.float32))
 
     def _of_known_dimension(self, matrix: "Matrix") -> "Matrix":
         if self._known_dimension is None:

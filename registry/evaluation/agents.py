@@ -14,6 +14,7 @@ from waygraph.registry.evaluation.metrics import Gold
 from waygraph.registry.evaluation.record import dataset_summary
 from waygraph.registry.evaluation.run import Mean
 from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.numbers import read_number
 from waygraph.registry.routing.recipes import Recipe
 
 if TYPE_CHECKING:
@@ -146,9 +147,7 @@ def score_in(answer: str) -> float | None:
     except (ValueError, RecursionError):
         return None
     score = document.get("score") if isinstance(document, Mapping) else None
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-        return None
-    return float(score)
+    return read_number(score, 0, 1)
 
 
 # The record, as JSON.

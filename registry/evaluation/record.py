@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from waygraph.registry.evaluation.dataset import Dataset
 from waygraph.registry.evaluation.run import Judgement, Mean, Outcome
 from waygraph.registry.model.errors import InvalidDataset, StorageFailed
 from waygraph.registry.model.files import write_named
+from waygraph.registry.model.numbers import read_number, read_whole
 
 # Where a figure comes from: the commit of the checkout whose code measured it.
 
@@ -58,7 +59,8 @@ EXPLAINED = 3
 """Agents whose votes are kept, beside the right ones."""
 
 Record = Mapping[str, Any]
-Shape = Mapping[str, type | tuple[type, ...]]
+Kind = type | Callable[[object], bool]
+Shape = Mapping[str, Kind]
 
 
 def record_of(dataset: Dataset, outcomes: Iterable[Outcome], about: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,24 +145,32 @@ def _faults(record: Record, *, with_queries: bool) -> Iterator[str]:
             yield f"outcome {number} holds no queries; `waygraph eval DIR -o FILE` writes them"
 
 
-_NUMBER = (int, float)
+def _is_number(value: object) -> bool:
+    return read_number(value) is not None
+
+
+def _is_count(value: object) -> bool:
+    return read_whole(value, 0) is not None
+
+
 _DATASET: Shape = {"name": str, "checksum": str}
-_RECIPE: Shape = {"name": str, "agent_weight": _NUMBER, "tool_weight": _NUMBER}
+_RECIPE: Shape = {"name": str, "agent_weight": _is_number, "tool_weight": _is_number}
 _OUTCOME: Shape = {
     **dict.fromkeys(("name", "by", "split", "texts", "embedder"), str),
-    **dict.fromkeys(("judged", "withheld", "p50_ms"), _NUMBER),
+    **dict.fromkeys(("judged", "withheld"), _is_count),
+    "p50_ms": _is_number,
     **dict.fromkeys(("recipe", "agents", "tools"), dict),
 }
 _QUERY: Shape = {"id": str, "text": str, "gold": list, "agents": list, "votes": dict}
-_VOTE: tuple[type | tuple[type, ...], ...] = (str, str, int, _NUMBER)
+_VOTE: tuple[Kind, ...] = (str, str, _is_count, _is_number)
 """What tables, plots and differences read, and its type."""
 
 
 def _is_estimate(value: object) -> bool:
-    if not isinstance(value, list) or len(value) != 3 or not all(isinstance(number, _NUMBER) for number in value):
+    if not isinstance(value, list) or len(value) != 3 or not all(map(_is_number, value)):
         return False
     mean, low, high = value
-    return bool(low <= mean <= high)  # no NaN passes
+    return bool(low <= mean <= high)
 
 
 def _is_query(query: object) -> bool:
@@ -179,11 +189,15 @@ def _is_vote(value: object) -> bool:
     """Leg, entity, rank, contribution."""
     if not isinstance(value, list) or len(value) != len(_VOTE):
         return False
-    return all(isinstance(part, kind) for part, kind in zip(value, _VOTE, strict=True))
+    return all(_is(part, kind) for part, kind in zip(value, _VOTE, strict=True))
 
 
 def _holds(value: object, shape: Shape) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(value.get(name), kind) for name, kind in shape.items())
+    return isinstance(value, Mapping) and all(_is(value.get(name), kind) for name, kind in shape.items())
+
+
+def _is(value: object, kind: Kind) -> bool:
+    return isinstance(value, kind) if isinstance(kind, type) else kind(value)
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

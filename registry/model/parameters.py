@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from waygraph.registry.model.nouns import JsonText, parse_field
+from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.process import remember
 
 MOST_READ, CHARS_A_READ = 20_000, 8
@@ -152,7 +153,8 @@ def follow_reference(schema: Any, reference: str) -> Any:
         return None
     for step in unquote(reference[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        schema = at(schema, [int(name) if isinstance(schema, list) and name.isdecimal() else name])
+        key = read_digits(name) if isinstance(schema, list) else name
+        schema = None if key is None else at(schema, [key])
     return schema
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
+from waygraph.registry.model.numbers import FAR_S, read_number, read_whole, show_value
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
@@ -27,6 +28,8 @@ LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
 BYTES_PER_TOKEN = 4
 """Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
+MOST_WHOLE = 10**12
+"""Of a count, or of bytes: of these a terabyte."""
 HALF_LIFE_DAYS = 90.0
 DEFAULT_EMBEDDER = "onnx:sentence-transformers/all-MiniLM-L6-v2"
 """Where the package of waygraph-minilm is not installed: see `default_spec` in registry/embedding/factory.py."""
@@ -284,13 +287,17 @@ class Settings:
 
 def _check_number(name: str, value: Any, *, whole: bool) -> None:
     """Raises InvalidSetting."""
-    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     zero_fits = name in MAY_BE_ZERO
     least = LEAST.get(name, 0 if zero_fits else 1) if whole else 0
-    if is_number and (value >= least if whole or zero_fits else value > 0):
+    if whole and isinstance(value, int) and read_whole(value, least, MOST_WHOLE) is not None:
         return
-    expected = f"whole number from {least}" if whole else "number from 0" if zero_fits else "number above 0"
-    raise InvalidSetting(f"{PREFIX}{name.upper()}={value!r}: expected a {expected}")
+    found = None if whole else read_number(value, 0, FAR_S)
+    if found or (found is not None and zero_fits):
+        return
+    expected = f"whole number from {least} to {MOST_WHOLE:,}"
+    if not whole:
+        expected = f"number {'from' if zero_fits else 'above'} 0, at most {FAR_S:,.0f}"
+    raise InvalidSetting(f"{PREFIX}{name.upper()}={show_value(value)}: expected a {expected}")
 
 
 VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))

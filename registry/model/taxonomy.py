@@ -158,8 +158,11 @@ class Taxonomy:
             for row in told["categories"]
         ]
         places = {row.id: place for place, row in enumerate(rows)}
+        below = {child for row in rows for child in row.children}
         if not rows or any(places[child] <= places[row.id] for row in rows for child in row.children):
             raise ValueError("its categories are no tree with parents before children")
+        if len(places) < len(rows) or below != places.keys() - {rows[0].id}:
+            raise ValueError("a category of it is there twice, or below no other")
         whole = {
             **told,
             "of": Of(told["of"]),

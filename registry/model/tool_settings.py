@@ -13,8 +13,16 @@ from typing import Any, cast
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
-from waygraph.registry.model.identity import call_name, digest, holds_control, is_broken, name_fault
+from waygraph.registry.model.identity import (
+    MAX_NAME_CHARS,
+    call_name,
+    digest,
+    holds_control,
+    is_broken,
+    name_fault,
+)
 from waygraph.registry.model.nouns import JsonText, Tool, canonical_json
+from waygraph.registry.model.numbers import show_value
 
 MAX_TEXT_CHARS = 20_000
 """Of a description."""
@@ -176,7 +184,7 @@ def _merge_parameters(tool: Tool, before: Mapping[str, Said], changes: object) -
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):
-        raise InvalidSetting(f"parameters takes an object by the parameters' names, not {changes!r}")
+        raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(changes)}")
     properties = _properties(tool.input_schema)
     merged = dict(before)
     for name, change in changes.items():
@@ -192,23 +200,43 @@ def _merge_parameters(tool: Tool, before: Mapping[str, Said], changes: object) -
 def _merge_parameter(tool: Tool, name: str, before: Said, change: object) -> Said:
     if change is None:
         return {}
-    if not isinstance(change, Mapping):
-        raise InvalidSetting(f"parameter {name!r} takes an object of {', '.join(_PARAMETER_FIELDS)}, not {change!r}")
-    _refuse_unknown(f"parameter {name!r}", change, _PARAMETER_FIELDS)
-    if not isinstance(change.get("hidden"), bool | None):
-        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {change['hidden']!r}")
-    both = {**before, **change}
+    both = {**before, **check_parameter_setting(name, change)}
     merged = {key: value for key, value in both.items() if value is not None and (key, value) != ("hidden", False)}
-    _check_text(f"description of parameter {name!r}", merged.get("description"))
-    _check_text(f"name of parameter {name!r}", merged.get("name"))
-    if "pin" in merged and len(_json_of(merged["pin"], name)) > MAX_PIN_CHARS:
-        raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
     if "pin" in merged and merged["pin"] != before.get("pin"):
         _check_pin(tool, name, merged["pin"])
     required = json.loads(tool.input_schema).get("required")
     if merged.get("hidden") and "pin" not in merged and isinstance(required, list) and name in required:
         raise InvalidSetting(f"parameter {name!r} of {tool.id!r} is required: to hide it, pin its value")
     return merged
+
+
+def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
+    """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
+    for tool, said in tools.items():
+        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", said, _FIELDS)
+        if fault := name_fault(said.get("name", tool)):
+            raise InvalidSetting(f"name of a tool: {fault}")
+        _check_text("description", said.get("description"))
+        parameters = said.get("parameters", {})
+        if not isinstance(parameters, Mapping):
+            raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(parameters)}")
+        for name, each in parameters.items():
+            check_parameter_setting(name, each)
+
+
+def check_parameter_setting(name: str, said: object) -> Said:
+    """The setting itself. Raises InvalidSetting."""
+    if not isinstance(said, Mapping):
+        known = ", ".join(_PARAMETER_FIELDS)
+        raise InvalidSetting(f"parameter {name!r} takes an object of {known}, not {show_value(said)}")
+    _refuse_unknown(f"parameter {name!r}", said, _PARAMETER_FIELDS)
+    if not isinstance(said.get("hidden"), bool | None):
+        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {show_value(said['hidden'])}")
+    _check_text(f"description of parameter {name!r}", said.get("description"))
+    _check_text(f"name of parameter {name!r}", said.get("name"))
+    if "pin" in said and len(_json_of(said["pin"], name)) > MAX_PIN_CHARS:
+        raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
+    return dict(said)
 
 
 def _check_pin(tool: Tool, name: str, value: object) -> None:
@@ -225,7 +253,7 @@ def _check_pin(tool: Tool, name: str, value: object) -> None:
 def _json_of(value: object, name: str) -> JsonText:
     try:
         return canonical_json(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
 
 

@@ -5,9 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import exp2, inf
+from math import exp2
+
+from waygraph.registry.model.numbers import read_number
 
 DAY_S = 86_400.0
+MAX_COUNT = 1e12
+"""Of one transition that is read: no sum of such counts is infinite."""
 
 type Sums = dict[tuple[str, str, str], Transition]
 """By key."""
@@ -42,7 +46,8 @@ class Transition:
             _seconds(self.last_at)
         except (TypeError, ValueError):
             return False
-        return 0 < self.count < inf and all(name and is_tool(name) == self.is_of_tools for name in self.ids)
+        counts = (read_number(self.count, 0, MAX_COUNT) or 0) > 0
+        return counts and all(name and is_tool(name) == self.is_of_tools for name in self.ids)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -125,6 +130,11 @@ def keep_largest(sums: Sums, most: int, half_life_days: float) -> Sums:
         sums.values(), key=lambda each: (-weight_at(each.count, each.last_at, at, half_life_days), each.key)
     )
     return {each.key: each for each in ordered[:most]}
+
+
+def is_later(at: str, now: str, by_s: float) -> bool:
+    """Whether a time is after another one by more than so many seconds. Times are ISO 8601."""
+    return _seconds(at) - _seconds(now) > by_s
 
 
 def newest(transitions: Iterable[Transition]) -> str:

@@ -18,6 +18,7 @@ from waygraph.registry.model.nouns import (
     TurnRole,
     is_status,
 )
+from waygraph.registry.model.numbers import read_whole, show_value
 from waygraph.registry.model.toolset import RULE, Toolset
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
@@ -203,8 +204,8 @@ def checked_for_tools(
 
 def check_limit(limit: object) -> None:
     """Raises InvalidQuery."""
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise InvalidQuery(f"limit must be a whole number from 1 up, not {limit!r}")
+    if not isinstance(limit, int) or read_whole(limit, 1) is None:
+        raise InvalidQuery(f"limit must be a whole number from 1 up, not {show_value(limit)}")
 
 
 def check_texts(texts: object) -> None:
@@ -311,13 +312,16 @@ def _groups(groups: Sequence[str]) -> tuple[str, ...]:
 
 def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
-    given = names if isinstance(names, str) else tuple(names)  # what gives its names but once is read once
-    if isinstance(given, str) or not all(isinstance(name, str) and name.strip() for name in given):
-        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {given!r}")
+    is_list = isinstance(names, Iterable) and not isinstance(names, str)
+    given = tuple(names) if is_list else ()  # what gives its names but once is read once
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in given):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {show_value(given or names)}")
+    if any(len(name) > MAX_NAME_CHARS for name in given):
+        raise InvalidSetting(f"{field} holds a name of more than {MAX_NAME_CHARS} characters")
     if any(map(is_broken, given)):
         raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
     if any(map(holds_control, given)):
-        raise InvalidSetting(f"{field} must not hold control characters: {given!r}")
+        raise InvalidSetting(f"{field} must not hold control characters: {show_value(given)}")
     return tuple(sorted(set(given)))
 
 

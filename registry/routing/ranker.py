@@ -6,18 +6,19 @@ times `scale`, plus a leaf of each tree: without trees the fused order stays.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import log1p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
+from waygraph.registry.model.numbers import read_number, read_whole
 from waygraph.registry.routing.recipes import HYBRID
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
 RankedLevel = Literal["agents", "tools"]
 Matches = Sequence[AgentMatch | ToolMatch]
-MAX_DEPTH, MAX_TREES = 8, 1_000
-"""Of a file that is opened."""
+MAX_DEPTH, MAX_TREES, MAX_SCORE = 8, 1_000, 1e12
+"""Of a file that is opened; of its scale and of a leaf, so that no sum of them is infinite."""
 SHA_CHARS = 12
 """Of a version: NAME@sha."""
 RIVAL = 0.05
@@ -119,20 +120,27 @@ class Trees:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> "Trees":
         """Raises ValueError, TypeError or LookupError for what is none."""
-        features = np.array(told["features"], np.int64)
-        thresholds, leaves = (np.array(told[name], np.float64) for name in ("thresholds", "leaves"))
+        features = np.array(_rows(told["features"], lambda each: read_whole(each, 0, len(FEATURES) - 1)), np.int64)
+        thresholds, leaves = (np.array(_rows(told[name], read_number)) for name in ("thresholds", "leaves"))
         trees, nodes = thresholds.shape
         whole = features.shape == thresholds.shape and leaves.shape == (trees, nodes + 1)
         known = trees <= MAX_TREES and nodes + 1 in {2**depth for depth in range(1, MAX_DEPTH + 1)}
-        named = not features.size or 0 <= features.min() <= features.max() < len(FEATURES)
-        scale = float(told["scale"])
-        if not (whole and known and named and np.isfinite([scale, *thresholds.flat, *leaves.flat]).all()):
+        scale = read_number(told["scale"], -MAX_SCORE, MAX_SCORE)
+        if not (whole and known and scale is not None and (np.abs(leaves) <= MAX_SCORE).all()):
             raise ValueError("its trees are not as they should be")
         return cls(scale, features, thresholds, leaves)
 
     def as_json(self) -> dict[str, Any]:
         arrays = {name: getattr(self, name).tolist() for name in ("features", "thresholds", "leaves")}
         return {"scale": self.scale} | arrays
+
+
+def _rows(told: Iterable[Iterable[object]], read: Callable[[object], float | None]) -> list[list[float | None]]:
+    """Raises ValueError for what `read` does not take."""
+    rows = [[read(each) for each in row] for row in told]
+    if any(None in row for row in rows):
+        raise ValueError("it holds what is no number, or one out of range")
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +167,10 @@ class Ranker:
             if told["features"] != list(FEATURES):
                 raise InvalidSetting(f"{path} was learned by another version of Waygraph: learn it again")
             levels = {level: Trees.of(trees) for level, trees in told["levels"].items()}
-            ranker = cls(name=told["name"], embedder=told["embedder"], texts=told["texts"], levels=levels)
+            name, embedder, texts = told["name"], told["embedder"], told["texts"]
+            if not (isinstance(name, str) and isinstance(embedder, str) and texts in get_args(TextForm)):
+                raise ValueError("it does not say its name, embedder and texts")
+            ranker = cls(name=name, embedder=embedder, texts=texts, levels=levels)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidSetting(f"{path} is no ranker of `waygraph learn ranker`: {error}") from error
         if not ranker.version.rpartition("@")[2].startswith(wanted[:SHA_CHARS]):

@@ -80,6 +80,8 @@ class Calibration:
 
 
 BY_OPERATOR = "default"
+MOST_WEIGHT = 1e9
+"""Of a request: so much do agents, or tools, count at most."""
 """In place of a reranker's spec: the one that `WAYGRAPH_RERANK` names."""
 
 

@@ -23,11 +23,12 @@ from waygraph.registry.model.nouns import (
     ToolMatch,
     ToolRoute,
 )
+from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
 from waygraph.registry.routing.queries import shows
-from waygraph.registry.routing.recipes import LEXICAL, Recipe, for_unread_script, with_rerank
+from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
@@ -69,8 +70,9 @@ class Ask:
         asked: Mapping[EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
         given = {kind: weight for kind, weight in asked.items() if weight is not None}
         for kind, weight in given.items():
-            if not isinstance(weight, (int, float)) or not 0 <= weight < float("inf"):
-                raise InvalidQuery(f"{kind}_weight must be a number from 0 up, not {weight}")
+            if read_number(weight, 0, MOST_WEIGHT) is None:
+                allowed = f"a number from 0 to {MOST_WEIGHT:g}"
+                raise InvalidQuery(f"{kind}_weight must be {allowed}, not {show_value(weight)}")
         return cls(recipe=recipe, weights={**recipe.weights, **given}, given=given, principal=principal)
 
     def by(self, recipe: Recipe) -> "Ask":

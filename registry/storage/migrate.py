@@ -36,6 +36,7 @@ from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, Registry
 from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.taxonomy_check import check_taxonomy
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
@@ -356,6 +357,14 @@ def _read_sound(source: Store) -> Contents:
         raise RegistryUnusable(source.place, "its schema is an older one. Any write, such as an ingest, renews it.")
     if not is_sound(whole):
         raise RegistryUnusable(source.place, "it does not agree with itself. Run `waygraph doctor --deep`.")
+    for taxonomy in whole.taxonomies:
+        try:
+            check_taxonomy(taxonomy)
+        except InvalidSetting as exc:
+            told = (
+                f"its taxonomy {taxonomy.name[:40]!r} is not as a build makes it ({exc}): build it anew, or forget it."
+            )
+            raise RegistryUnusable(source.place, told) from exc
     return whole
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from unicodedata import category as unicode_category
 
+from waygraph.registry.model.numbers import read_digits, read_number, read_whole
 from waygraph.registry.model.taxonomy import SEPARATOR, Mode
 
 NAME_CHARS, TEXT_CHARS = 60, 400
@@ -230,8 +231,7 @@ def read_pairs(answer: Mapping[str, Any], services: int, domains: int) -> dict[i
 def read_leaf(answer: Mapping[str, Any], count: int, least: int) -> int:
     """The number of the leaf; 0 if there is none, or if the model is less sure than `least` percent."""
     sure = answer.get("confidence")
-    is_sure = isinstance(sure, (int, float)) and sure >= least
-    return _number(answer.get("leaf"), count) if is_sure else 0
+    return _number(answer.get("leaf"), count) if read_number(sure, least, 100) is not None else 0
 
 
 def _rows(told: object) -> list[Mapping[str, Any]]:
@@ -240,9 +240,7 @@ def _rows(told: object) -> list[Mapping[str, Any]]:
 
 def _number(told: object, count: int) -> int:
     """0 for anything else than a number from 1 to `count`; digits as a text are one too."""
-    if isinstance(told, str) and told.isascii() and told.isdecimal() and len(told) < 10:
-        told = int(told)
-    return told if type(told) is int and 0 < told <= count else 0
+    return (read_digits(told, 1, count) if isinstance(told, str) else read_whole(told, 1, count)) or 0
 
 
 def _text(told: object, chars: int = TEXT_CHARS) -> str:

@@ -205,12 +205,12 @@ def test_what_the_gateway_encrypted_for_something_else_is_no_cookie(here: World)
     key = here.key()
     with Person("ann") as ann, Person("eve") as eve:
         log_in_by_browser(ann, here.page, key)
-        [cookie] = [cookie for cookie in ann.browser.cookies.jar if cookie.name.endswith("waygraph-login")]
+        [cookie] = [cookie for cookie in ann.browser.cookies.jar if "waygraph-login" in cookie.name]
         [login] = json.loads(here.file.path.read_text())["logins"]
         sealed = base64.urlsafe_b64decode(cookie.value or "")
         changed = base64.urlsafe_b64encode(sealed[:-1] + bytes([sealed[-1] ^ 1])).decode()
         for value in (login["box"], changed, (cookie.value or "")[:-8], "x" * 100, ""):
-            eve.browser.cookies.set(cookie.name, value, domain="127.0.0.1", path="/")
+            eve.browser.cookies.set(cookie.name, value, domain="127.0.0.1", path=cookie.path)
             assert "Who are you?" in eve.open(here.page).text
 
 

@@ -27,3 +27,70 @@ HEADS = (
 def test_a_strange_head_is_refused(service: Served, head: bytes, status: bytes) -> None:
     said = service.raw(b"GET /healthz HTTP/1.1\r\n" + head + b"\r\n")
     assert said.startswith(b"HTTP/1.1 " + status), said[:300]
+
+
+KNOWN, OTHER = b"Bearer wg_000000000000_" + b"A" * 43, b"Bearer wg_000000000000_" + b"B" * 43
+ONCE = {
+    "authorization": (KNOWN, OTHER),
+    "Authorization": (KNOWN, KNOWN),
+    "x-api-key": (b"one", b"two"),
+    "origin": (b"http://localhost", b"https://evil.example"),
+    "mcp-session-id": (b"1" * 32, b"2" * 32),
+    "mcp-protocol-version": (b"2025-06-18", b"2026-07-28"),
+    "content-type": (b"application/json", b"text/plain"),
+    "content-length": (b"0", b"2"),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize("path", [b"/v1/agents", b"/mcp", b"/healthz"])
+def test_a_header_that_is_there_twice_is_refused(service: Served, name: str, path: bytes) -> None:
+    """Of two one reader takes the first and another one the last: a proxy in front, a log, and this service."""
+    lines = b"".join(name.encode() + b": " + value + b"\r\n" for value in ONCE[name])
+    answer = service.raw(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n" + lines + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 "), answer[:300]
+    assert b"application/problem+json" in answer or name == "content-length"
+    assert not any(value in answer for value in ONCE[name] if len(value) > 20)
+
+
+def test_headers_that_are_lists_may_be_there_twice(service: Served) -> None:
+    lines = b"Accept: text/html\r\nAccept: */*\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-For: 10.0.0.2\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    assert service.raw(head + lines + b"\r\n").startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.fixture(scope="module")
+def open_service() -> Iterator[Served]:
+    """Without authentication: it answers to names of this machine alone."""
+    with served() as running:
+        yield running
+
+
+TARGETS = {
+    b"http://evil.example/healthz": b"421",
+    b"http://evil.example:80/healthz": b"421",
+    b"HTTP://EVIL.example/healthz": b"421",
+    b"https://evil.example/healthz": b"421",
+    b"http://localhost@evil.example/healthz": b"421",
+    b"http://localhost.evil.example/healthz": b"421",
+    b"http://localhost:9/healthz": b"200",
+    b"http://127.0.0.1/healthz?x=http://evil.example/": b"200",
+    b"/healthz?x=http://evil.example/": b"200",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=bytes.decode)
+@pytest.mark.parametrize("host", [b"Host: localhost\r\n", b""], ids=["with Host", "without"])
+def test_the_host_in_a_target_is_judged_as_the_header_is(open_service: Served, target: bytes, host: bytes) -> None:
+    """RFC 9112, 3.2.2: it takes the place of the header, whatever that says."""
+    answer = open_service.raw(b"GET " + target + b" HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n")
+    wanted = TARGETS[target] if host or target.lower().startswith(b"http") else b"421"
+    assert answer.startswith(b"HTTP/1.1 " + wanted), answer[:200]
+    assert b"evil.example" not in answer.partition(b"\r\n\r\n")[0]
+
+
+def test_what_is_sent_behind_a_refused_request_is_not_answered(service: Served) -> None:
+    twice = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-API-Key: a\r\nX-API-Key: b\r\n\r\n"
+    answer = service.raw(twice + b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.startswith(b"HTTP/1.1 400 ")

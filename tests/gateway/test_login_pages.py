@@ -316,9 +316,9 @@ def test_a_revoked_key_logs_nobody_in(here: World) -> None:
 
 def test_who_was_let_in_without_authentication_shows_who_they_are(here: World) -> None:
     """The cookie of a service that asked nobody, before it was started anew with keys."""
-    former = Browser(caller=LOCAL).seal(here.file)
+    former = Browser(caller=LOCAL).seal(here.file, here.service.url)
     with Person("eve") as eve:
-        eve.browser.cookies.set("waygraph-login", former)
+        eve.browser.cookies.set(f"waygraph-login-{here.service.port}", former)
         shown = eve.open(here.page)
         assert "Who are you?" in shown.text
         assert eve.submit(shown, do="begin").status_code == 403

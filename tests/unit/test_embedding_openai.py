@@ -144,8 +144,12 @@ def test_a_wrong_key_is_refused_and_not_repeated(fake: FakeOpenAI, opener: Opene
         b'{"data": [{"index": 0, "embedding": [%s]}]}' % (b"9" * 400),
         b'{"data": [{"index": 0, "embedding": [1e300]}]}',
         b'{"data": [{"index": 0, "embedding": []}]}',
+        b'{"data": [{"index": 0, "embedding": [-Infinity, 1]}]}',
+        b'{"data": [{"index": 0, "embedding": [1e38, 1]}]}',
+        b'{"data": [{"index": 0, "embedding": [true, false]}]}',
+        b'{"data": [{"index": 0, "embedding": ["1.5", "2"]}]}',
     ],
-    ids=range(16),
+    ids=range(20),
 )
 def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, garbage: bytes) -> None:
     fake.garbage = garbage

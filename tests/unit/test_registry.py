@@ -1,6 +1,7 @@
 """The registry as an object: places, restored and lost files, settings, what it says when nothing comes."""
 
 import errno
+import gc
 import itertools
 import json
 import multiprocessing
@@ -303,3 +304,30 @@ def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: Regist
     assert again() == ["a", "b", "c"]
     (folder / "b.json").write_text(json.dumps({"waygraph": 1, **agent("b")}))
     assert again() == ["a", "b"]
+
+
+def test_a_generation_ends_with_its_last_reader(path: Path, tmp_path: Path) -> None:
+    """Not when somebody looks for circles of references: until then its files would take memory and disk."""
+    gc.collect()
+    gc.disable()
+    try:
+        with Registry.open(path, embedder="none") as registry:
+            for number in range(4):
+                ingest(registry, tmp_path / "a.json", agent("a"), agent("b", tags=[f"t{number}"]), source="a")
+                for principal in (None, Principal()):
+                    assert registry.route("send a parcel", principal=principal).matches
+                    assert registry.find_tools(Query(text="parcels of b"), principal=principal).matches
+                with pytest.raises(UnknownName):
+                    registry.agent("nobody")
+            assert mapped_generations(path) == {(folder_of(path) / "current").read_text()}
+        assert mapped_generations(path) == set()
+    finally:
+        gc.enable()
+
+
+def mapped_generations(path: Path) -> set[str]:
+    """Of which this process has files in its memory."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {
+        line.partition(f"{folder_of(path)}/")[2].partition("/")[0] for line in lines if str(folder_of(path)) in line
+    }

@@ -34,6 +34,20 @@ def test_a_value_out_of_shape_names_the_variable(name: str, value: str) -> None:
         load_settings({PREFIX + name: value})
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999", "9" * 400, "1e12", "-1"])
+def test_a_time_that_no_clock_takes_is_refused(value: str) -> None:
+    for name in ("call_timeout_s", "drain_timeout_s", "rate_per_minute", "max_body_bytes"):
+        with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}=.{{1,120}}expected a"):
+            load_settings({PREFIX + name.upper(): value})
+
+
+@pytest.mark.parametrize("value", [10**400, 10**5_000, True, float("nan")], ids=("large", "larger", "flag", "nan"))
+def test_what_a_program_sets_is_checked_as_well(value: float) -> None:
+    for name in ("call_timeout_s", "max_body_bytes"):
+        with pytest.raises(InvalidSetting, match=name.upper()):
+            Settings(**{name: value})  # type: ignore[arg-type]
+
+
 NUMBERS = {
     field.name: LEAST.get(field.name, 1)
     for field in fields(Settings)
@@ -46,7 +60,7 @@ def test_with_less_of_most_nothing_could_be_done(name: str, least: int) -> None:
     """No time, no bytes, no place to work: refused by the variable's name, and not at the first request."""
     value = getattr(Settings(), name).__class__(least - 1)
     allowed = f"whole number from {least}" if isinstance(value, int) else "number above 0"
-    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}={value}: expected a {allowed}$"):
+    with pytest.raises(InvalidSetting, match=f"{PREFIX}{name.upper()}={value}: expected a {allowed}\\b"):
         load_settings({PREFIX + name.upper(): str(least - 1)})
     assert getattr(load_settings({PREFIX + name.upper(): str(least)}), name) == least
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from waygraph.api.cli.options import AsJson, invocation
+from waygraph.api.cli.options import AsJson, invocation, json_or_text
 from waygraph.api.cli.render.output import complain, note, show
 
 # `cypher`: a read-only statement over the graph, or a shell for many.
@@ -79,17 +79,8 @@ def parameters(given: Sequence[str]) -> dict[str, object]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--param'")
-        params[name.strip().removeprefix("$")] = _value(value)
+        params[name.strip().removeprefix("$")] = json_or_text(value)
     return params
-
-
-def _value(text: str) -> object:
-    import json
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 HELP = """\

@@ -1,6 +1,5 @@
 """`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes` and `approve`: what sources changed."""
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from waygraph.api.cli.options import AsJson, TextForm, invocation
+from waygraph.api.cli.options import AsJson, TextForm, invocation, json_or_text
 from waygraph.api.cli.render.output import note, show
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def set_tool(
             parameter, equals, value = each.partition("=")
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
-            parameters.setdefault(parameter, {})[key] = _json_or_text(value) if key == "pin" else value
+            parameters.setdefault(parameter, {})[key] = json_or_text(value) if key == "pin" else value
     given_texts = {"name": rename, "description": describe}
     changes: dict[str, Any] = {key: value for key, value in given_texts.items() if value is not None}
     changes |= {"parameters": parameters} if parameters else {}
@@ -132,13 +131,6 @@ def set_tool(
         if changes:
             said = registry.set_tool(name, changes)
     show(said, shapes.shape, operation_views.settings, as_json)
-
-
-def _json_or_text(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:

@@ -243,13 +243,16 @@ def _side(registry: "Registry", side: str) -> "Taxonomy":
 
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.taxonomy import Taxonomy
+    from waygraph.registry.model.taxonomy_check import check_taxonomy
 
     if not side.endswith(".json"):
         return _find_taxonomy(registry, side)
     try:
-        return Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
+        check_taxonomy(found)
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError, InvalidSetting) as error:
         raise InvalidSetting(f"{side} is no taxonomy that `waygraph taxonomy export` wrote: {error}") from error
+    return found
 
 
 def _services(registry: "Registry", of: "Of", private: bool) -> "list[Service]":

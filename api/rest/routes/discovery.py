@@ -15,6 +15,7 @@ from waygraph.api.rest.requests import ResourceSearch
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
+from waygraph.registry.model.numbers import read_digits
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cursor
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ def _find_entries(asked: ResourceSearch, service: Service, caller: Caller, base_
 
 def _read_offset(token: str) -> int:
     """How many entries came before. Raises InvalidQuery."""
-    said = after(token)
-    if said and not (said.isdecimal() and said.isascii()):
+    found = read_digits(after(token) or "0")
+    if found is None:
         raise InvalidQuery("this `pageToken` is not one that a page ended with")
-    return int(said or 0)
+    return found
 
 
 class ServersPart(BaseModel):

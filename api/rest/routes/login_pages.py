@@ -73,14 +73,15 @@ class Browser:
         """Of this browser's forms: no other page knows it."""
         return sha256(f"form {self.id}".encode()).hexdigest()
 
-    def seal(self, file: "LoginFile") -> str:
-        return file.seal_text(_browsers().dump_python(self, mode="json"), _PURPOSE)
+    def seal(self, file: "LoginFile", site: str) -> str:
+        """For the pages at this address alone."""
+        return file.seal_text(_browsers().dump_python(self, mode="json"), f"{_PURPOSE} {site}")
 
     @classmethod
-    def unseal(cls, file: "LoginFile", sealed: str) -> "Browser | None":
-        """None: it has ended, is by another key, or made up."""
+    def unseal(cls, file: "LoginFile", sealed: str, site: str) -> "Browser | None":
+        """None: it has ended, is by another key or of another site, or made up."""
         with suppress(LoginsUnusable, ValidationError):
-            found = _browsers().validate_python(file.open_text(sealed, _PURPOSE)) if sealed else None
+            found = _browsers().validate_python(file.open_text(sealed, f"{_PURPOSE} {site}")) if sealed else None
             return found if found and found.ends_at >= time.time() else None
         return None
 
@@ -125,8 +126,9 @@ class LoginPages:
         logins = await self._gateway.logins()
         logins.file.check_key()
         is_safe = site.startswith("https://")
-        cookie = "__Host-waygraph-login" if is_safe else "waygraph-login"
-        browser = Browser.unseal(logins.file, request.cookies.get(cookie, "")) or Browser()
+        # Browsers send a cookie to every port of a host: the name keeps services apart that stand at several.
+        cookie = "__Host-waygraph-login" if is_safe else f"waygraph-login-{urlsplit(site).port or 80}"
+        browser = Browser.unseal(logins.file, _cookie_of(request, cookie), site) or Browser()
         if service.authenticator is None:
             browser = replace(browser, caller=LOCAL)
         elif browser.caller is not None and not self._counts_still(browser.caller):
@@ -139,7 +141,8 @@ class LoginPages:
         keys = self._service.authenticator.keys
         if caller.id.startswith("oidc:"):
             return bool(self._service.settings.oidc_issuer)
-        return any(f"key:{key.id}" == caller.id and keys.state(key) == "active" for key in keys.list())
+        held = [key for key in keys.list() if f"key:{key.id}" == caller.id]
+        return any(keys.state(key) == "active" and "use" in key.scopes for key in held)
 
     async def _with_groups_in_use(self, caller: Caller) -> Caller:
         """Of the caller's groups those that an agent names: the others change nothing, and a cookie holds 4 KiB."""
@@ -239,7 +242,12 @@ class LoginPages:
         except NotAuthenticated:
             self._count_stranger(visit)
             raise
-        return visit.go_on_as(await self._with_groups_in_use(caller), visit.agent_id)
+        return await self._let_in(visit, caller, visit.agent_id)
+
+    async def _let_in(self, visit: "_Visit", caller: Caller, agent_id: str) -> Response:
+        """Raises NotAllowed for one who may call nothing, so that a login would serve nobody."""
+        caller.require("use")
+        return visit.go_on_as(await self._with_groups_in_use(caller), agent_id)
 
     def _count_stranger(self, visit: "_Visit") -> None:
         """Raises TooManyRequests: whoever is not known has us ask the issuer, or guesses."""
@@ -269,10 +277,10 @@ class LoginPages:
 
     async def come_back_proven(self, visit: "_Visit") -> Response:
         """From the gateway's own issuer."""
-        settings, way, said = self._service.settings, visit.browser.way, visit.request.query_params
+        settings, way, said = self._service.settings, visit.browser.way, visit.parameters
         if not way or not hmac.compare_digest(said.get("state", "").encode(), way["state"].encode()):
             raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
-        if "code" not in said or said.get("iss", settings.oidc_issuer) != settings.oidc_issuer:
+        if "code" not in said:
             raise NotAuthenticated("the issuer says of nobody that they are here")
         self._count_stranger(visit)
         form = {
@@ -284,12 +292,13 @@ class LoginPages:
             "resource": settings.oidc_audience,
             **({"client_secret": settings.oidc_client_secret} if settings.oidc_client_secret else {}),
         }
-        answer = await self._service.lanes.wait(lambda: _documents(self._service).redeem_code(form))
+        issuer, iss = _documents(self._service), said.get("iss")
+        answer = await self._service.lanes.wait(lambda: issuer.redeem_code(form, iss))
         authenticator = self._service.authenticator
         assert authenticator is not None  # noqa: S101
         shown = f"Bearer {answer.get('access_token', '')}"
         caller = await self._service.lanes.wait(lambda: authenticator.caller(shown, None))
-        return visit.go_on_as(await self._with_groups_in_use(caller), way["agent"])
+        return await self._let_in(visit, caller, way["agent"])
 
     async def come_back(self, visit: "_Visit") -> Response:
         """From the issuer of the agent's server."""
@@ -297,8 +306,7 @@ class LoginPages:
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
         caller, agent = visit.caller, await self._agent(visit)
         with self._service.audit.attempt(caller, "login", agent.id):
-            said = dict(visit.request.query_params)
-            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, said)
+            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, visit.parameters)
         return visit.keep(_page("You are logged in", _DONE))
 
 
@@ -324,6 +332,14 @@ class _Visit:
         return self.browser.caller
 
     @property
+    def parameters(self) -> Mapping[str, str]:
+        """What an issuer sent with the browser. Raises NotAllowed where one is there twice (RFC 6749, 3.1)."""
+        told = self.request.query_params.multi_items()
+        if len(dict(told)) < len(told):
+            raise NotAllowed("the issuer's answer says a thing twice: begin the login again")
+        return dict(told)
+
+    @property
     def callback(self) -> str:
         """Of this agent alone: an issuer that sends a code to another agent's address gets nothing for it."""
         return f"{self.site}/login/{quote(self.agent_id)}/callback"
@@ -339,14 +355,23 @@ class _Visit:
     def keep(self, response: Response) -> Response:
         response.set_cookie(
             self.cookie,
-            self.browser.seal(self.logins.file),
+            self.browser.seal(self.logins.file, self.site),
             max_age=int(SESSION_S),
-            path="/",
+            path="/" if self.cookie.startswith("__Host-") else "/login",
             secure=self.site.startswith("https://"),
             httponly=True,
             samesite="lax",
         )
         return response
+
+
+def _cookie_of(request: Request, name: str) -> str:
+    """Raises NotAllowed for two of one name: a neighbour of this host, or below it, may have set one of them."""
+    pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
+    values = {value.strip('"') for called, _, value in pairs if called == name}
+    if len(values) > 1:
+        raise NotAllowed("this browser has two cookies for logins here: remove the cookies of this site, and try again")
+    return values.pop() if values else ""
 
 
 def _documents(service: "Service") -> Any:

@@ -1,26 +1,38 @@
 """What `waygraph export --format json` wrote: every source's manifest again, and what operators had set."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from waygraph.ingest.manifest.hidden_text import hidden_characters
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import catalogue
 from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Taxonomy, check_taxonomy_name
+from waygraph.registry.model.taxonomy import Taxonomy
+from waygraph.registry.model.taxonomy_check import check_taxonomy
+from waygraph.registry.model.tool_settings import check_tool_settings
 from waygraph.registry.model.toolset import Toolset
-from waygraph.registry.model.validation import reason_of, stated_toolset
+from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of, stated_toolset
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
 SHAPE = 'what `waygraph export` wrote as JSON, {"waygraph_export": 1, "agents": […], "sources": […]}'
 
-_Name = Annotated[str, StringConstraints(min_length=1)]
+
+def _refuse_unreadable(name: str) -> str:
+    """Of a name that people read. Raises ValueError."""
+    if holds_control(name) or is_broken(name) or any(hidden_characters(name)):
+        raise ValueError("expected a name without control or unseen characters")
+    return name
+
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_refuse_unreadable)]
 
 
 def fits(document: Any) -> bool:
@@ -43,7 +55,7 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
         intake.take(record)
     approval = {row.id: row for row in rest.approval}
     entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
-    operator = tuple(map(_setting, rest.operator))
+    operator = tuple(_setting(row, where) for row in rest.operator)
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
     found = _with_rest(sources, operator, intake.rejected, restore=restore)
     # On the last one: by then all agents are there.
@@ -61,7 +73,7 @@ class _Source(_Row):
     """`claims`: [key in the source, agent id]."""
 
     name: _Name
-    namespace: str
+    namespace: _Name | Literal[""]
     rank: int = Field(ge=-1000, le=1000)
     policy: Policy | None = None
     claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
@@ -107,7 +119,8 @@ def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
     """Raises SourceError."""
     try:
         found = Taxonomy.of_json(row)
-        check_taxonomy_name(found.name)
+        check_taxonomy(found)
+        _refuse_hidden(each for at in found.categories.values() for each in (at.name, at.description, at.boundary))
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSetting) as error:
         raise SourceError(where, f"holds a damaged taxonomy: {error}", pointer="/taxonomies") from error
     return found
@@ -116,9 +129,23 @@ def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
 def _toolset(row: Mapping[str, Any], where: str) -> Toolset:
     """Raises SourceError."""
     try:
-        return stated_toolset(**row)
+        found = stated_toolset(**row)
+        _refuse_hidden((found.description, *found.tags))
     except (InvalidSetting, TypeError) as error:
         raise SourceError(where, f"holds a damaged toolset: {error}", pointer="/toolsets") from error
+    return found
+
+
+def _texts(said: Mapping[str, Any]) -> Iterator[str]:
+    """Of one tool: what a model reads in place of the source's words."""
+    for each in (said, *said.get("parameters", {}).values()):
+        yield from (each[field] for field in ("name", "description") if field in each)
+
+
+def _refuse_hidden(texts: Iterable[str]) -> None:
+    """What operators wrote is shown to models as it is, and nobody flags it. Raises InvalidSetting."""
+    for found in filter(None, (next(hidden_characters(text), "") for text in texts)):
+        raise InvalidSetting(f"a text of it {found}")
 
 
 def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
@@ -143,11 +170,20 @@ def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool)
     )
 
 
-def _setting(row: _Setting) -> OperatorSettings:
+def _setting(row: _Setting, where: str) -> OperatorSettings:
+    """Raises SourceError."""
+    try:
+        tags = checked_names("tags", row.tags)
+        visible_to = None if row.visible_to is None else checked_names("visible_to", row.visible_to)
+        check_tool_settings(row.tools or {})
+        said = [each for tool in (row.tools or {}).values() for each in _texts(tool)]
+        _refuse_hidden((*tags, *(visible_to or ()), *said))
+    except InvalidSetting as error:
+        raise SourceError(where, f"holds damaged settings of {row.agent_id!r}: {error}", pointer="/operator") from error
     return OperatorSettings(
         agent_id=row.agent_id,
-        tags=tuple(row.tags),
-        visible_to=None if row.visible_to is None else tuple(row.visible_to),
+        tags=tags,
+        visible_to=visible_to,
         pinned=row.pinned,
         hidden=row.hidden,
         removed=row.removed,

@@ -6,7 +6,6 @@ another type than it demands, are left out: what results is always a valid schem
 """
 
 import json
-import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from waygraph.ingest.manifest.fields import pointer as json_pointer
 from waygraph.ingest.sources.formats.schema_outline import outlines
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import canonical_json
+from waygraph.registry.model.numbers import read_digits, read_number, read_whole
 
 MAX_SCHEMA_CHARS = 12_000
 """Of one schema with all that it brings along: some thousand tokens of a model that is to read it."""
@@ -48,11 +48,11 @@ Note = Callable[[str, str], None]
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return read_number(value) is not None
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return read_whole(value, 0, 2**63) is not None
 
 
 def _is_text(value: object) -> bool:
@@ -185,8 +185,8 @@ class Schemas:
                 value = None if document and not self._is_own(document) else self._at(unquote(fragment), through=False)
             if isinstance(value, Mapping):
                 value = value.get(key)
-            elif isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 7 and int(key) < len(value):
-                value = value[int(key)]
+            elif isinstance(value, list) and (at := read_digits(key, most=len(value) - 1)) is not None:
+                value = value[at]
             else:
                 return None
         return value

@@ -5,7 +5,7 @@ postings begin; of each posting its row and its impact.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -115,8 +115,9 @@ class Postings:
         self._starts: list[int] = starts.tolist()
         self._places = {term: place for place, term in enumerate(terms)}
         self._nowhere = len(terms)
-        self._size, self._texts = rows, texts
-        self._rarity = lru_cache(maxsize=_WORDS_KEPT)(self._new_rarity)
+        self._size = rows
+        # Of a bound method it would be a circle, and the files stay mapped until somebody looks for those.
+        self._rarity = lru_cache(maxsize=_WORDS_KEPT)(partial(_rarity_at, self._starts, texts))
 
     def count_seen(self, rows: "Mask", texts: int) -> Seen:
         """`rows`: bool of shape (rows of the index,), those that may be found, of which `texts` are of these postings.
@@ -164,9 +165,10 @@ class Postings:
             return SATURATION * sum(map(self._rarity, places))
         return SATURATION * sum(rarity(int(seen.having[place]), seen.texts) for place in places)
 
-    def _new_rarity(self, place: int) -> float:
-        having = self._starts[place + 1] - self._starts[place] if place < self._nowhere else 0
-        return rarity(having, self._texts)
+
+def _rarity_at(starts: Sequence[int], texts: int, place: int) -> float:
+    """Of the term at this place, as `STARTS` has them; behind the last one is what stands nowhere."""
+    return rarity(starts[place + 1] - starts[place] if place + 1 < len(starts) else 0, texts)
 
 
 def _map_file(file: Path, kind: type) -> "NDArray[Any]":

@@ -1,0 +1,114 @@
+"""What sessions of the handshake era cost while their hosts are silent, and that they end."""
+
+import gc
+import json
+import logging
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.service import Served, agent, ingest, served
+from waygraph.api.mcp.http_sessions import HandshakeSessions
+from waygraph.registry.model.settings import Settings
+
+VERSION = "2025-06-18"
+ACCEPT = {"accept": "application/json, text/event-stream"}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+LIST = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+MOST_BYTES = 30 * 1024
+"""Of one session; a third less is measured."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("idle")
+    with served(folder / "tools.grafeo", settings=Settings(sessions_per_caller=500)) as running:
+        ingest(running.admin(), "one", agent("alpha", "send"))
+        yield running
+
+
+def post(service: Served, session: str, message: dict[str, Any], **headers: str) -> httpx2.Response:
+    named = {"mcp-session-id": session, "mcp-protocol-version": VERSION} if session else {}
+    return httpx2.post(f"{service.url}/mcp", json=message, headers={**ACCEPT, **named, **headers}, timeout=60)
+
+
+def open_session(service: Served) -> str:
+    hello = post(service, "", HELLO)
+    assert hello.status_code == 200, hello.text
+    session = hello.headers["mcp-session-id"]
+    assert post(service, session, READY).status_code == 202
+    return str(session)
+
+
+def test_an_idle_session_costs_little(service: Served) -> None:
+    for _ in range(20):  # what is made once
+        open_session(service)
+    logging.disable()  # the suite keeps every line
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(100):
+            open_session(service)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        logging.disable(logging.NOTSET)
+    assert (after - before) / 100 < MOST_BYTES
+
+
+def test_an_idle_session_holds_no_request(service: Served) -> None:
+    """No connection of HTTP, no header, and so no token of who sent it."""
+    kinds = ("RequestResponseCycle", "Headers", "_MemoryObjectStreamState")
+
+    def count() -> Counter[str]:
+        gc.collect()
+        return Counter(type(each).__name__ for each in gc.get_objects() if type(each).__name__ in kinds)
+
+    before = count()
+    for _ in range(40):
+        assert post(service, open_session(service), LIST).status_code == 200
+    more = count() - before
+    assert more["_MemoryObjectStreamState"] <= 40 + 5, "one pair of streams a session"
+    assert more["RequestResponseCycle"] + more["Headers"] < 10
+
+
+def test_a_session_goes_on_after_it_was_idle(service: Served) -> None:
+    session = open_session(service)
+    for _ in range(3):
+        answer = post(service, session, LIST)
+        assert answer.status_code == 200
+        told = json.loads(answer.text.partition("data: ")[2])
+        assert {tool["name"] for tool in told["result"]["tools"]} >= {"find_tools"}
+
+
+def test_a_session_that_its_host_ends_is_gone(service: Served) -> None:
+    session = open_session(service)
+    named = {"mcp-session-id": session, "mcp-protocol-version": VERSION}
+    assert httpx2.delete(f"{service.url}/mcp", headers={**ACCEPT, **named}, timeout=60).status_code == 200
+    assert post(service, session, LIST).status_code == 404
+
+
+def test_sessions_are_bounded_in_number_and_time(tmp_path: Path) -> None:
+    """As the SDK has it: its transport is private below what is set here."""
+    sessions = HandshakeSessions(None, stateless=False, max_request_body_size=1)  # type: ignore[arg-type]
+    assert 0 < (sessions.max_sessions or 0) <= 10_000
+    assert 0 < (sessions.session_idle_timeout or 0) <= 1800
+    with served(tmp_path / "tools.grafeo", settings=Settings(sessions_per_caller=3)) as running:
+        ingest(running.admin(), "one", agent("alpha", "send"))
+        for _ in range(3):
+            open_session(running)
+        refused = post(running, "", HELLO)
+        assert refused.status_code == 429
