@@ -10,7 +10,7 @@ from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT
 from benchmarks.tables import DETAILS, SPEED, Pages, figures, read_records, render_pages
 from tests.docs.pages import rows
-from waygraph.registry.evaluation.plots import digest, place_of
+from waygraph_lab.evaluation.plots import digest, place_of
 
 EVALS = PROJECT / "evals"
 
