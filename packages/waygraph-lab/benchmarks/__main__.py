@@ -33,7 +33,7 @@ from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
-from benchmarks.tables import Pages, measures_table, write_pages
+from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
 from benchmarks.watch import benchmark as watch
 from benchmarks.world import DATA_VARIABLE, World, data_folder
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
@@ -85,6 +85,8 @@ QUALITY = (
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
 TABLE = "table"
+DETAILS = "details"
+"""First of the names: the records of the others are printed, and nothing is measured."""
 PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
 """What `table` writes."""
 
@@ -92,6 +94,9 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
     world = _world(options, environ)
+    if options.names[:1] == [DETAILS]:
+        print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
+        return 0
     started = time.perf_counter()
     for name in _names(options.names or [*BENCHMARKS, TABLE]):
         seconds = time.perf_counter() - started
@@ -126,7 +131,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    known = [*NAMES, ALL_QUALITY, TABLE]
+    known = [*NAMES, ALL_QUALITY, TABLE, DETAILS]
     parser.add_argument(
         "names",
         nargs="*",

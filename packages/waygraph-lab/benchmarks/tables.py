@@ -48,7 +48,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     taxonomy.NAME: taxonomy.tables_of,
     ranker.NAME: ranker.tables_of,
 }
-"""Record → what its `details` say, in Markdown. A record that is not here has its measures shown alone."""
+"""Record → what its `details` say, in Markdown, for `python -m benchmarks details`."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {
     agent_as_a_graph.NAME: agent_as_a_graph.figures_of,
 }
@@ -92,10 +92,14 @@ def read_records(evals: Path, names: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def tables(records: Records) -> str:
-    """Everything measured, met or not, in Markdown."""
+    """Every figure beside its budget, met or not, and where it comes from, in Markdown."""
+    return "\n\n".join([measures_table(records), _origin(records)])
+
+
+def detail_tables(records: Records) -> str:
+    """What records hold beside their figures: every method, set and metric, in Markdown."""
     known = [record for record in records if record["name"] in DETAILS]
-    details = [DETAILS[record["name"]](record["details"]) for record in known]
-    return "\n\n".join([measures_table(records), *details, _origin(records)])
+    return "\n\n".join(f"# {record['name']}\n\n{DETAILS[record['name']](record['details'])}" for record in known)
 
 
 def replace_between(page: Path, part: str, markers: tuple[str, str]) -> str:
