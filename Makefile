@@ -95,7 +95,7 @@ model-package: $(READY) ## build the package waygraph-minilm of a trained folder
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/torch/.torch
-	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py tests/live/test_training.py
+	@.venv/torch/bin/python -m pytest tests/live/test_sentence_transformers.py tests/lab/test_training.py
 
 test-router-training: ## the training example, in the same virtual environment with trl and peft
 	@$(MAKE) --no-print-directory .venv/torch/.training
@@ -118,13 +118,13 @@ $(MODEL): $(READY)
 	@$*/bin/python -m pip install --quiet --requirement examples/router_training/requirements.txt
 	@touch $@
 
-%/.tokens: %/.ready benchmarks/gateway/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement benchmarks/gateway/requirements.txt
+%/.tokens: %/.ready packages/waygraph-lab/benchmarks/gateway/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/benchmarks/gateway/requirements.txt
 	@touch $@
 
-%/.peers: %/.ready benchmarks/peers/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement benchmarks/peers/requirements.txt
+%/.peers: %/.ready packages/waygraph-lab/benchmarks/peers/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/benchmarks/peers/requirements.txt
 	@touch $@
 
-%/.ready: pyproject.toml requirements/dev.txt scripts/setup scripts/find-python
+%/.ready: pyproject.toml packages/waygraph-lab/pyproject.toml requirements/dev.txt scripts/setup scripts/find-python
 	@scripts/setup $*

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from waygraph.ingest.datasets.embedder_trials import CARD
 from waygraph.registry.embedding.bert_graph import write_bert_onnx
 from waygraph.registry.embedding.weights import CHECKSUMS, GRAPH, NEEDED, PULLED_FILES, WEIGHTS, read_card
 from waygraph.registry.model.errors import EmbedderRefused
+from waygraph_lab.training.embedder_trials import CARD
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "packages" / "waygraph-minilm"

@@ -37,8 +37,9 @@ FULL: Final = (
     "contract/test_embedders.py",
     "contract/test_attacks.py",
     "contract/test_cypher_places.py",
-    "unit/test_benchmark_gateway.py",
-    "unit/test_benchmark_scalemcp.py",
+    "lab/test_benchmark_gateway.py",
+    "lab/test_training.py",
+    "lab/test_benchmark_scalemcp.py",
     "architecture/test_wheel.py",
 )
 """Folders and files that `make test` leaves out, those that take longest first."""

@@ -9,7 +9,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from waygraph.api.cli.options import CommandAfterDashes, Invocation, LazyCommand, LazyGroup
+from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.registry.model.process import uncollected_at_exit
 
@@ -78,8 +78,8 @@ _COMMANDS = {
     "keys": LazyCommand("serve:keys", "Make, list and revoke the API keys of a service."),
     "logins": LazyCommand("logins:logins", "List, make and forget callers' own logins at servers."),
     "model": LazyCommand("maintain:model", "Get, list and find embedding models."),
-    "eval": LazyCommand("evaluate:evaluate", "Measure routing on a dataset: `waygraph eval DIR`."),
-    "generate": LazyCommand("generate:generate", "Make data for evaluation and for training a router."),
+    "eval": LazyCommand("eval", "Measure routing on a dataset: `waygraph eval DIR`.", package=LAB),
+    "generate": LazyCommand("generate", "Make data for evaluation and for training a router.", package=LAB),
     "taxonomy": LazyCommand("taxonomy:taxonomy", "Build and look at trees of categories."),
     "toolset": LazyCommand("toolset:toolset", "Make, list and remove named choices of tools and agents."),
     "learn": LazyCommand("learn:learn", "Learn from data with known answers."),

@@ -1,6 +1,6 @@
 """What commands are built of: shared options, groups that import a command when it is asked for, lines after `--`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -193,12 +193,32 @@ def principal(groups: Sequence[str] | None) -> "Principal | None":
     return Principal(groups=tuple(groups)) if groups else None
 
 
+LAB = "waygraph-lab"
+COMMANDS = "waygraph.commands"
+"""The group of entry points by which another package brings commands."""
+
+
 class LazyCommand(NamedTuple):
-    """`place`: `module:thing`, a function or a typer.Typer of `commands`. `summary`: its line in the help."""
+    """`place`: `module:thing`, a function or a typer.Typer of `commands`. `summary`: its line in the help.
+
+    With `package`, another package brings the command, and `place` is the name of its entry point.
+    """
 
     place: str
     summary: str
     cls: type[TyperCommand] = TyperCommand
+    package: str = ""
+
+    def load(self) -> Any:
+        """None if the package that brings it is not installed."""
+        if not self.package:
+            module, _, attribute = self.place.partition(":")
+            return getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
+        from importlib.metadata import entry_points
+
+        for entry_point in entry_points(group=COMMANDS, name=self.place):
+            return entry_point.load()
+        return None
 
 
 class LazyGroup(TyperGroup):
@@ -227,11 +247,24 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
 
 
+_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+def _refusal(command: LazyCommand) -> Callable[[], None]:
+    def refuse() -> None:
+        from waygraph.registry.model.errors import MissingExtra
+
+        raise MissingExtra(f"waygraph {command.place}", package=command.package)
+
+    return refuse
+
+
 def _import_command(name: str, command: LazyCommand) -> Any:
-    module, _, attribute = command.place.partition(":")
-    thing = getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
     around = typer.Typer(rich_markup_mode=None)
-    if isinstance(thing, typer.Typer):
+    thing = command.load()
+    if thing is None:
+        around.command(name, add_help_option=False, context_settings=_ANY_ARGUMENTS)(_refusal(command))
+    elif isinstance(thing, typer.Typer):
         around.add_typer(thing, name=name)
     else:
         around.command(name, cls=command.cls)(thing)

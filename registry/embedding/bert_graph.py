@@ -92,10 +92,10 @@ class _BertGraph:
         self._last_axis = self._constant(np.array([-1]))
 
     def build(self) -> None:
-        hidden = self._embeddings()
+        states = self._embeddings()
         for layer in range(self._shape.layers):
-            hidden = self._layer(hidden, f"encoder.layer.{layer}.")
-        self._op("LpNormalization", self._pool(hidden), outputs=(OUTPUT,), axis=-1, p=2)
+            states = self._layer(states, f"encoder.layer.{layer}.")
+        self._op("LpNormalization", self._pool(states), outputs=(OUTPUT,), axis=-1, p=2)
 
     def model(self) -> Any:
         ids = helper.make_tensor_value_info(INPUT, TensorProto.INT64, [1, "tokens"])
@@ -117,9 +117,9 @@ class _BertGraph:
         if self._words == "float32":
             return self._op("Gather", self._constant(table), INPUT)
         rows, scale, _ = quantize(table.T, WORDS_LIMIT)
-        found = self._op("Gather", self._constant(rows.T), INPUT)
+        rows_of_words = self._op("Gather", self._constant(rows.T), INPUT)
         scales = self._op("Gather", self._constant(scale[:, None]), INPUT)
-        return self._op("Mul", self._op("Cast", found, to=TensorProto.FLOAT), scales)
+        return self._op("Mul", self._op("Cast", rows_of_words, to=TensorProto.FLOAT), scales)
 
     def _first_rows(self, table: Array) -> Name:
         """The first `tokens` rows of the table."""
@@ -127,33 +127,33 @@ class _BertGraph:
         start, axis = self._constant(np.array([0])), self._constant(np.array([1]))
         return self._op("Slice", self._constant(table[None]), start, tokens, axis)
 
-    def _layer(self, hidden: Name, prefix: str) -> Name:
-        attention = self._linear(self._attention(hidden, f"{prefix}attention.self."), f"{prefix}attention.output.dense")
-        hidden = self._norm_sum(attention, hidden, f"{prefix}attention.output.LayerNorm")
-        return self._norm_sum(self._feed_forward(hidden, prefix), hidden, f"{prefix}output.LayerNorm")
+    def _layer(self, states: Name, prefix: str) -> Name:
+        attention = self._linear(self._attention(states, f"{prefix}attention.self."), f"{prefix}attention.output.dense")
+        states = self._norm_sum(attention, states, f"{prefix}attention.output.LayerNorm")
+        return self._norm_sum(self._feed_forward(states, prefix), states, f"{prefix}output.LayerNorm")
 
-    def _feed_forward(self, hidden: Name, prefix: str) -> Name:
+    def _feed_forward(self, states: Name, prefix: str) -> Name:
         activation = ACTIVATIONS[self._shape.activation, self._precision]
-        inner = self._op(activation, self._linear(hidden, f"{prefix}intermediate.dense"), domain=MICROSOFT)
+        inner = self._op(activation, self._linear(states, f"{prefix}intermediate.dense"), domain=MICROSOFT)
         outer = self._linear if self._precision == "float32" else self._linear_by_token
         return outer(inner, f"{prefix}output.dense")
 
-    def _attention(self, hidden: Name, prefix: str) -> Name:
-        triple = self._linear(hidden, *(f"{prefix}{part}" for part in ("query", "key", "value")))
+    def _attention(self, states: Name, prefix: str) -> Name:
+        triple = self._linear(states, *(f"{prefix}{part}" for part in ("query", "key", "value")))
         parts = tuple(self._fresh(f"{prefix}{part}") for part in ("q", "k", "v"))
         self._op("Split", triple, outputs=parts, axis=-1, num_outputs=3)
         return self._op("MultiHeadAttention", *parts, domain=MICROSOFT, num_heads=self._shape.heads)
 
-    def _pool(self, hidden: Name) -> Name:
+    def _pool(self, states: Name) -> Name:
         """(1, tokens, hidden) → (1, hidden)."""
         if self._shape.pooling == "mean":
-            return self._op("ReduceMean", hidden, self._constant(np.array([1])), keepdims=0)
-        return self._op("Gather", hidden, self._constant(np.array(0)), axis=1)
+            return self._op("ReduceMean", states, self._constant(np.array([1])), keepdims=0)
+        return self._op("Gather", states, self._constant(np.array(0)), axis=1)
 
-    def _norm_sum(self, left: Name, right: Name, weights: str) -> Name:
+    def _norm_sum(self, one: Name, other: Name, weights: str) -> Name:
         """Layer norm of left + right."""
         gain, shift = (self._constant(self._weights[f"{weights}.{part}"]) for part in ("weight", "bias"))
-        total = self._op("Add", left, right)
+        total = self._op("Add", one, other)
         return self._op("LayerNormalization", total, gain, shift, epsilon=self._shape.epsilon)
 
     def _linear(self, value: Name, *layers: str) -> Name:
@@ -202,5 +202,5 @@ def quantize(weight: Array, limit: int = INT8_LIMIT) -> tuple[Array, Array, Arra
     weight ≈ quantized · scale, |quantized| ≤ limit.
     """
     scale = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / np.float32(limit)
-    quantized = np.clip(np.rint(weight / scale), -limit, limit).astype(np.int8)
-    return quantized, scale.astype(np.float32), np.zeros(scale.shape, np.int8)
+    integers = np.clip(np.rint(weight / scale), -limit, limit).astype(np.int8)
+    return integers, scale.astype(np.float32), np.zeros(scale.shape, np.int8)

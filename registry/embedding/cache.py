@@ -51,8 +51,8 @@ class VectorFile:
 
     def read(self, keys: Sequence[bytes], dimension: int) -> "dict[bytes, Vector]":
         """Key → its vector, float32 of shape (dimension,); keys without a vector of that dimension are left out."""
-        found = self._attempt(lambda database: dict(_select(database, keys))) or {}
-        return {key: vector for key, vector in found.items() if len(vector) == dimension}
+        values = self._attempt(lambda database: dict(_select(database, keys))) or {}
+        return {key: vector for key, vector in values.items() if len(vector) == dimension}
 
     def write(self, vectors: "Mapping[bytes, Vector]") -> None:
         """Adds vectors by key, each float32 of shape (dimension,). Warns once of a file that cannot be written."""
@@ -63,18 +63,18 @@ class VectorFile:
         """The work's result; None if the file does not let itself be used."""
         try:
             return self._file.run(work)
-        except StorageFailed as failed:
+        except StorageFailed as error:
             if not self._warned:
                 self._warned = True
-                logger.warning("vectors are not kept: %s", failed)
+                logger.warning("vectors are not kept: %s", error)
             return None
 
 
 def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tuple[bytes, Vector]]":
     for some in batched(keys, KEYS_A_QUERY):
         marks = ",".join("?" * len(some))
-        found = database.execute(f"SELECT key, value FROM vector WHERE key IN ({marks})", some)  # noqa: S608 - marks only
-        yield from ((key, np.frombuffer(value, dtype="<f4")) for key, value in found if len(value) % 4 == 0)
+        rows = database.execute(f"SELECT key, value FROM vector WHERE key IN ({marks})", some)  # noqa: S608 - marks only
+        yield from ((key, np.frombuffer(value, dtype="<f4")) for key, value in rows if len(value) % 4 == 0)
 
 
 # Vectors of documents, kept on disk.
@@ -119,12 +119,12 @@ class CachedEmbedder:
         if role == "query":
             return self._inner.embed(texts, role, progress=progress)
         keys = {text: _key(text) for text in distinct(texts)}
-        known = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
-        vectors = {text: known[key] for text, key in keys.items() if key in known}
+        cached_vectors = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
+        vectors = {text: cached_vectors[key] for text, key in keys.items() if key in cached_vectors}
         missing = [text for text in keys if text not in vectors]
         for some in batched(missing, BATCH_TEXTS):
-            done = len(vectors)
-            vectors.update(self._embed_and_keep(some, _shift_progress(progress, done, len(keys))))
+            count = len(vectors)
+            vectors.update(self._embed_and_keep(some, _shift_progress(progress, count, len(keys))))
         if progress:
             progress(len(keys), len(keys))
         return in_order(texts, vectors, self.dimension)
@@ -141,9 +141,9 @@ def _key(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _shift_progress(progress: Progress | None, done: int, total: int) -> Progress | None:
+def _shift_progress(progress: Progress | None, start: int, total: int) -> Progress | None:
     """Tells of a part as part of the whole."""
-    return (lambda part_done, _: progress(done + part_done, total)) if progress else None
+    return (lambda part_done, _: progress(start + part_done, total)) if progress else None
 
 
 # Vectors of queries, kept in memory.
@@ -184,6 +184,6 @@ class QueryCache:
 
     def mix(self, vector: "Vector", text: str, share: float) -> "Vector":
         """The vector with `share` of that of a text of one caller, which is not kept; again of length 1."""
-        mixed: Vector = (1 - share) * vector + share * self._inner.embed([text], "query")[0]
-        length = float(np.linalg.norm(mixed))
-        return mixed / length if length else mixed
+        mixture: Vector = (1 - share) * vector + share * self._inner.embed([text], "query")[0]
+        length = float(np.linalg.norm(mixture))
+        return mixture / length if length else mixture

@@ -122,23 +122,23 @@ def parse_spec(text: str) -> EmbedderSpec:
 def _check_brought(scheme: str) -> None:
     from waygraph.registry.model.plugins import names  # a start with an embedder of ours needs nothing of it
 
-    brought = names(GROUP)
-    if scheme not in brought:
-        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *SHORT_NAMES, *brought)))
+    plugin_names = names(GROUP)
+    if scheme not in plugin_names:
+        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *SHORT_NAMES, *plugin_names)))
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name in given:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    for name in options:
         if scheme in OPTIONS and name not in OPTIONS[scheme]:
             raise EmbedderRefused(_unknown(f"option of {scheme}:", name, OPTIONS[scheme]))
-    return given
+    return options
 
 
-def _unknown(noun: str, name: str, known: tuple[str, ...]) -> str:
-    near = nearest(name, known, least=0.5)
-    meant = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{noun} {name!r} is not known; known: {', '.join(known) or 'nothing'}.{meant}"
+def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
+    near = nearest(name, names, least=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{noun} {name!r} is not known; known: {', '.join(names) or 'nothing'}.{hint}"
 
 
 def _example(scheme: str) -> str:

@@ -40,30 +40,30 @@ _OFF_LENGTH = 1e-3
 
 def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> Embedder:
     """Raises EmbedderRefused for one that cannot be had, and what of our errors the package raises itself."""
-    brings, called = find_plugin(GROUP, spec.scheme, "embedder", EmbedderRefused)
+    brings, plugin_name = find_plugin(GROUP, spec.scheme, "embedder", EmbedderRefused)
     opens: Opens = brings
-    with blaming(called, EmbedderRefused):
+    with blaming(plugin_name, EmbedderRefused):
         inner = opens(spec, settings, environ)
-        _check_names(inner, spec.scheme, called)
+        _check_names(inner, spec.scheme, plugin_name)
     if isinstance(inner, Connected):
-        return _ConnectedAtArmsLength(inner, inner, called)
-    return _AtArmsLength(inner, called)
+        return _ConnectedAtArmsLength(inner, inner, plugin_name)
+    return _AtArmsLength(inner, plugin_name)
 
 
-def _check_names(embedder: Embedder, scheme: str, called: str) -> None:
+def _check_names(embedder: Embedder, scheme: str, plugin_name: str) -> None:
     """Raises EmbedderRefused. Fingerprints are keys of caches, which embedders must not share."""
     fingerprint, dimension = embedder.fingerprint, embedder.dimension
     if not (fingerprint.startswith(f"{scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
-        raise EmbedderRefused(f"{called}: expected a fingerprint in ASCII that begins with `{scheme}:`")
+        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{scheme}:`")
     if " " in fingerprint or type(dimension) is not int or dimension < 1:
-        raise EmbedderRefused(f"{called}: expected a fingerprint without blanks and a dimension from 1")
+        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
 
 
 class _AtArmsLength:
     """The same embedder, with EmbedderRefused in place of whatever else it raises, and its vectors looked at."""
 
-    def __init__(self, inner: Embedder, called: str) -> None:
-        self._inner, self._called = inner, called
+    def __init__(self, inner: Embedder, plugin_name: str) -> None:
+        self._inner, self._called = inner, plugin_name
         self.fingerprint, self.dimension = inner.fingerprint, inner.dimension
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
@@ -83,9 +83,9 @@ class _AtArmsLength:
 class _ConnectedAtArmsLength(_AtArmsLength):
     """One that holds connections."""
 
-    def __init__(self, inner: Embedder, connected: Connected, called: str) -> None:
-        super().__init__(inner, called)
-        self._connected, self.place = connected, connected.place
+    def __init__(self, inner: Embedder, connection: Connected, plugin_name: str) -> None:
+        super().__init__(inner, plugin_name)
+        self._connected, self.place = connection, connection.place
 
     def close(self) -> None:
         with blaming(self._called, EmbedderRefused):
@@ -108,22 +108,22 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     Raises EmbedderRefused for a spec that cannot be, ModelNotFound if the weights are not on this machine.
     Touches no network.
     """
-    parsed = parse_spec(spec)
-    match parsed.scheme:
+    parts = parse_spec(spec)
+    match parts.scheme:
         case "none":
             return None
         case "onnx":
             from waygraph.registry.embedding.onnx import OnnxEmbedder
 
-            return OnnxEmbedder.open(parsed, settings)
+            return OnnxEmbedder.open(parts, settings)
         case "openai":
-            return _openai(parsed, settings, environ)
+            return _openai(parts, settings, environ)
         case "sentence-transformers":
             from waygraph.registry.embedding.sentence_transformers import SentenceTransformersEmbedder
 
-            return SentenceTransformersEmbedder(parsed.model)
+            return SentenceTransformersEmbedder(parts.model)
         case _:
-            return open_contributed(parsed, settings, environ)
+            return open_contributed(parts, settings, environ)
 
 
 def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":
@@ -143,12 +143,12 @@ def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) 
 
 def _dimension(spec: EmbedderSpec) -> int | None:
     """The number of columns wanted, None for what the model gives by itself."""
-    given = spec.options.get("dimension")
-    if given is None:
+    dimension = spec.options.get("dimension")
+    if dimension is None:
         return None
-    if (found := read_digits(given, 1)) is None:
-        raise EmbedderRefused(f"dimension={given[:40]!r} of openai:{spec.model} must be a whole number from 1")
-    return found
+    if (columns := read_digits(dimension, 1)) is None:
+        raise EmbedderRefused(f"dimension={dimension[:40]!r} of openai:{spec.model} must be a whole number from 1")
+    return columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +204,10 @@ class OpenedEmbedders:
     def close(self) -> None:
         """Ends the connections of its embedders: they are its own, nobody else's."""
         with self._lock, ExitStack() as closing:
-            held: list[object] = list(self._opened.values())
-            for kept in (self._opened, self._documents, self._queries):
-                kept.clear()
-            for embedder in held:
+            resources: list[object] = list(self._opened.values())
+            for each in (self._opened, self._documents, self._queries):
+                each.clear()
+            for embedder in resources:
                 if isinstance(embedder, Connected):
                     closing.callback(embedder.close)
 

@@ -181,13 +181,13 @@ class OnnxEmbedder:
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
         if len(texts) == 1 and not progress:
             return self._one(texts[0], role)
-        wanted, prompt = distinct(texts), self._prompts[role]
+        distinct_texts, prompt = distinct(texts), self._prompts[role]
         vectors: dict[str, Vector] = {}
-        with _map_on_threads(len(wanted)) as map_texts:
-            for some in batched(wanted, TEXTS_A_ROUND):
+        with _map_on_threads(len(distinct_texts)) as map_texts:
+            for some in batched(distinct_texts, TEXTS_A_ROUND):
                 vectors.update(zip(some, map_texts(lambda text: self._vector(prompt + text), some), strict=True))
                 if progress:
-                    progress(len(vectors), len(wanted))
+                    progress(len(vectors), len(distinct_texts))
         return in_order(texts, vectors, self.dimension)
 
     def _one(self, text: str, role: Role) -> "Matrix":

@@ -72,18 +72,18 @@ class OpenAIEmbedder:
         Raises EmbedderUnavailable (retryable) if the endpoint does not answer within `timeout_s` or stays
         overloaded, EmbedderRefused if it refuses or answers something else.
         """
-        wanted = distinct(texts)
+        distinct_texts = distinct(texts)
         vectors: dict[str, Any] = {}
-        for some in batched(wanted, self._batch_texts):
-            vectors.update(zip(some, self._request(some, hurried=role == "query"), strict=True))
+        for some in batched(distinct_texts, self._batch_texts):
+            vectors.update(zip(some, self._request(some, is_urgent=role == "query"), strict=True))
             if progress:
-                progress(len(vectors), len(wanted))
+                progress(len(vectors), len(distinct_texts))
         return in_order(texts, vectors, self.dimension)
 
     def close(self) -> None:
         self._endpoint.close()
 
-    def _request(self, texts: Sequence[str], *, hurried: bool = False) -> "Matrix":
+    def _request(self, texts: Sequence[str], *, is_urgent: bool = False) -> "Matrix":
         """One vector a text, of length 1."""
         body: dict[str, object] = {
             "model": self._model,
@@ -92,7 +92,7 @@ class OpenAIEmbedder:
         }
         if self._asked_dimension:
             body["dimensions"] = self._asked_dimension
-        return unit_rows(self._matrix(self._endpoint.post(body, hurried=hurried), len(texts)))
+        return unit_rows(self._matrix(self._endpoint.post(body, hurried=is_urgent), len(texts)))
 
     def _matrix(self, response: httpx2.Response, rows: int) -> "Matrix":
         """(rows, dimension) in the order of `index`, as given."""

@@ -30,13 +30,13 @@ class SentenceTransformersEmbedder:
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
-        wanted = distinct(texts)
+        distinct_texts = distinct(texts)
         vectors: dict[str, Any] = {}
-        for start in range(0, len(wanted), TEXTS_A_ROUND):
-            some = wanted[start : start + TEXTS_A_ROUND]
+        for start in range(0, len(distinct_texts), TEXTS_A_ROUND):
+            some = distinct_texts[start : start + TEXTS_A_ROUND]
             vectors.update(zip(some, self._encode(some, role), strict=True))
             if progress:
-                progress(len(vectors), len(wanted))
+                progress(len(vectors), len(distinct_texts))
         return in_order(texts, vectors, self.dimension)
 
     def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":

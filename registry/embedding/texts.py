@@ -79,8 +79,8 @@ def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Pa
         (parameter_text(tool.input_schema), weights.parameters),
         *((question, weights.questions / len(tool.questions)) for question in tool.questions),
     ]
-    told = [(text[:limit_chars], weight) for text, weight in parts if text.strip() and weight]
-    return Parts(tuple(text for text, _ in told), tuple(weight for _, weight in told))
+    weighted_texts = [(text[:limit_chars], weight) for text, weight in parts if text.strip() and weight]
+    return Parts(tuple(text for text, _ in weighted_texts), tuple(weight for _, weight in weighted_texts))
 
 
 def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tuple[str, ...]:
@@ -137,10 +137,10 @@ def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float]
     if weights is not None:
         matrix = matrix * np.asarray(weights, dtype=np.float32)[:, None]
     counts = np.asarray(lengths, dtype=np.intp)
-    filled = counts > 0
+    is_filled = counts > 0
     sums = np.zeros((len(counts), matrix.shape[1]), dtype=np.float32)
-    if filled.any():
-        sums[filled] = np.add.reduceat(matrix, (np.cumsum(counts) - counts)[filled], axis=0)
+    if is_filled.any():
+        sums[is_filled] = np.add.reduceat(matrix, (np.cumsum(counts) - counts)[is_filled], axis=0)
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
 
@@ -152,8 +152,8 @@ def _title_text(name: str, description: str) -> str:
 def _parameters(schema: JsonText) -> Iterator[str]:
     for name, parameter in parameters_of_text(schema).properties.items():
         description = parameter.get("description") if isinstance(parameter, dict) else None
-        told = " ".join(description.split()) if isinstance(description, str) else ""
-        yield f"{name} ({told})" if told else name
+        words = " ".join(description.split()) if isinstance(description, str) else ""
+        yield f"{name} ({words})" if words else name
 
 
 # What is read of a query: no pasted files, and of literal values what kind of thing they are. Pure.
@@ -204,8 +204,8 @@ def _user_turns(text: str) -> str:
     turns = list(zip(map(str.casefold, parts[::2]), parts[1::2], strict=True))
     if before.strip() or not {"user", "assistant"} <= {role for role, _ in turns}:
         return text
-    said = " ".join(words for role, words in turns if role == "user")
-    return said if said.strip() else text
+    words_of_user = " ".join(words for role, words in turns if role == "user")
+    return words_of_user if words_of_user.strip() else text
 
 
 def is_latin(text: str) -> bool:
@@ -271,14 +271,14 @@ def new_vectors(
 ) -> NewVectors:
     """Vectors of the entities whose key differs from the one held."""
     keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
-    changed = [entity for entity in parts if keys[entity] != held_keys.get(entity)]
-    return NewVectors(vectors=_embed(changed, parts, embedder, progress), keys=keys)
+    new_entities = [entity for entity in parts if keys[entity] != held_keys.get(entity)]
+    return NewVectors(vectors=_embed(new_entities, parts, embedder, progress), keys=keys)
 
 
 def _key(fingerprint: str, parts: Parts) -> str:
     """Another for every other embedder, text or weight."""
-    weighed = (f"weights {parts.weights}",) if parts.weights else ()
-    return digest(fingerprint, *parts.texts, *weighed)[:_KEY_CHARS]
+    weights = (f"weights {parts.weights}",) if parts.weights else ()
+    return digest(fingerprint, *parts.texts, *weights)[:_KEY_CHARS]
 
 
 def no_vectors(texts: Iterable[str]) -> NewVectors:
@@ -296,11 +296,11 @@ def _embed(
 
     if not entities:
         return {}
-    chosen = [parts[entity] for entity in entities]
-    distinct = list(dict.fromkeys(text for each in chosen for text in each.texts))
+    texts_of_entities = [parts[entity] for entity in entities]
+    distinct = list(dict.fromkeys(text for each in texts_of_entities for text in each.texts))
     rows = {text: row for row, text in enumerate(distinct)}
     matrix = embedder.embed(list(map(replace_surrogates, distinct)), "document", progress=progress)
-    order = [rows[text] for each in chosen for text in each.texts]
-    weights = [share for each in chosen for share in each.shares]
-    means = unit_mean(matrix[order], [len(each.texts) for each in chosen], weights)
+    order = [rows[text] for each in texts_of_entities for text in each.texts]
+    weights = [share for each in texts_of_entities for share in each.shares]
+    means = unit_mean(matrix[order], [len(each.texts) for each in texts_of_entities], weights)
     return dict(zip(entities, means, strict=True))

@@ -133,30 +133,30 @@ def _check_family(folder: Path, config: Mapping[str, Any]) -> None:
 
 def _pooling(folder: Path) -> Pooling:
     config = _object(folder / "1_Pooling" / "config.json", default={"pooling_mode_mean_tokens": True})
-    chosen = {k.removeprefix("pooling_mode_") for k, v in config.items() if k.startswith("pooling_mode_") and v}
-    match sorted(chosen):
+    modes = {k.removeprefix("pooling_mode_") for k, v in config.items() if k.startswith("pooling_mode_") and v}
+    match sorted(modes):
         case ["mean_tokens"]:
             return "mean"
         case ["cls_token"]:
             return "cls"
-    raise EmbedderRefused(f"{folder}/1_Pooling/config.json pools by {sorted(chosen)}; known: mean, cls")
+    raise EmbedderRefused(f"{folder}/1_Pooling/config.json pools by {sorted(modes)}; known: mean, cls")
 
 
 def _prompts(folder: Path) -> dict[Role, str]:
     file = folder / "config_sentence_transformers.json"
     with _sound(file):
-        given = {str(name): prefix for name, prefix in dict(_object(file).get("prompts") or {}).items()}
-        if not all(isinstance(prefix, str) for prefix in given.values()):
+        prompts = {str(name): prefix for name, prefix in dict(_object(file).get("prompts") or {}).items()}
+        if not all(isinstance(prefix, str) for prefix in prompts.values()):
             raise TypeError("a prompt that is no text")
-    return {role: next((given[n] for n in names if n in given), "") for role, names in PROMPT_NAMES.items()}
+    return {role: next((prompts[n] for n in names if n in prompts), "") for role, names in PROMPT_NAMES.items()}
 
 
 def _object(path: Path, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """The file's object; `default`, or an empty one, where there is no such file."""
-    found = _json(path, default or {})
-    if not isinstance(found, Mapping):
+    value = _json(path, default or {})
+    if not isinstance(value, Mapping):
         raise EmbedderRefused(f"{path} holds no JSON object")
-    return found
+    return value
 
 
 def _json(path: Path, default: object) -> Any:
@@ -211,10 +211,10 @@ class InstalledModel:
 def locate(spec: str, settings: Settings) -> Path:
     """The folder with the model's files. Raises ModelNotFound, whose message says how to get them."""
     name = _onnx_model(spec)
-    found = _find(name, settings)
-    if found is None:
+    folder = _find(name, settings)
+    if folder is None:
         raise ModelNotFound(_how_to_get(name) + _instead(name, settings))
-    return found[0]
+    return folder[0]
 
 
 def list_models(settings: Settings) -> list[InstalledModel]:
@@ -284,9 +284,9 @@ def file_sha256(path: Path, settings: Settings) -> str:
     stat = path.stat()
     stamp = [str(path), stat.st_size, stat.st_mtime_ns]
     note = settings.cache_path / "models" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:24]}.json"
-    known = _read_note(note)
-    if known and known[:-1] == stamp:
-        return str(known[-1])
+    digest = _read_note(note)
+    if digest and digest[:-1] == stamp:
+        return str(digest[-1])
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with suppress(OSError):  # a cache that cannot be written costs a hash at every start
@@ -310,19 +310,19 @@ def is_folder_name(name: str) -> bool:
 
 
 def _onnx_model(spec: str) -> str:
-    parsed = parse_spec(spec)
-    if parsed.scheme != "onnx":
+    parts = parse_spec(spec)
+    if parts.scheme != "onnx":
         raise EmbedderRefused(f"{spec!r} has no weights here; models are pulled for onnx:MODEL only")
-    return parsed.model
+    return parts.model
 
 
 def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
     if is_folder_name(name):
         folder = as_written(name)
         return (folder, "folder") if is_model_folder(folder) else None
-    cached = _cache_folder(name, settings)
-    if is_model_folder(cached):
-        return cached, "cache"
+    cache_folder = _cache_folder(name, settings)
+    if is_model_folder(cache_folder):
+        return cache_folder, "cache"
     package = package_folder(name) if name in PACKAGES else None
     return (package, "package") if package else None
 

@@ -77,13 +77,13 @@ def _check_row(row: dict[str, object], name: str) -> None:
     for key, value in row.items():
         if key in _IDS:
             _check_id(value, name)
-        for held in value.values() if isinstance(value, dict) else (value,):
-            _check_value(held, name)
+        for part in value.values() if isinstance(value, dict) else (value,):
+            _check_value(part, name)
 
 
-def _check_id(found: object, name: str) -> None:
-    if not (isinstance(found, str) and found):
-        raise EngineError(f"an id must be a non-empty string, not {found!r} (in ${name})")
+def _check_id(value: object, name: str) -> None:
+    if not (isinstance(value, str) and value):
+        raise EngineError(f"an id must be a non-empty string, not {value!r} (in ${name})")
 
 
 def _check_value(value: object, name: str) -> None:

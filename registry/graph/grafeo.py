@@ -181,25 +181,25 @@ def _refuse_empty(path: Path | None) -> None:
 
 
 def _opening_error(path: Path | None, exc: Exception) -> RegistryError:
-    seen = _first_line(exc)
-    if "cannot be locked" in seen:
+    message = _first_line(exc)
+    if "cannot be locked" in message:
         return RegistryLocked(path or ":memory:", holder="another process that holds the graph file", waited_s=0)
-    if "not a Grafeo database" in seen or "not a database file" in seen:
+    if "not a Grafeo database" in message or "not a database file" in message:
         return RegistryUnusable(path or "", _NO_GRAPH)
-    if "S002" in seen:
-        return RegistryUnusable(path or "", f"it is damaged ({seen}). It was left as it is; restore a copy.")
-    if any(sign in seen for sign in _NO_ROOM):
-        return StorageFailed(f"{path}: cannot be written, nothing was changed: {seen}")
-    return RegistryUnusable(path or "", seen)
+    if "S002" in message:
+        return RegistryUnusable(path or "", f"it is damaged ({message}). It was left as it is; restore a copy.")
+    if any(sign in message for sign in _NO_ROOM):
+        return StorageFailed(f"{path}: cannot be written, nothing was changed: {message}")
+    return RegistryUnusable(path or "", message)
 
 
 def _running_error(path: str, exc: Exception, statement: str = "") -> RegistryError:
-    seen = _first_line(exc)
-    if "GRAFEO-T001" in seen:
-        return WriteConflict(f"{path}: another writer changed the same node first; try again ({seen})")
-    if any(sign in seen for sign in _NO_ROOM):
-        return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {seen}")
-    return EngineError(f"{path}{': ' + statement if statement else ''}: {seen}")
+    message = _first_line(exc)
+    if "GRAFEO-T001" in message:
+        return WriteConflict(f"{path}: another writer changed the same node first; try again ({message})")
+    if any(sign in message for sign in _NO_ROOM):
+        return StorageFailed(f"{path}: could not be written, nothing of this change was kept: {message}")
+    return EngineError(f"{path}{': ' + statement if statement else ''}: {message}")
 
 
 def _first_line(exc: Exception) -> str:

@@ -74,8 +74,8 @@ class ServerVersion(NamedTuple):
     @classmethod
     def of_agent(cls, agent: str) -> "ServerVersion":
         """From what a server calls itself, such as `Neo4j/2026.08.1` or `Neo4j/5.27-aura`; (0, 0) if it tells none."""
-        found = re.search(r"/v?(\d+)\.(\d+)", agent)
-        return cls(int(found[1]), int(found[2])) if found else cls(0, 0)
+        match = re.search(r"/v?(\d+)\.(\d+)", agent)
+        return cls(int(match[1]), int(match[2])) if match else cls(0, 0)
 
 
 class Neo4jEngine:
@@ -217,9 +217,9 @@ class Neo4jEngine:
         commit = CommitMark(self._run_at_once)
 
         def run_marked(session: GraphSession) -> T:
-            done = work(session)
+            result = work(session)
             commit.begin()
-            return done
+            return result
 
         with self._gate, self._translate_errors(kinds=DRIVERS), self._session(writes=True) as session, commit:
             return cast("T", session.execute_write(self._manage(run_marked)))
@@ -232,8 +232,8 @@ class Neo4jEngine:
             try:
                 return work(_Transaction(transaction, self))
             except RegistryError as exc:
-                failed = exc
-            raise failed.__cause__ if failed.__cause__ and may_pass(failed.__cause__) else failed
+                error = exc
+            raise error.__cause__ if error.__cause__ and may_pass(error.__cause__) else error
 
         return once
 
@@ -376,8 +376,8 @@ def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:
     """Raises InvalidSetting."""
     if not location.encrypted:
         return {}
-    trusted = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
-    return {"encrypted": True, "trusted_certificates": trusted}
+    trust = _trust_ca(settings.neo4j_ca_file) if location.verified else TrustAll()
+    return {"encrypted": True, "trusted_certificates": trust}
 
 
 def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
@@ -393,6 +393,6 @@ def _trust_ca(ca_file: str) -> TrustCustomCAs | TrustSystemCAs:
 
 def fitting(version: ServerVersion, agent: str, place: str) -> ServerVersion:
     if version < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise ServerRefused(place, f"{agent} is too old: Waygraph needs Neo4j {wanted} or later")
+        oldest = ".".join(map(str, OLDEST))
+        raise ServerRefused(place, f"{agent} is too old: Waygraph needs Neo4j {oldest} or later")
     return version

@@ -36,14 +36,14 @@ class ServerLocation:
         """
         parts = _check_address(location)
         kind, _, tls = parts.scheme.partition("+")
-        encrypted, verified = _TLS[tls]
+        encrypts, verifies = _TLS[tls]
         database = _database(parts.path.strip("/") or default_database)
         query = f"?{parts.query}" if parts.query else ""
         return cls(
             address=f"{kind}://{parts.netloc}{query}",
             database=database,
-            encrypted=encrypted,
-            verified=verified,
+            encrypted=encrypts,
+            verified=verifies,
             place=f"{parts.scheme}://{parts.netloc}/{database}",
         )
 
@@ -54,8 +54,8 @@ def _check_address(location: str) -> SplitResult:
     parts = split_url(location)
     if parts is None or not parts.hostname or parts.fragment:
         raise InvalidSetting(f"this is no URL of a graph server. {_NAMED}")
-    allowed = _ROUTING[parts.scheme.partition("+")[0]]
-    if any(name not in allowed for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+    parameters = _ROUTING[parts.scheme.partition("+")[0]]
+    if any(name not in parameters for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidSetting(f"nothing but ?policy=… of neo4j:// may follow the database; {_NO_SECRETS}")
     return parts
 

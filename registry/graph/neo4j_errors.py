@@ -54,15 +54,15 @@ class Asked:
         return cls(place=place, database=database, who=who)
 
 
-def our_error(exc: BaseException, asked: Asked, statement: str = "", *, reads: bool = False) -> RegistryError:
+def our_error(exc: BaseException, call: Asked, statement: str = "", *, reads: bool = False) -> RegistryError:
     """Ours for one of `FOREIGN`; `statement` is the name of what was being run, which `reads` or may write."""
     if reads and _is_crowded(exc):
         # A read of ours needs little: what leaves no room for it is others' work, and passes.
-        return _unavailable(exc, asked)
+        return _unavailable(exc, call)
     for fits, make in _KINDS:
         if fits(exc):
-            return make(exc, asked)
-    return EngineError(f"{asked.place}{': ' + statement if statement else ''}: {root_message(exc)}")
+            return make(exc, call)
+    return EngineError(f"{call.place}{': ' + statement if statement else ''}: {root_message(exc)}")
 
 
 def may_pass(exc: BaseException | None) -> bool:
@@ -76,8 +76,8 @@ def may_pass(exc: BaseException | None) -> bool:
 def root_message(exc: BaseException) -> str:
     """The first line of what went wrong at the root: the driver's own words only wrap a refused connection."""
     root = list(_causes(exc))[-1] if isinstance(exc, LOST) else exc
-    told = root.message if isinstance(root, Neo4jError) else str(root)
-    return (told or type(root).__name__).partition("\n")[0]
+    message = root.message if isinstance(root, Neo4jError) else str(root)
+    return (message or type(root).__name__).partition("\n")[0]
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:
@@ -85,8 +85,8 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
     following: BaseException | None = exc
     while following is not None:
         yield following
-        grouped = isinstance(following, BaseExceptionGroup)
-        following = following.exceptions[0] if grouped else following.__cause__  # type: ignore[attr-defined]
+        is_group = isinstance(following, BaseExceptionGroup)
+        following = following.exceptions[0] if is_group else following.__cause__  # type: ignore[attr-defined]
 
 
 def is_defined_meanwhile(exc: BaseException | None) -> bool:
@@ -140,55 +140,55 @@ def _is_unavailable(exc: BaseException) -> bool:
 # -- ours for each of them --------------------------------------------------------------------------
 
 
-def _refusal(exc: BaseException, asked: Asked) -> RegistryError:
+def _refusal(exc: BaseException, call: Asked) -> RegistryError:
     if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
         reason = (
-            f"{asked.who} lacks a right ({root_message(exc)}). It must read, write, and make constraints and indexes."
+            f"{call.who} lacks a right ({root_message(exc)}). It must read, write, and make constraints and indexes."
         )
     else:
         reason = (
-            f"the server did not let {asked.who} in ({root_message(exc)}). "
+            f"the server did not let {call.who} in ({root_message(exc)}). "
             "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD, or WAYGRAPH_NEO4J_TOKEN."
         )
-    return ServerRefused(asked.place, reason)
+    return ServerRefused(call.place, reason)
 
 
-def _no_database(exc: BaseException, asked: Asked) -> RegistryError:
-    return ServerRefused(asked.place, f"there is no database {asked.database!r} ({root_message(exc)})")
+def _no_database(exc: BaseException, call: Asked) -> RegistryError:
+    return ServerRefused(call.place, f"there is no database {call.database!r} ({root_message(exc)})")
 
 
-def _no_tls(exc: BaseException, asked: Asked) -> RegistryError:
+def _no_tls(exc: BaseException, call: Asked) -> RegistryError:
     root = list(_causes(exc))[-1]
     if isinstance(root, SSLCertVerificationError):
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
     else:
         advice = "A server without TLS is named neo4j:// or bolt://, without +s."
-    return ServerRefused(asked.place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
+    return ServerRefused(call.place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
 
 
-def _no_room(exc: BaseException, asked: Asked) -> RegistryError:
+def _no_room(exc: BaseException, call: Asked) -> RegistryError:
     return StorageFailed(
-        f"{asked.place} has no room for this, or takes no writes, and kept nothing of it: {root_message(exc)}"
+        f"{call.place} has no room for this, or takes no writes, and kept nothing of it: {root_message(exc)}"
     )
 
 
-def _too_slow(exc: BaseException, asked: Asked) -> RegistryError:
+def _too_slow(exc: BaseException, call: Asked) -> RegistryError:
     settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
-    return EngineError(f"{asked.place}: it took longer than {settings} allows ({root_message(exc)})")
+    return EngineError(f"{call.place}: it took longer than {settings} allows ({root_message(exc)})")
 
 
-def _lost_while_committing(exc: BaseException, asked: Asked) -> RegistryError:
-    return ServerUnavailable(asked.place, f"whether the change was kept is not known; repeat it ({root_message(exc)})")
+def _lost_while_committing(exc: BaseException, call: Asked) -> RegistryError:
+    return ServerUnavailable(call.place, f"whether the change was kept is not known; repeat it ({root_message(exc)})")
 
 
-def _unavailable(exc: BaseException, asked: Asked) -> RegistryError:
-    told = root_message(exc)
-    hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in told else ""
-    return ServerUnavailable(asked.place, told + hint)
+def _unavailable(exc: BaseException, call: Asked) -> RegistryError:
+    message = root_message(exc)
+    hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in message else ""
+    return ServerUnavailable(call.place, message + hint)
 
 
-def _conflict(exc: BaseException, asked: Asked) -> RegistryError:
-    return WriteConflict(f"{asked.place}: another writer was in the way; try again ({root_message(exc)})")
+def _conflict(exc: BaseException, call: Asked) -> RegistryError:
+    return WriteConflict(f"{call.place}: another writer was in the way; try again ({root_message(exc)})")
 
 
 _KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, Asked], RegistryError]], ...] = (

@@ -52,32 +52,32 @@ def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) ->
     if not log:
         return
     put_changes(session, _fair_part(log, max_kept))
-    counted = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
-    share = _share(counted.values(), max_kept)
-    for agent_id, count in counted.items():
+    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
+    share = _share(counts.values(), max_kept)
+    for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
-    _forget_oldest(session, sum(min(count, share) for count in counted.values()) - max_kept)
+    _forget_oldest(session, sum(min(count, share) for count in counts.values()) - max_kept)
 
 
 def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
     """The newest, in order, with no more of an agent than its share."""
     share = _share(Counter(change.agent_id for change in log).values(), most)
-    kept, of_agent = list[Change](), Counter[str]()
+    changes, of_agent = list[Change](), Counter[str]()
     for change in reversed(log):
         of_agent[change.agent_id] += 1
-        if of_agent[change.agent_id] <= share and len(kept) < most:
-            kept.append(change)
-    return kept[::-1]
+        if of_agent[change.agent_id] <= share and len(changes) < most:
+            changes.append(change)
+    return changes[::-1]
 
 
 def _share(counts: Collection[int], most: int) -> int:
     """How many changes an agent may keep: with the surplus of none above it, `most` or barely more are left."""
-    left = most
-    for done, count in enumerate(sorted(counts)):
-        agents = len(counts) - done
-        if count * agents >= left:
-            return -(-left // agents)
-        left -= count
+    rest = most
+    for place, count in enumerate(sorted(counts)):
+        agents = len(counts) - place
+        if count * agents >= rest:
+            return -(-rest // agents)
+        rest -= count
     return most
 
 
@@ -85,8 +85,8 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
     """None: of all agents."""
     if number <= 0:
         return
-    asked = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
-    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **asked, rows=number)]
+    scope = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
+    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **scope, rows=number)]
     for batch in batches(oldest):
         session.run(load("sync/remove_changes"), ids=list(batch))
 
@@ -168,10 +168,10 @@ def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
 
 def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
     """Those of these that are there, by id."""
-    found: dict[str, StoredAgent] = {}
+    agents: dict[str, StoredAgent] = {}
     for ids in batches(sorted(agent_ids)):
-        found |= {row["id"]: _agent(row) for row in session.run(load("read/agents_of"), ids=list(ids))}
-    return found
+        agents |= {row["id"]: _agent(row) for row in session.run(load("read/agents_of"), ids=list(ids))}
+    return agents
 
 
 def read_tools(session: GraphSession) -> list[StoredTool]:
@@ -186,13 +186,13 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     """Id → vector of the agents and tools with these ids: float32 of shape (dimension,). Those without are left out."""
     import numpy as np
 
-    found: Vectors = {}
+    vectors: Vectors = {}
     for statement, ids in (("read/agent_vectors", agents), ("read/tool_vectors", tools)):
         for batch in batches(ids):
             for row in session.run(load(statement), ids=list(batch)):
                 if row["embedding"] is not None:
-                    found[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
-    return found
+                    vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
+    return vectors
 
 
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
@@ -326,10 +326,10 @@ class Contents:
         return {agent_id: overlaid(item.agent, self.settings) for agent_id, item in self.agents.items()}
 
     def tools_by_agent(self) -> dict[str, list[Tool]]:
-        owned: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
+        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
         for item in self.tools:
-            owned[item.tool.agent_id].append(item.tool)
-        return owned
+            tools[item.tool.agent_id].append(item.tool)
+        return tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,28 +376,28 @@ class Held:
             return self
         agents = {agent_id: each for agent_id, each in self.agents.items() if self.shows(agent_id, principal)}
         claims = tuple(claim for claim in self.claims if claim.agent_id in agents)
-        seen = {claim.source for claim in claims}
+        sources = {claim.source for claim in claims}
 
         def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
-            owners = {name: found & agents.keys() for name, found in self.owners_named(names).items()}
-            return {name: found for name, found in owners.items() if found}
+            owners = {name: ids & agents.keys() for name, ids in self.owners_named(names).items()}
+            return {name: ids for name, ids in owners.items() if ids}
 
         return replace(
             self,
             agents=agents,
             claims=claims,
-            settings={agent_id: said for agent_id, said in self.settings.items() if agent_id in agents},
-            sources={name: source for name, source in self.sources.items() if name in seen},
+            settings={agent_id: setting for agent_id, setting in self.settings.items() if agent_id in agents},
+            sources={name: source for name, source in self.sources.items() if name in sources},
             owners_named=owners_named,
         )
 
 
 def read_held(session: GraphSession) -> Held:
     def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
-        grouped: dict[str, list[StoredTool]] = {}
-        for stored in read_tools_of(session, agent_ids):
-            grouped.setdefault(stored.tool.agent_id, []).append(stored)
-        return grouped
+        by_agent: dict[str, list[StoredTool]] = {}
+        for tool in read_tools_of(session, agent_ids):
+            by_agent.setdefault(tool.tool.agent_id, []).append(tool)
+        return by_agent
 
     def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = {}
@@ -417,15 +417,15 @@ def read_held(session: GraphSession) -> Held:
 
 def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
     """The agent as it holds now: its source's word overlaid with the operator's."""
-    said = settings.get(agent.id)
-    if said is None:
+    setting = settings.get(agent.id)
+    if setting is None:
         return agent
     return replace(
         agent,
-        tags=tuple(sorted({*agent.tags, *said.tags})),
-        visible_to=agent.visible_to if said.visible_to is None else said.visible_to,
-        pinned=said.pinned,
-        hidden=said.hidden,
+        tags=tuple(sorted({*agent.tags, *setting.tags})),
+        visible_to=agent.visible_to if setting.visible_to is None else setting.visible_to,
+        pinned=setting.pinned,
+        hidden=setting.hidden,
     )
 
 
@@ -501,11 +501,11 @@ def _remaining_claims(held: "Held", source: str, released: Collection[str]) -> M
     agents = set(released)
     if not agents:
         return {}
-    left: dict[str, list[Claim]] = {}
+    claims: dict[str, list[Claim]] = {}
     for claim in held.claims:
         if claim.agent_id in agents and claim.source != source:
-            left.setdefault(claim.agent_id, []).append(claim)
-    return left
+            claims.setdefault(claim.agent_id, []).append(claim)
+    return claims
 
 
 def _is_held(held: "Held", claims: Sequence[Claim]) -> bool:

@@ -36,21 +36,21 @@ MIGRATIONS = (
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:
     """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
-    seen = seen_migrations(engine, place)
+    migrations = seen_migrations(engine, place)
     for migration in MIGRATIONS:
-        if migration.number not in seen:
+        if migration.number not in migrations:
             _run(engine, migration, now)
 
 
 def seen_migrations(session: GraphSession, place: str) -> set[int]:
     """Raises RegistryUnusable if a newer Waygraph wrote the graph."""
-    seen = {int(row["id"]) for row in session.run(load("schema/migrations"))}
-    if seen and max(seen) > SCHEMA_VERSION:
+    migrations = {int(row["id"]) for row in session.run(load("schema/migrations"))}
+    if migrations and max(migrations) > SCHEMA_VERSION:
         raise RegistryUnusable(
             place,
-            f"a newer Waygraph wrote it (schema {max(seen)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
+            f"a newer Waygraph wrote it (schema {max(migrations)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
         )
-    return seen
+    return migrations
 
 
 def _run(engine: GraphEngine, migration: Migration, now: str) -> None:

@@ -50,11 +50,11 @@ def _taxonomy(
         below.setdefault(parent, []).append(child.removeprefix(prefix))
         below.setdefault(child, [])
     order = list(_parents_first(root, below, prefix))
-    known = {at.removeprefix(prefix) for at in order}
+    ids = {at.removeprefix(prefix) for at in order}
     categories = [
         Category(
             **{**rows[at], "id": at.removeprefix(prefix), "examples": tuple(rows[at]["examples"])},
-            children=tuple(child for child in below.get(at, ()) if child in known),
+            children=tuple(child for child in below.get(at, ()) if child in ids),
             holds=dict(holds.get(at, {})),
         )
         for at in order
@@ -73,15 +73,15 @@ def _taxonomy(
 def _edges(root: str, children: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Depth first, without those that lead back to a category on the way."""
     pending: list[tuple[str, frozenset[str]]] = [(root, frozenset({root}))]
-    seen = {root}
+    reached = {root}
     while pending:
         parent, way = pending.pop()
         for child in children.get(parent, ()):
             if child in way:
                 continue
             yield parent, child
-            if child not in seen:
-                seen.add(child)
+            if child not in reached:
+                reached.add(child)
                 pending.append((child, way | {child}))
 
 
@@ -114,42 +114,42 @@ def read_directions(session: GraphSession, taxonomy: str) -> dict[str, "NDArray[
 
 
 def put_taxonomy(
-    session: GraphSession, new: Taxonomy, held: Taxonomy | None, directions: Directions | None = None
+    session: GraphSession, new: Taxonomy, former: Taxonomy | None, directions: Directions | None = None
 ) -> None:
     """Brings what is held of it to what is new; edges to what is not there are not made.
 
     `directions`: those that change, float32 of shape (dimension,); others stay.
     """
-    before = held.categories if held else {}
-    gone = [f"{new.name}:{each}" for each in before if each not in new.categories]
-    for ids in batches(gone):
+    before = former.categories if former else {}
+    absent = [f"{new.name}:{each}" for each in before if each not in new.categories]
+    for ids in batches(absent):
         session.run(load("taxonomy/remove_categories"), ids=list(ids))
     session.run(load("taxonomy/put_taxonomy"), id=new.name, props=_whole_props(new))
-    changed = [each for each in new.categories.values() if each != before.get(each.id)]
-    rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in changed]
-    told = {each.id for each in changed}
+    categories = [each for each in new.categories.values() if each != before.get(each.id)]
+    rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in categories]
+    new_ids = {each.id for each in categories}
     rows += [
         {"id": f"{new.name}:{category}", "props": {"embedding": direction.tolist()}}
         for category, direction in (directions or {}).items()
-        if category not in told and category in new.categories
+        if category not in new_ids and category in new.categories
     ]
     for batch in batches(rows):
         session.run(load("taxonomy/put_categories"), rows=list(batch))
     session.run(load("taxonomy/put_root"), id=new.name, root=f"{new.name}:{new.root.id}")
-    _put_children(session, new.name, [each for each in changed if _children(before, each.id) != each.children])
-    _put_holdings(session, new, changed, before)
+    _put_children(session, new.name, [each for each in categories if _children(before, each.id) != each.children])
+    _put_holdings(session, new, categories, before)
 
 
-def remove_taxonomy(session: GraphSession, held: Taxonomy) -> None:
-    for ids in batches([f"{held.name}:{each}" for each in held.categories]):
+def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
+    for ids in batches([f"{taxonomy.name}:{each}" for each in taxonomy.categories]):
         session.run(load("taxonomy/remove_categories"), ids=list(ids))
-    session.run(load("taxonomy/remove_taxonomy"), id=held.name)
+    session.run(load("taxonomy/remove_taxonomy"), id=taxonomy.name)
 
 
 def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
-    told = {name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE}
+    props = {name: getattr(taxonomy, name) for name in Taxonomy.__dataclass_fields__ if name not in _OF_WHOLE}
     return {
-        **told,
+        **props,
         "of": taxonomy.of.value,
         "settings": json.dumps(asdict(taxonomy.settings), sort_keys=True),
         "private": list(taxonomy.private),
@@ -157,12 +157,12 @@ def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
 
 
 def _category_props(category: Category, directions: Directions) -> dict[str, object]:
-    told: dict[str, object] = {
+    props: dict[str, object] = {
         name: getattr(category, name) for name in Category.__dataclass_fields__ if name not in _OF_TREE
     }
     if category.id in directions:
-        told["embedding"] = directions[category.id].tolist()
-    return {**told, "examples": list(category.examples)}
+        props["embedding"] = directions[category.id].tolist()
+    return {**props, "examples": list(category.examples)}
 
 
 def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str, ...]:
@@ -170,12 +170,12 @@ def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str
 
 
 def _put_children(session: GraphSession, name: str, parents: Iterable[Category]) -> None:
-    changed = list(parents)
-    for ids in batches([f"{name}:{each.id}" for each in changed]):
+    parent_ids = list(parents)
+    for ids in batches([f"{name}:{each.id}" for each in parent_ids]):
         session.run(load("taxonomy/remove_children"), ids=list(ids))
     rows = [
         {"parent": f"{name}:{each.id}", "child": f"{name}:{child}", "position": position}
-        for each in changed
+        for each in parent_ids
         for position, child in enumerate(each.children)
     ]
     for batch in batches(rows):
@@ -183,21 +183,21 @@ def _put_children(session: GraphSession, name: str, parents: Iterable[Category])
 
 
 def _put_holdings(
-    session: GraphSession, new: Taxonomy, changed: Iterable[Category], before: Mapping[str, Category]
+    session: GraphSession, new: Taxonomy, categories: Iterable[Category], before: Mapping[str, Category]
 ) -> None:
     """Only the edges that differ."""
-    released: list[dict[str, object]] = []
-    held: list[dict[str, object]] = []
-    for each in changed:
-        known = before[each.id].holds if each.id in before else {}
+    old_edges: list[dict[str, object]] = []
+    new_edges: list[dict[str, object]] = []
+    for each in categories:
+        former = before[each.id].holds if each.id in before else {}
         node = f"{new.name}:{each.id}"
-        released += [{"category": node, "entity": entity} for entity in known if entity not in each.holds]
-        held += [
+        old_edges += [{"category": node, "entity": entity} for entity in former if entity not in each.holds]
+        new_edges += [
             {"category": node, "entity": entity, "by": by.value}
             for entity, by in each.holds.items()
-            if known.get(entity) != by
+            if former.get(entity) != by
         ]
-    for batch in batches(released):
+    for batch in batches(old_edges):
         session.run(load("taxonomy/release"), rows=list(batch))
-    for batch in batches(held):
+    for batch in batches(new_edges):
         session.run(load("taxonomy/hold_agents" if new.of is Of.AGENTS else "taxonomy/hold_tools"), rows=list(batch))

@@ -9,25 +9,25 @@ from waygraph.registry.model.toolset import Toolset
 
 def read_toolsets(session: GraphSession) -> list[Toolset]:
     """In order of their names, each with the ids of its tools in order."""
-    stated = session.run(load("read/toolsets"))
-    if not stated:
+    rows = session.run(load("read/toolsets"))
+    if not rows:
         return []
-    included: dict[str, list[str]] = {}
+    tools: dict[str, list[str]] = {}
     for row in session.run(load("read/inclusions")):
-        included.setdefault(row["toolset"], []).append(row["tool"])
-    return [Toolset.of_json({**row, "includes": included.get(row["name"], [])}) for row in stated]
+        tools.setdefault(row["toolset"], []).append(row["tool"])
+    return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
 
 
-def put_toolset(session: GraphSession, new: Toolset, held: Collection[str] = ()) -> None:
-    """`new` in place of the one of its name. `held`: ids of the tools that it included so far."""
+def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
+    """`new` in place of the one of its name. `tools_before`: ids of the tools that it included so far."""
     session.run(load("toolset/put_toolset"), id=new.name, props=new.rule)
-    put_edges(session, {new.name: (set(held), set(new.includes))})
+    put_edges(session, {new.name: (set(tools_before), set(new.includes))})
 
 
 def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str]]]) -> None:
     """By name of a toolset: what it included, and what it includes. Only what differs is written."""
-    left = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
+    old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
     come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
-    for statement, rows in (("toolset/exclude", left), ("toolset/include", come)):
+    for statement, rows in (("toolset/exclude", old_edges), ("toolset/include", come)):
         for batch in batches(rows):
             session.run(load(statement), rows=list(batch))

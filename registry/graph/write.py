@@ -49,15 +49,15 @@ def write_changes(
     _write_entries(session, changes, vectors)
     _put_source(session, changes, now)
     _write_claims(session, changes, now)
-    for said in changes.operator:
-        put_setting(session, said)
+    for setting in changes.operator:
+        put_setting(session, setting)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
 
 
 def touched_agents(changes: ChangeSet) -> set[str]:
     """Ids of the agents that a change set writes, removes or says something of."""
-    written = {entry.agent.id for entry in changes.written}
-    return written | set(changes.removed_agents) | {said.agent_id for said in changes.operator}
+    ids = {entry.agent.id for entry in changes.written}
+    return ids | set(changes.removed_agents) | {setting.agent_id for setting in changes.operator}
 
 
 def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
@@ -83,17 +83,17 @@ def _still(rows: Rows, revision: int) -> int:
     return int(rows[0]["revision"])
 
 
-def put_setting(session: GraphSession, said: OperatorSettings) -> None:
+def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
     props = {
-        "tags": list(said.tags),
-        "restricted": said.visible_to is not None,
-        "visible_to": list(said.visible_to or ()),
-        "pinned": said.pinned,
-        "hidden": said.hidden,
-        "removed": said.removed,
-        "tools": said.tools,
+        "tags": list(setting.tags),
+        "restricted": setting.visible_to is not None,
+        "visible_to": list(setting.visible_to or ()),
+        "pinned": setting.pinned,
+        "hidden": setting.hidden,
+        "removed": setting.removed,
+        "tools": setting.tools,
     }
-    session.run(load("operator/put_setting"), id=said.agent_id, props=props)
+    session.run(load("operator/put_setting"), id=setting.agent_id, props=props)
 
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
@@ -123,27 +123,27 @@ def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Seq
 
 def _remove(session: GraphSession, changes: ChangeSet) -> None:
     remove_agents(session, changes.removed_agents, changes.removed_tools)
-    gone = set(changes.removed_agents)
-    released = [agent_id for agent_id in changes.released if agent_id not in gone]
-    for batch in batches(released):
+    removals = set(changes.removed_agents)
+    agent_ids = [agent_id for agent_id in changes.released if agent_id not in removals]
+    for batch in batches(agent_ids):
         session.run(load("sync/remove_claims"), source=changes.source, agent_ids=list(batch))
 
 
 def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
-    created = set(changes.created_tools)
+    new_tools = set(changes.created_tools)
     for entries in batches(changes.written):
         session.run(load("sync/put_agents"), rows=[_agent_row(entry, vectors) for entry in entries])
     tools = [tool for entry in changes.written for tool in entry.tools]
-    for batch in batches([tool for tool in tools if tool.id in created]):
+    for batch in batches([tool for tool in tools if tool.id in new_tools]):
         rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/create_tools"), rows=rows)
-    changed = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - created)
-    for batch in batches([tool for tool in tools if tool.id in changed and tool.id not in created]):
+    updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
+    for batch in batches([tool for tool in tools if tool.id in updates and tool.id not in new_tools]):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(load("sync/update_tools"), rows=rows)
-        moved = [tool.id for tool in batch if tool.id in vectors.vectors]
-        if moved:
-            session.run(load("learning/remove_similar"), ids=moved)
+        with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]
+        if with_vector:
+            session.run(load("learning/remove_similar"), ids=with_vector)
 
 
 def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
@@ -226,5 +226,5 @@ def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, objec
 
 
 def _put(session: GraphSession, statement: str, props: Mapping[str, Mapping[str, object]]) -> None:
-    for batch in batches([{"id": entity, "props": dict(given)} for entity, given in props.items()]):
+    for batch in batches([{"id": entity, "props": dict(values)} for entity, values in props.items()]):
         session.run(load(statement), rows=list(batch))

@@ -63,17 +63,17 @@ def _terms_of_query(text: str) -> tuple[str, ...]:
 
 
 def _telling_terms(text: str) -> tuple[str, ...]:
-    told = [piece for piece, _ in _pieces(text) if piece.casefold() not in STOP_WORDS]
-    return tuple(dict.fromkeys(terms(" ".join(told))))
+    pieces = [piece for piece, _ in _pieces(text) if piece.casefold() not in STOP_WORDS]
+    return tuple(dict.fromkeys(terms(" ".join(pieces))))
 
 
 def telling_words(text: str) -> Iterator[tuple[str, str]]:
     """The term and the word itself, of each word of the text that says something; repeats kept."""
     for piece, is_cjk in _pieces(text):
         for word in _bigrams(piece) if is_cjk else CAMEL.split(piece):
-            folded = word.casefold()[:_MAX_TERM_CHARS]
-            if folded not in STOP_WORDS and (is_cjk or len(folded) > 2) and not folded.isdigit():
-                yield folded if is_cjk else _stem(folded), folded
+            term = word.casefold()[:_MAX_TERM_CHARS]
+            if term not in STOP_WORDS and (is_cjk or len(term) > 2) and not term.isdigit():
+                yield term if is_cjk else _stem(term), term
 
 
 def fold(name: str) -> str:
@@ -92,13 +92,13 @@ def names_in(text: str) -> tuple[str, ...]:
 
     A plain word inside a sentence is not among them, so that a tool called `search` is not meant by every search.
     """
-    stripped = text.strip(AROUND_NAMES)
-    candidates = [stripped] if len(stripped) <= MAX_NAMED_CHARS else []
+    bare_text = text.strip(AROUND_NAMES)
+    candidates = [bare_text] if len(bare_text) <= MAX_NAMED_CHARS else []
     candidates += _QUOTED.findall(text)
     if _LOOKS_CODED.search(text):
         candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
-    folded = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]
-    return tuple(dict.fromkeys(form for form in folded if form))
+    forms = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]
+    return tuple(dict.fromkeys(form for form in forms if form))
 
 
 def _pieces(text: str) -> list[tuple[str, bool]]:
@@ -134,8 +134,8 @@ def _bigrams(run: str) -> list[str]:
 def _stem(word: str) -> str:
     if not word.isascii():
         return word
-    stemmed: str = _stemmer().stemWord(word)
-    return stemmed
+    stem: str = _stemmer().stemWord(word)
+    return stem
 
 
 @cache
@@ -171,5 +171,5 @@ def saturate(counts: "NDArray[np.int64]", lengths: "NDArray[np.int64]", mean_len
 def kept_length(terms: int) -> int:
     """A text's length as Lucene keeps it in a byte: what is above 24 by its four highest bits. So all score alike."""
     above = terms - _EXACT_UP_TO
-    dropped = max(above.bit_length() - _KEPT_BITS, 0)
-    return _EXACT_UP_TO + (above >> dropped << dropped) if above > 0 else terms
+    cut_bits = max(above.bit_length() - _KEPT_BITS, 0)
+    return _EXACT_UP_TO + (above >> cut_bits << cut_bits) if above > 0 else terms

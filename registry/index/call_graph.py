@@ -51,12 +51,12 @@ class CallGraph(NamedTuple):
         return {"transitions": rows, "near": dict(self.near), "fits": dict(self.fits)}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> "CallGraph":
+    def of_json(cls, document: Mapping[str, Any]) -> "CallGraph":
         rows = (
             Transition(before=before, first=first, next=following, count=count, last_at=at)
-            for before, first, following, count, at in told["transitions"]
+            for before, first, following, count, at in document["transitions"]
         )
-        return cls(tuple(rows), told["near"], told["fits"])
+        return cls(tuple(rows), document["near"], document["fits"])
 
 
 def usable_transitions(transitions: Iterable[Transition], ids: Collection[str] | None = None) -> list[Transition]:
@@ -66,22 +66,22 @@ def usable_transitions(transitions: Iterable[Transition], ids: Collection[str] |
 
 def counted_tools(transitions: Iterable[Transition]) -> list[str]:
     """Tools by how much they are counted, at most `MOST_COUNTED`; equal ones by id."""
-    counted: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for each in transitions:
         if each.is_of_tools and not each.before:
-            counted[each.first] += each.count  # type: ignore[assignment]  # weights, not whole numbers
-            counted[each.next] += each.count  # type: ignore[assignment]
-    return sorted(counted, key=lambda name: (-counted[name], name))[:MOST_COUNTED]
+            counts[each.first] += each.count  # type: ignore[assignment]  # weights, not whole numbers
+            counts[each.next] += each.count  # type: ignore[assignment]
+    return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_COUNTED]
 
 
-def near_tools(ids: Sequence[str], vectors: "Matrix", counted: Iterable[str], agents: Mapping[str, Agent]) -> Alike:
+def near_tools(ids: Sequence[str], vectors: "Matrix", tool_ids: Iterable[str], agents: Mapping[str, Agent]) -> Alike:
     """The tools like each that is counted, by cosine. `vectors`: float32 of shape (len(ids), dimension), rows of
     length 1 or 0."""
     import numpy as np
 
     rows = {tool: row for row, tool in enumerate(ids)}
     found: dict[str, Mapping[str, float]] = {}
-    for batch in batched(counted, _AT_ONCE):
+    for batch in batched(tool_ids, _AT_ONCE):
         for tool, cosines in zip(batch, vectors[[rows[tool] for tool in batch]] @ vectors.T, strict=True):
             cosines[rows[tool]] = 0.0
             near = np.flatnonzero(cosines >= LEAST_COSINE)
@@ -92,36 +92,36 @@ def near_tools(ids: Sequence[str], vectors: "Matrix", counted: Iterable[str], ag
 
 def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Alike:
     """Of each tool with an output schema: the tools that require what it gives, and how much of what they require."""
-    held = list(schemas)
-    gives = {tool: names for tool, _, output in held if output and (names := _names(parse_field(output)))}
+    tool_ids = list(schemas)
+    gives = {tool: names for tool, _, output in tool_ids if output and (names := _names(parse_field(output)))}
     if not gives:
         return {}
     takes: dict[str, list[str]] = defaultdict(list)
-    required: dict[str, int] = {}
-    for tool, inputs, _ in held:
+    counts: dict[str, int] = {}
+    for tool, inputs, _ in tool_ids:
         wanted = _required_names(parse_field(inputs))
-        required[tool] = len(wanted)
+        counts[tool] = len(wanted)
         for name in wanted:
             takes[name].append(tool)
-    found: dict[str, Mapping[str, float]] = {}
+    fitting: dict[str, Mapping[str, float]] = {}
     for tool, names in gives.items():
         fit = Counter(other for name in names for other in takes.get(name, ()) if other != tool)
-        shares = [(other, met / required[other]) for other, met in fit.items()]
-        found[tool] = keep_best(sorted(shares, key=lambda pair: (-pair[1], pair[0])), agents)
-    return {tool: fits for tool, fits in found.items() if fits}
+        shares = [(other, count / counts[other]) for other, count in fit.items()]
+        fitting[tool] = keep_best(sorted(shares, key=lambda pair: (-pair[1], pair[0])), agents)
+    return {tool: fits for tool, fits in fitting.items() if fits}
 
 
-def keep_best(ordered: Iterable[tuple[str, float]], agents: Mapping[str, Agent]) -> dict[str, float]:
+def keep_best(ranking: Iterable[tuple[str, float]], agents: Mapping[str, Agent]) -> dict[str, float]:
     """The first `MOST_ALIKE` of each class of visibility."""
-    taken: Counter[Hashable] = Counter()
-    kept: dict[str, float] = {}
-    for tool, share in ordered:
+    counts: Counter[Hashable] = Counter()
+    best: dict[str, float] = {}
+    for tool, share in ranking:
         owner = agents[owner_of(tool)]
-        seen_by = (owner.hidden, owner.visible_to)
-        if taken[seen_by] < MOST_ALIKE:
-            taken[seen_by] += 1
-            kept[tool] = round(share, 4)
-    return kept
+        audience = (owner.hidden, owner.visible_to)
+        if counts[audience] < MOST_ALIKE:
+            counts[audience] += 1
+            best[tool] = round(share, 4)
+    return best
 
 
 def _names(schema: object) -> set[str]:

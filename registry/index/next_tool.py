@@ -49,18 +49,18 @@ class NextTools:
             return {}
         key = (None if principal is None else principal.groups, before, last)  # what decides on what is seen
         with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = self._chances(before, last, sees)
+            chances = self._kept.get(key)
+        if chances is None:
+            chances = self._chances(before, last, sees)
             with self._lock:
-                self._kept[key] = found
-        return found
+                self._kept[key] = chances
+        return chances
 
     def _chances(self, before: str, last: str, sees: Shows) -> Chances:
         tools = self._tools(before, last, sees) if is_tool(last) else {}
-        left = 1 - sum(tools.values())
+        rest = 1 - sum(tools.values())
         agents = self._by_counts(owner_of(before), owner_of(last), {}, sees)
-        return {**tools, **{agent: left * chance for agent, chance in agents.items()}}
+        return {**tools, **{agent: rest * chance for agent, chance in agents.items()}}
 
     def _tools(self, before: str, last: str, sees: Shows) -> Chances:
         fitting = _back_off(self._fits.get(last, {}), {}, sees)
@@ -75,24 +75,27 @@ class NextTools:
     def _of_alike(self, last: str, sees: Shows) -> Chances:
         """What followed tools like the last one, carried over: to tools like that of the same agent as the last one if
         it was of the same agent there, else to tools like that of others."""
-        carried: dict[str, float] = defaultdict(float)
+        chances: dict[str, float] = defaultdict(float)
         owner = owner_of(last)
         for model, nearness in _visible(self._like.get(last, {}), sees):
-            stayed_at = owner_of(model)
+            model_owner = owner_of(model)
             for following, count in _visible(self._after.get(("", model), {}), sees):
-                stays = owner_of(following) == stayed_at
+                stays = owner_of(following) == model_owner
                 like = {following: 1.0, **dict(_visible(self._like.get(following, {}), sees))}
                 fit = {tool: near for tool, near in like.items() if (owner_of(tool) == owner) == stays}
                 total = sum(fit.values())
                 for tool, near in fit.items():
-                    carried[tool] += nearness * count * near / total
-        return carried
+                    chances[tool] += nearness * count * near / total
+        return chances
 
 
 def _back_off(counts: Chances, below: Chances, sees: Shows) -> Chances:
-    seen = dict(_visible(counts, sees))
-    total = sum(seen.values()) + PRIOR
-    return {name: (seen.get(name, 0.0) + PRIOR * below.get(name, 0.0)) / total for name in {**seen, **below}}
+    visible_counts = dict(_visible(counts, sees))
+    total = sum(visible_counts.values()) + PRIOR
+    return {
+        name: (visible_counts.get(name, 0.0) + PRIOR * below.get(name, 0.0)) / total
+        for name in {**visible_counts, **below}
+    }
 
 
 def _visible(chances: Chances, sees: Shows) -> Iterable[tuple[str, float]]:

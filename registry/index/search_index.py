@@ -175,14 +175,14 @@ class CallNames:
 
 def tool_document(agent: Agent, tool: Tool) -> list[str]:
     """Terms of a tool for BM25: its agent's name, its own twice, description, parameters, questions."""
-    told = f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}"
-    return terms(" ".join([told, *tool.questions]))
+    text = f"{agent.name} {tool.name} {tool.name} {tool.description} {parameter_text(tool.input_schema)}"
+    return terms(" ".join([text, *tool.questions]))
 
 
 def agent_document(agent: Agent, tools: Iterable[Tool]) -> list[str]:
     """Terms of an agent for BM25: its name twice, description, tags, the names of its tools that are in routing."""
-    named = (tool.name for tool in tools if not tool.pending)
-    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *named]))
+    names = (tool.name for tool in tools if not tool.pending)
+    return terms(" ".join([agent.name, agent.name, agent.description, *agent.tags, *names]))
 
 
 def agent_names(agent: Agent) -> set[str]:

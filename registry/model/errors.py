@@ -409,9 +409,12 @@ class InvalidDataset(WaygraphError):
 
 
 class MissingExtra(WaygraphError):
-    def __init__(self, what: str, *, package: str, extra: str) -> None:
+    """Without an `extra` the package itself is what is to be installed."""
+
+    def __init__(self, what: str, *, package: str, extra: str = "", of: str = "waygraph") -> None:
         self.package, self.extra = package, extra
-        super().__init__(f"{what} needs {package}, which is not installed: pip install 'waygraph[{extra}]'")
+        wanted = f"'{of}[{extra}]'" if extra else package
+        super().__init__(f"{what} needs {package}, which is not installed: pip install {wanted}")
 
 
 class MassRemoval(WaygraphError):

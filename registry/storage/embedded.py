@@ -311,7 +311,7 @@ class LiveGraph:
         Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
         """
         secure = engine.checkpoint if self._path is not None else _nothing
-        publish_graph(self._folder, engine, trust_index=trust_index, kept=self.kept, meanwhile=secure)
+        publish_graph(self._folder, engine, trust_index=trust_index, cache=self.kept, meanwhile=secure)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:

@@ -121,15 +121,15 @@ def place_by_model(
     if before is None:
         raise InvalidSetting("there is no taxonomy of this name to place anything in: `waygraph taxonomy build` first")
     holds = {each.id: dict(each.holds) for each in before.categories.values()}
-    nearest = {entity for held in holds.values() for entity, by in held.items() if by is By.NEAREST}
+    nearest = {entity for entities in holds.values() for entity, by in entities.items() if by is By.NEAREST}
     waiting = [each for each in services if each.id in nearest]
     with ThreadPoolExecutor(workers or before.settings.workers) as pool:
-        found = list(pool.map(lambda each: _descend(each, before, answers), waiting))
-    for each, category in zip(waiting, found, strict=True):
+        ways = list(pool.map(lambda each: _descend(each, before, answers), waiting))
+    for each, category in zip(waiting, ways, strict=True):
         if category is not None:
-            for held in holds.values():
-                if held.get(each.id) is By.NEAREST:
-                    del held[each.id]
+            for entities in holds.values():
+                if entities.get(each.id) is By.NEAREST:
+                    del entities[each.id]
             holds[category.id][each.id] = By.MODEL
     return replace(
         before,
@@ -146,8 +146,8 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
     while at.children:
         children = [taxonomy.categories[child] for child in at.children]
         rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
-        told = {"categories": rows, "service": prompts.service_row(service)}
-        answer = _ask(answers, prompts.CLASSIFY, told, taxonomy.settings)
+        request = {"categories": rows, "service": prompts.service_row(service)}
+        answer = _ask(answers, prompts.CLASSIFY, request, taxonomy.settings)
         numbers = prompts.read_numbers(answer, len(children))
         if numbers is None:
             return None
@@ -157,8 +157,8 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
     return at
 
 
-def _ask(answers: ModelAnswers, role: Role, told: Mapping[str, Any], settings: TaxonomySettings) -> dict[str, Any]:
-    return answers.ask(role.system, told, max_tokens=role.max_tokens, temperature=settings.temperature)
+def _ask(answers: ModelAnswers, role: Role, request: Mapping[str, Any], settings: TaxonomySettings) -> dict[str, Any]:
+    return answers.ask(role.system, request, max_tokens=role.max_tokens, temperature=settings.temperature)
 
 
 class _Build:
@@ -210,15 +210,15 @@ class _Build:
             axis, drafts = self._validate(axis, drafts, table)
         places = self._classify(node, drafts)
         for _ in range(self._settings.max_refinements):
-            generic, unassigned = self._problems(places, len(drafts))
-            if not generic and not unassigned:
+            generic, without_place = self._problems(places, len(drafts))
+            if not generic and not without_place:
                 break
-            refined = self._refine(node, drafts, places, generic, unassigned)
-            if not refined[1] or refined[1] == drafts:
+            refinement = self._refine(node, drafts, places, generic, without_place)
+            if not refinement[1] or refinement[1] == drafts:
                 break
-            axis, drafts = refined
+            axis, drafts = refinement
             places = self._classify(node, drafts)
-        if node.depth == 0 and all(found is None for found in places.values()):
+        if node.depth == 0 and all(place is None for place in places.values()):
             raise self._answers.refusal or UnfitAnswer(f"{self._answers.model} placed none of {len(places)} services")
         node.axis = axis
         self._settle(node, drafts, places)
@@ -227,29 +227,29 @@ class _Build:
         """Keyword → how many services have it. Each batch sees those of the batches before it."""
         counts, settings = Counter[str](), self._settings
         for batch in batched(self._of(node.services), settings.keyword_batch):
-            told = {
+            request = {
                 "limit": settings.keywords_per_service,
                 "known": [word for word, _ in counts.most_common(KEYWORDS_SHOWN // 2)],
                 "services": prompts.service_rows(batch),
             }
-            answer = self._ask(prompts.KEYWORDS, told)
+            answer = self._ask(prompts.KEYWORDS, request)
             counts.update(prompts.read_keywords(answer, len(batch), settings.keywords_per_service))
             self.report("bfs")
         return counts
 
     def _design(self, node: _Node, table: Mapping[str, int]) -> tuple[str, tuple[Draft, ...]]:
-        told: dict[str, Any] = {"parent": self._parent(node), "limit": self._settings.max_categories}
+        request: dict[str, Any] = {"parent": self._parent(node), "limit": self._settings.max_categories}
         if table:
-            return self._drafts(prompts.DESIGN_BY_KEYWORDS, told | {"keywords": _most_frequent(table)})
+            return self._drafts(prompts.DESIGN_BY_KEYWORDS, request | {"keywords": _most_frequent(table)})
         services = [prompts.service_row(each, prompts.BRIEF_CHARS) for each in self._of(node.services)]
-        return self._drafts(prompts.DESIGN_BY_SERVICES, told | {"services": services})
+        return self._drafts(prompts.DESIGN_BY_SERVICES, request | {"services": services})
 
-    def _drafts(self, role: Role, told: Mapping[str, Any]) -> tuple[str, tuple[Draft, ...]]:
+    def _drafts(self, role: Role, request: Mapping[str, Any]) -> tuple[str, tuple[Draft, ...]]:
         """Of the first fit answer."""
         role = role if self._settings.single_axis else role.on_any_axis
         for attempt in range(TRIES):
             again = {"note": "Your last answer was not such JSON with two categories or more."} if attempt else {}
-            axis, drafts = prompts.read_design(self._ask(role, {**told, **again}), self._settings.max_categories)
+            axis, drafts = prompts.read_design(self._ask(role, {**request, **again}), self._settings.max_categories)
             self.report("bfs")
             if drafts:
                 return axis, drafts
@@ -260,18 +260,18 @@ class _Build:
     ) -> tuple[str, tuple[Draft, ...]]:
         """Designed anew if some categories leave the axis; as it was if the answer is not fit."""
         limit = self._settings.max_categories
-        told = {"limit": limit, "axis": axis, "categories": prompts.category_rows(drafts)}
-        answer = self._ask(prompts.VALIDATE, told | {"keywords": _most_frequent(table)})
-        fixed = prompts.read_design(answer, limit)
-        return (fixed[0] or axis, fixed[1]) if answer.get("violations") and fixed[1] else (axis, drafts)
+        request = {"limit": limit, "axis": axis, "categories": prompts.category_rows(drafts)}
+        answer = self._ask(prompts.VALIDATE, request | {"keywords": _most_frequent(table)})
+        revision = prompts.read_design(answer, limit)
+        return (revision[0] or axis, revision[1]) if answer.get("violations") and revision[1] else (axis, drafts)
 
     def _classify(self, node: _Node, drafts: Sequence[Draft]) -> dict[str, tuple[int, ...] | None]:
         """Id → numbers of categories, from 1; None where no answer was fit. A call a service."""
         rows = prompts.category_rows(drafts)
-        told = ({"categories": rows, "service": prompts.service_row(each)} for each in self._of(node.services))
-        answers = self._ask_all(prompts.CLASSIFY, [*told], "bfs")
-        found = (prompts.read_numbers(answer, len(drafts)) for answer in answers)
-        return dict(zip(node.services, found, strict=True))
+        requests = ({"categories": rows, "service": prompts.service_row(each)} for each in self._of(node.services))
+        answers = self._ask_all(prompts.CLASSIFY, [*requests], "bfs")
+        numbers = (prompts.read_numbers(answer, len(drafts)) for answer in answers)
+        return dict(zip(node.services, numbers, strict=True))
 
     def _is_generic(self, numbers: Sequence[int], children: int) -> bool:
         """Whether a service fits more children than the share; it always may fit one."""
@@ -288,18 +288,18 @@ class _Build:
         drafts: Sequence[Draft],
         places: Mapping[str, tuple[int, ...] | None],
         generic: Sequence[str],
-        unassigned: Sequence[str],
+        without_place: Sequence[str],
     ) -> tuple[str, tuple[Draft, ...]]:
         sizes = Counter(number for numbers in places.values() for number in numbers or ())
-        told: dict[str, Any] = {
+        request: dict[str, Any] = {
             "parent": self._parent(node),
             "limit": self._settings.max_categories,
             "categories": prompts.category_rows(drafts, [sizes[number] for number in range(1, len(drafts) + 1)]),
         }
-        for kind, ids in (("fit_none", unassigned), ("fit_too_many", generic)):
-            shown = self._of(ids[:PROBLEMS_SHOWN])
-            told[kind] = {"count": len(ids), "services": prompts.service_rows(shown)}
-        return self._drafts(prompts.REFINE, told)
+        for kind, ids in (("fit_none", without_place), ("fit_too_many", generic)):
+            samples = self._of(ids[:PROBLEMS_SHOWN])
+            request[kind] = {"count": len(ids), "services": prompts.service_rows(samples)}
+        return self._drafts(prompts.REFINE, request)
 
     def _settle(self, node: _Node, drafts: Sequence[Draft], places: Mapping[str, tuple[int, ...] | None]) -> None:
         """Makes the children. What is generic, fits none, or would be in a child of too few stays at the node."""
@@ -324,25 +324,25 @@ class _Build:
         if len(tops) < 2:
             return
         self._path, self._waiting = ROOT, 0
-        wanted: dict[str, int] = {}
-        asked = [
+        counts: dict[str, int] = {}
+        questions = [
             (leaf, ids, [at for at, top in enumerate(tops) if top is not own])
             for own in tops
             for leaf in own.leaves()
             for ids in batched(leaf.holds, self._settings.keyword_batch)
         ]
-        told = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in asked]
+        told = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in questions]
         for (_, ids, others), answer in zip(
-            asked, self._ask_all(prompts.CROSS_DOMAIN, told, "cross_domain"), strict=True
+            questions, self._ask_all(prompts.CROSS_DOMAIN, told, "cross_domain"), strict=True
         ):
             for number, domain in prompts.read_pairs(answer, len(ids), len(others)).items():
                 each, at = ids[number - 1], others[domain - 1]
                 if at not in places[each]:
-                    wanted.setdefault(each, at)
-        leaves = {at: [*tops[at].leaves()] for at in set(wanted.values())}
-        requests = [self._place_request(each, tops[at], leaves[at]) for each, at in wanted.items()]
+                    counts.setdefault(each, at)
+        leaves = {at: [*tops[at].leaves()] for at in set(counts.values())}
+        requests = [self._place_request(each, tops[at], leaves[at]) for each, at in counts.items()]
         answers = self._ask_all(prompts.PLACE, requests, "cross_domain")
-        for (each, at), answer in zip(wanted.items(), answers, strict=True):
+        for (each, at), answer in zip(counts.items(), answers, strict=True):
             if number := prompts.read_leaf(answer, len(leaves[at]), LEAST_CONFIDENCE):
                 leaves[at][number - 1].holds[each] = By.CROSS
 
@@ -360,13 +360,13 @@ class _Build:
 
     # Calls.
 
-    def _ask(self, role: Role, told: Mapping[str, Any]) -> dict[str, Any]:
-        return _ask(self._answers, role, told, self._settings)
+    def _ask(self, role: Role, request: Mapping[str, Any]) -> dict[str, Any]:
+        return _ask(self._answers, role, request, self._settings)
 
     def _ask_all(self, role: Role, requests: Sequence[Mapping[str, Any]], state: str) -> list[dict[str, Any]]:
         """In the order of the requests; as many at once as the settings say."""
         answers = []
-        for answer in self._pool.map(lambda told: self._ask(role, told), requests):
+        for answer in self._pool.map(lambda request: self._ask(role, request), requests):
             answers.append(answer)
             self.report(state)
         return answers
@@ -399,15 +399,15 @@ def _put_lost(node: _Node, vectors: "Vectors") -> None:
     """
     for child in node.children:
         _put_lost(child, vectors)
-    lost = [each for each in node.lost if each in vectors]
-    leaves = [leaf for leaf in node.leaves() if any(each in vectors for each in leaf.holds)] if lost else []
+    strays = [each for each in node.lost if each in vectors]
+    leaves = [leaf for leaf in node.leaves() if any(each in vectors for each in leaf.holds)] if strays else []
     node.holds |= dict.fromkeys([each for each in node.lost if not leaves or each not in vectors], By.NEAREST)
     if not leaves:
         return
     import numpy as np
 
     directions = np.stack([_direction([*leaf.holds], vectors) for leaf in leaves])
-    for each in lost:
+    for each in strays:
         leaves[int(np.argmax(directions @ vectors[each]))].holds[each] = By.NEAREST
 
 
@@ -422,20 +422,22 @@ def _direction(ids: Sequence[str], vectors: "Vectors") -> "Matrix":
 
 def _examples(ids: Sequence[str], vectors: "Vectors") -> tuple[str, ...]:
     """The most like the rest by vectors, float32 of shape (dimension,); without any the first."""
-    known = [each for each in ids if each in vectors]
-    direction = _direction(known, vectors) if known else None
-    ordered = sorted(known, key=lambda each: -float(vectors[each] @ direction)) if direction is not None else ids
-    return tuple(ordered[:EXAMPLES])
+    with_vector = [each for each in ids if each in vectors]
+    direction = _direction(with_vector, vectors) if with_vector else None
+    by_nearness = (
+        sorted(with_vector, key=lambda each: -float(vectors[each] @ direction)) if direction is not None else ids
+    )
+    return tuple(by_nearness[:EXAMPLES])
 
 
 def _categories(root: _Node, vectors: "Vectors") -> dict[str, Category]:
     """By id, which follows from the path; the root first, parents before children. Vectors as of `build_by_model`."""
-    found: dict[str, Category] = {}
+    categories: dict[str, Category] = {}
     queue = deque([root])
     while queue:
         node = queue.popleft()
         category_id = _id(node.path)
-        found[category_id] = Category(
+        categories[category_id] = Category(
             id=category_id,
             name=node.draft.name,
             description=node.draft.description,
@@ -447,7 +449,7 @@ def _categories(root: _Node, vectors: "Vectors") -> dict[str, Category]:
             examples=_examples(node.services, vectors),
         )
         queue.extend(node.children)
-    return found
+    return categories
 
 
 def _id(path: str) -> str:
@@ -485,11 +487,13 @@ def estimate_build(services: Sequence[Service], settings: TaxonomySettings = Tax
     if not levels:
         return Estimate(calls=0, least_calls=0, prompt_tokens=0, completion_tokens=0)
     cross = nodes + round(CROSS_SHARE * len(services)) if settings.cross_domain else 0
-    refined = settings.max_refinements * (designs + levels * len(services))
+    refinements = settings.max_refinements * (designs + levels * len(services))
     least = keyword_calls + designs + 1 + levels * len(services) + cross
-    shown = sum(min(len(each.description), prompts.SERVICE_CHARS) + len(each.name) for each in services) / len(services)
-    chars = len(prompts.CLASSIFY.system) + CHILDREN * CATEGORY_CHARS + shown
-    calls = least + refined
+    mean_chars = sum(min(len(each.description), prompts.SERVICE_CHARS) + len(each.name) for each in services) / len(
+        services
+    )
+    chars = len(prompts.CLASSIFY.system) + CHILDREN * CATEGORY_CHARS + mean_chars
+    calls = least + refinements
     return Estimate(
         calls=calls,
         least_calls=least,

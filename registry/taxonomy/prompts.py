@@ -169,8 +169,8 @@ def category_rows(drafts: Sequence[Draft], sizes: Sequence[int] = ()) -> list[di
 
 
 def service_row(service: Service, chars: int = SERVICE_CHARS) -> dict[str, Any]:
-    told = {"name": service.name[:BRIEF_CHARS], "description": service.description[:chars]}
-    return _without_empty(told | {"words": service.words[: chars // 2]})
+    row = {"name": service.name[:BRIEF_CHARS], "description": service.description[:chars]}
+    return _without_empty(row | {"words": service.words[: chars // 2]})
 
 
 def service_rows(services: Iterable[Service], chars: int = BRIEF_CHARS) -> list[dict[str, Any]]:
@@ -192,18 +192,18 @@ def read_design(answer: Mapping[str, Any], limit: int) -> tuple[str, tuple[Draft
         draft = Draft(_segment(row.get("name")), *(_text(row.get(field)) for field in Draft._fields[1:]))
         if draft.name:
             drafts.setdefault(draft.name.casefold(), draft)
-    found = tuple(drafts.values())[:limit]
-    return _text(answer.get("axis"), NAME_CHARS), found if len(found) > 1 else ()
+    designs = tuple(drafts.values())[:limit]
+    return _text(answer.get("axis"), NAME_CHARS), designs if len(designs) > 1 else ()
 
 
 def read_keywords(answer: Mapping[str, Any], count: int, limit: int) -> list[str]:
     """Of services numbered 1 to `count`: each keyword once a service, at most `limit` of one."""
-    found: dict[int, list[str]] = {}
+    keywords: dict[int, list[str]] = {}
     for row in _rows(answer.get("keywords")):
         number, words = _number(row.get("number"), count), row.get("keywords")
         if number and isinstance(words, list):
-            found.setdefault(number, [_text(word, NAME_CHARS).casefold() for word in words])
-    return [word for words in found.values() for word in [*dict.fromkeys(filter(None, words))][:limit]]
+            keywords.setdefault(number, [_text(word, NAME_CHARS).casefold() for word in words])
+    return [word for words in keywords.values() for word in [*dict.fromkeys(filter(None, words))][:limit]]
 
 
 def read_numbers(answer: Mapping[str, Any], count: int) -> tuple[int, ...] | None:
@@ -234,20 +234,20 @@ def read_leaf(answer: Mapping[str, Any], count: int, least: int) -> int:
     return _number(answer.get("leaf"), count) if read_number(sure, least, 100) is not None else 0
 
 
-def _rows(told: object) -> list[Mapping[str, Any]]:
-    return [row for row in told if isinstance(row, Mapping)] if isinstance(told, list) else []
+def _rows(value: object) -> list[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
-def _number(told: object, count: int) -> int:
+def _number(value: object, count: int) -> int:
     """0 for anything else than a number from 1 to `count`; digits as a text are one too."""
-    return (read_digits(told, 1, count) if isinstance(told, str) else read_whole(told, 1, count)) or 0
+    return (read_digits(value, 1, count) if isinstance(value, str) else read_whole(value, 1, count)) or 0
 
 
-def _text(told: object, chars: int = TEXT_CHARS) -> str:
+def _text(value: object, chars: int = TEXT_CHARS) -> str:
     """One line of text, cut to `chars`; empty for anything else."""
-    words = " ".join(told.split()) if isinstance(told, str) else ""
+    words = " ".join(value.split()) if isinstance(value, str) else ""
     return "".join(each for each in words if unicode_category(each) not in NOT_TEXT)[:chars].strip()
 
 
-def _segment(told: object) -> str:
-    return " & ".join(filter(None, (part.strip() for part in _text(told, NAME_CHARS).split(SEPARATOR))))
+def _segment(value: object) -> str:
+    return " & ".join(filter(None, (part.strip() for part in _text(value, NAME_CHARS).split(SEPARATOR))))

@@ -144,23 +144,25 @@ class Difference:
 
 def compare_taxonomies(first: Taxonomy, second: Taxonomy) -> Difference:
     paths, others = first.paths(), second.paths()
-    shared = [each for each in paths if each in others]
-    stands, stood = _places(second), _places(first)
+    common = [each for each in paths if each in others]
+    places_after, places_before = _places(second), _places(first)
     return Difference(
         only_first=tuple(path for each, path in paths.items() if each not in others),
         only_second=tuple(path for each, path in others.items() if each not in paths),
-        renamed=tuple((paths[each], others[each]) for each in shared if paths[each] != others[each]),
-        kept=len(shared),
-        moved=sum(1 for each in stood.keys() & stands.keys() if stood[each] != stands[each]),
-        gone=len(stood.keys() - stands.keys()),
-        new=len(stands.keys() - stood.keys()),
+        renamed=tuple((paths[each], others[each]) for each in common if paths[each] != others[each]),
+        kept=len(common),
+        moved=sum(
+            1 for each in places_before.keys() & places_after.keys() if places_before[each] != places_after[each]
+        ),
+        gone=len(places_before.keys() - places_after.keys()),
+        new=len(places_after.keys() - places_before.keys()),
     )
 
 
 def _places(taxonomy: Taxonomy) -> dict[str, set[str]]:
     """Entity id → the ids of the categories that hold it."""
-    found: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     for category in taxonomy.categories.values():
         for entity in category.holds:
-            found.setdefault(entity, set()).add(category.id)
-    return found
+            places.setdefault(entity, set()).add(category.id)
+    return places

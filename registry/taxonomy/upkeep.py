@@ -45,12 +45,12 @@ class Placeable(NamedTuple):
 def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | None = None) -> dict[str, Placeable]:
     """By id, of these agents; None: of all. What is pending, hidden or flagged is left out."""
     settings = read_settings(session)
-    stored = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
-    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in stored.items()}
-    placed = {agent_id: agent for agent_id, agent in agents.items() if _may_stand(agent)}
-    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(stored))
+    agents_of_graph = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
+    agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in agents_of_graph.items()}
+    placeable = {agent_id: agent for agent_id, agent in agents.items() if _may_stand(agent)}
+    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(agents_of_graph))
     if of is Of.TOOLS:
-        return dict(_tools(placed, tools))
+        return dict(_tools(placeable, tools))
     names: dict[str, list[str]] = {}
     for item in tools:
         names.setdefault(item.tool.agent_id, []).append(item.tool.name)
@@ -59,10 +59,10 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
             Service(
                 id=agent_id, name=agent.name, description=agent.description, words=" ".join(names.get(agent_id, ()))
             ),
-            stored[agent_id].vector_key,
+            agents_of_graph[agent_id].vector_key,
             not agent.visible_to,
         )
-        for agent_id, agent in placed.items()
+        for agent_id, agent in placeable.items()
     }
 
 
@@ -82,10 +82,10 @@ def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) 
     """Of those that have one, scaled to length 1: float32 of shape (dimension,)."""
     import numpy as np
 
-    wanted = sorted(ids)
-    found = read_vectors(session, **({"agents": wanted} if of is Of.AGENTS else {"tools": wanted}))
-    lengths = {entity: float(np.linalg.norm(vector)) for entity, vector in found.items()}
-    return {entity: vector / lengths[entity] for entity, vector in found.items() if lengths[entity]}
+    entities = sorted(ids)
+    vectors = read_vectors(session, **({"agents": entities} if of is Of.AGENTS else {"tools": entities}))
+    lengths = {entity: float(np.linalg.norm(vector)) for entity, vector in vectors.items()}
+    return {entity: vector / lengths[entity] for entity, vector in vectors.items() if lengths[entity]}
 
 
 class Given(NamedTuple):
@@ -103,32 +103,32 @@ def read_given(session: GraphSession, name: str, of: Of) -> Given:
 
 
 @contextmanager
-def keep_taxonomies(session: GraphSession, touched: Collection[str] | None) -> Iterator[None]:
+def keep_taxonomies(session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
     """Around a transaction that changes these agents, or whose tools; None: all of their vectors."""
-    held = read_taxonomies(session) if touched is None or touched else []
-    before = {of: read_placeable(session, of, touched) for of in {each.of for each in held}}
+    taxonomies = read_taxonomies(session) if agent_ids is None or agent_ids else []
+    before = {of: read_placeable(session, of, agent_ids) for of in {each.of for each in taxonomies}}
     yield
     for of, was in before.items():
-        now = read_placeable(session, of, touched)
-        for taxonomy in held:
-            if taxonomy.of is of and touched is None:
+        now = read_placeable(session, of, agent_ids)
+        for taxonomy in taxonomies:
+            if taxonomy.of is of and agent_ids is None:
                 settle(session, taxonomy, taxonomy)
-            elif taxonomy.of is of and touched is not None:
-                _keep(session, taxonomy, was, now, touched)
+            elif taxonomy.of is of and agent_ids is not None:
+                _keep(session, taxonomy, was, now, agent_ids)
 
 
-def settle(session: GraphSession, new: Taxonomy, held: Taxonomy | None) -> None:
+def settle(session: GraphSession, new: Taxonomy, former: Taxonomy | None) -> None:
     """Stores a whole taxonomy: all that may stand in it is placed, the rest is taken out, directions are made anew."""
     now = read_placeable(session, new.of)
     vectors = read_placeable_vectors(session, new.of, now.keys())
     # As with words: an agent that not everyone may see says nothing, unless the build read such ones.
     telling = {entity: way for entity, way in vectors.items() if new.private or now[entity].is_public}
-    tree = _Tree(new, _directions(new, telling), grown=new.categories)
+    tree = _Tree(new, _directions(new, telling), new_ids=new.categories)
     tree.take_out([entity for entity in tree.where if entity not in now])
     tree.place([entity for entity in now if entity not in tree.where], vectors)
     tree.split_large(session, now)
     tree.drop_empty()
-    put_taxonomy(session, tree.taxonomy(), held, tree.directions)
+    put_taxonomy(session, tree.taxonomy(), former, tree.directions)
 
 
 def _directions(taxonomy: Taxonomy, vectors: "Vectors") -> "Vectors":
@@ -137,40 +137,42 @@ def _directions(taxonomy: Taxonomy, vectors: "Vectors") -> "Vectors":
 
     from waygraph.registry.taxonomy.vectors_build import direction_of
 
-    found: Vectors = {}
+    directions: Vectors = {}
     for each in taxonomy.categories.values():
         rows = [vectors[entity] for entity in taxonomy.below(each) if entity in vectors]
         if rows:
-            found[each.id] = direction_of(np.stack(rows))
-    return found
+            directions[each.id] = direction_of(np.stack(rows))
+    return directions
 
 
 def _keep(
     session: GraphSession,
-    held: Taxonomy,
+    former: Taxonomy,
     before: Mapping[str, Placeable],
     now: Mapping[str, Placeable],
-    touched: Collection[str],
+    agent_ids: Collection[str],
 ) -> None:
-    tree = _Tree(held, {}, grown=())
-    gone = [entity for entity in tree.where if owner_of(entity) in touched and entity not in now]
-    moved = [entity for entity in now if entity in before and before[entity].vector_key != now[entity].vector_key]
-    coming = [entity for entity in now if entity not in tree.where or entity in moved]
+    tree = _Tree(former, {}, new_ids=())
+    absent = [entity for entity in tree.where if owner_of(entity) in agent_ids and entity not in now]
+    with_new_vector = [
+        entity for entity in now if entity in before and before[entity].vector_key != now[entity].vector_key
+    ]
+    coming = [entity for entity in now if entity not in tree.where or entity in with_new_vector]
     stood_open = {owner_of(entity) for entity, was in before.items() if was.is_public and entity in tree.where}
-    private = {*held.private, *_private_agents(session, stood_open)}
-    if not (gone or coming or private != set(held.private)):
+    private = {*former.private, *_private_agents(session, stood_open)}
+    if not (absent or coming or private != set(former.private)):
         return
-    tree.take_out([*gone, *moved])
+    tree.take_out([*absent, *with_new_vector])
     if coming:
-        tree.directions = dict(read_directions(session, held.name))
-        tree.place(coming, read_placeable_vectors(session, held.of, coming))
-        known = dict(tree.directions)
+        tree.directions = dict(read_directions(session, former.name))
+        tree.place(coming, read_placeable_vectors(session, former.of, coming))
+        directions = dict(tree.directions)
         tree.split_large(session, None)
-        changed = {each: way for each, way in tree.directions.items() if way is not known.get(each)}
+        new_directions = {each: way for each, way in tree.directions.items() if way is not directions.get(each)}
     else:
-        changed = {}
+        new_directions = {}
     tree.drop_empty()
-    put_taxonomy(session, replace(tree.taxonomy(), private=tuple(sorted(private))), held, changed)
+    put_taxonomy(session, replace(tree.taxonomy(), private=tuple(sorted(private))), former, new_directions)
 
 
 def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
@@ -190,13 +192,13 @@ def is_over_size(holds: Mapping[str, By], settings: TaxonomySettings) -> bool:
 class _Tree:
     """A taxonomy while it is changed. `where`: entity id → the categories that hold it."""
 
-    def __init__(self, held: Taxonomy, directions: "Vectors", *, grown: Iterable[str]) -> None:
-        """`grown`: categories that may have become too large, beside those where something is placed."""
-        self._held, self.directions = held, directions
-        self._categories = dict(held.categories)
-        self._holds = {each.id: dict(each.holds) for each in held.categories.values()}
+    def __init__(self, taxonomy: Taxonomy, directions: "Vectors", *, new_ids: Iterable[str]) -> None:
+        """`new_ids`: categories that may have become too large, beside those where something is placed."""
+        self._held, self.directions = taxonomy, directions
+        self._categories = dict(taxonomy.categories)
+        self._holds = {each.id: dict(each.holds) for each in taxonomy.categories.values()}
         self.where: dict[str, list[str]] = {}
-        self._grown = set(grown)
+        self._grown = set(new_ids)
         for category, holds in self._holds.items():
             for entity in holds:
                 self.where.setdefault(entity, []).append(category)
@@ -217,28 +219,31 @@ class _Tree:
         """Of each that has a vector, float32 of shape (dimension,), the leaf whose direction is nearest."""
         import numpy as np
 
-        known = [each for each in leaves if each in self.directions]
-        if not known:
+        with_direction = [each for each in leaves if each in self.directions]
+        if not with_direction:
             return []
-        directions = np.stack([self.directions[each] for each in known])
-        found = [(entity, vectors[entity]) for entity in entities if entity in vectors]
+        directions = np.stack([self.directions[each] for each in with_direction])
+        rows = [(entity, vectors[entity]) for entity in entities if entity in vectors]
         return [
-            (entity, known[int((directions @ vector).argmax())])
-            for entity, vector in found
+            (entity, with_direction[int((directions @ vector).argmax())])
+            for entity, vector in rows
             if len(vector) == directions.shape[1]
         ]
 
     def _leaves(self) -> list[str]:
         return [each.id for each in self._categories.values() if not each.children]
 
-    def split_large(self, session: GraphSession, known: Mapping[str, Placeable] | None) -> None:
-        """Leaves with more than the leaf size of what everyone may see. `known`: all that stands; None: it is read."""
+    def split_large(self, session: GraphSession, placeable: Mapping[str, Placeable] | None) -> None:
+        """Splits leaves with more than the leaf size of what everyone may see.
+
+        `placeable`: all that stands; None: it is read.
+        """
         settings = self._held.settings
         for leaf in self._leaves():
             category, holds = self._categories[leaf], self._holds[leaf]
             if not is_over_size(holds, settings) or category.depth >= settings.max_depth or leaf not in self._grown:
                 continue
-            members = known or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
+            members = placeable or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
             public = [members[each].service for each in holds if each in members and members[each].is_public]
             if is_over_size({each.id: holds[each.id] for each in public}, settings):
                 self._split(session, category, public)
@@ -268,8 +273,8 @@ class _Tree:
             for entity in each.holds:
                 self._holds[each.id][entity] = holds[entity] if holds[entity] is By.CROSS else by
                 self.where[entity].append(each.id)
-        placed = set(part.below(top))
-        rest = {each: how for each, how in holds.items() if each not in placed}
+        entities_below = set(part.below(top))
+        rest = {each: how for each, how in holds.items() if each not in entities_below}
         for entity, leaf in self._nearest(rest, vectors, [each.id for each in below if not each.children]):
             self._holds[leaf][entity] = rest.pop(entity)
             self.where[entity].append(leaf)
@@ -293,7 +298,7 @@ class _Tree:
 
     def taxonomy(self) -> Taxonomy:
         """As it is now, parents before children."""
-        changed = {
+        categories = {
             each.id: replace(each, holds=dict(sorted(self._holds[each.id].items())))
             for each in self._categories.values()
         }
@@ -301,6 +306,6 @@ class _Tree:
         waiting = [self._held.root.id]
         while waiting:
             at = waiting.pop(0)
-            order[at] = order.pop(at, changed[at])
-            waiting.extend(changed[at].children)
+            order[at] = order.pop(at, categories[at])
+            waiting.extend(categories[at].children)
         return replace(self._held, categories=order)

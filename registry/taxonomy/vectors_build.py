@@ -66,8 +66,8 @@ def build_by_vectors(
             "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`."
         )
     matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
-    known = _Former(before, {entity: row for row, entity in enumerate(ids)}, matrix, settings)
-    root = _grow(np.arange(len(ids)), 0, known, before.root if before else None)
+    former = _Former(before, {entity: row for row, entity in enumerate(ids)}, matrix, settings)
+    root = _grow(np.arange(len(ids)), 0, former, before.root if before else None)
     if settings.cross_domain:
         _cross(root, matrix)
     return Taxonomy(
@@ -163,40 +163,42 @@ def _grow(rows: NDArray[np.int64], depth: int, former: _Former, was: Category | 
     """The node of these rows and all below it. `was`: the category that it was."""
     matrix, settings = former.matrix[rows], former.settings
     node = Node(rows=rows, depth=depth, direction=direction_of(matrix))
-    known = former.children(was, len(rows))[: settings.max_categories]
-    least = settings.leaf_size * (STILL_SPLIT if known else 1)
+    former_children = former.children(was, len(rows))[: settings.max_categories]
+    least = settings.leaf_size * (STILL_SPLIT if former_children else 1)
     if len(rows) <= least or depth >= settings.max_depth:
         return node
-    if known:
-        labels, _ = _cluster(matrix, former.directions(known), settings.delete_size, former.labels(known)[rows])
+    if former_children:
+        labels, _ = _cluster(
+            matrix, former.directions(former_children), settings.delete_size, former.labels(former_children)[rows]
+        )
     else:
-        wanted = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
-        tries = (_cluster(matrix, _starts(matrix, wanted, seed), settings.delete_size) for seed in range(_SEEDS))
-        labels, _ = max(tries, key=lambda found: found[1])
+        count = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
+        tries = (_cluster(matrix, _starts(matrix, count, seed), settings.delete_size) for seed in range(_SEEDS))
+        labels, _ = max(tries, key=lambda numbers: numbers[1])
     if depth + 1 == settings.max_depth and _halve_large(labels, matrix, settings):
         # As the next build would begin with them.
         parts = [direction_of(matrix[labels == label]) for label in range(int(labels.max()) + 1)]
         labels, _ = _cluster(matrix, np.stack(parts), settings.delete_size, labels)
-    found = np.unique(labels).tolist()
-    if len(found) > 1:
-        for label in found:
-            part = known[label] if label < len(known) else None
+    numbers = np.unique(labels).tolist()
+    if len(numbers) > 1:
+        for label in numbers:
+            part = former_children[label] if label < len(former_children) else None
             node.children.append(_grow(rows[labels == label], depth + 1, former, part))
     return node
 
 
 def _cluster(
-    vectors: Matrix, starts: Matrix, delete_size: int, stood: NDArray[np.int64] | None = None
+    vectors: Matrix, starts: Matrix, delete_size: int, former_labels: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], float]:
     """The cluster of each row, by the number of its start, and the sum of cosines. Too small ones are dissolved.
 
-    `stood`: the former cluster of each row, -1 without one.
+    `former_labels`: the former cluster of each row, -1 without one.
     """
     alive = np.ones(len(starts), dtype=np.bool_)
     directions = starts.copy()
     bonus = np.zeros((len(vectors), len(starts)), dtype=np.float32)
-    if stood is not None:
-        bonus[np.flatnonzero(stood >= 0), stood[stood >= 0]] = STAYS
+    if former_labels is not None:
+        bonus[np.flatnonzero(former_labels >= 0), former_labels[former_labels >= 0]] = STAYS
     while True:
         labels = np.full(len(vectors), -1, dtype=np.int64)
         for _ in range(_ROUNDS):
@@ -209,7 +211,7 @@ def _cluster(
             for label in np.unique(labels):
                 directions[label] = direction_of(vectors[labels == label])
         sizes = np.bincount(labels, minlength=len(starts))
-        small = alive & (sizes <= (0 if stood is not None else delete_size))
+        small = alive & (sizes <= (0 if former_labels is not None else delete_size))
         if not small.any() or alive.sum() <= FEWEST_CHILDREN // 2:
             return labels, float((vectors * directions[labels]).sum())
         alive[np.flatnonzero(small)[sizes[small].argmin()]] = False
@@ -219,32 +221,32 @@ def _halve_large(labels: NDArray[np.int64], vectors: Matrix, settings: TaxonomyS
     """Where no level is left, clusters over the leaf size become two, while there may be one more. In place; whether
     any did. Of several tries the most even one counts.
     """
-    done = False
+    is_small = False
     while len(np.unique(labels)) < settings.max_categories:
         sizes = np.bincount(labels)
         largest = int(sizes.argmax())
         rows = np.flatnonzero(labels == largest)
         tries = (_cluster(vectors[rows], _starts(vectors[rows], 2, seed), 0)[0] for seed in range(_SEEDS))
-        halves = max(tries, key=lambda found: int(np.bincount(found, minlength=2).min()))
+        halves = max(tries, key=lambda labels_of_try: int(np.bincount(labels_of_try, minlength=2).min()))
         if len(rows) <= settings.leaf_size or np.bincount(halves, minlength=2).min() <= settings.delete_size:
             break
         labels[rows[halves == 1]] = len(sizes)
-        done = True
-    return done
+        is_small = True
+    return is_small
 
 
 def _starts(vectors: Matrix, number: int, seed: int) -> Matrix:
     """k-means++: each next one far from those before, by chance in proportion to its squared distance."""
     chance = np.random.default_rng(seed)
-    chosen = [int(chance.integers(len(vectors)))]
-    nearest = vectors @ vectors[chosen[0]]
-    while len(chosen) < min(number, len(vectors)):
+    rows = [int(chance.integers(len(vectors)))]
+    nearest = vectors @ vectors[rows[0]]
+    while len(rows) < min(number, len(vectors)):
         distance = np.clip(1.0 - nearest.astype(np.float64), 0.0, None)
         if not distance.sum():
             break
-        chosen.append(int(chance.choice(len(vectors), p=distance / distance.sum())))
-        nearest = np.maximum(nearest, vectors @ vectors[chosen[-1]])
-    return vectors[chosen].copy()
+        rows.append(int(chance.choice(len(vectors), p=distance / distance.sum())))
+        nearest = np.maximum(nearest, vectors @ vectors[rows[-1]])
+    return vectors[rows].copy()
 
 
 def direction_of(vectors: Matrix) -> Matrix:
@@ -281,8 +283,8 @@ class _Naming:
     def __init__(self, services: Iterable[Service], ids: Sequence[str], matrix: Matrix) -> None:
         words = {service.id: _words_of(service) for service in services}
         self._ids, self._matrix = list(ids), matrix
-        named = {service.id: {term for term, _ in telling_words(service.name)} for service in services}
-        self._terms = [[*{term for term, _ in words[entity]}, *named[entity]] for entity in ids]
+        terms_of_names = {service.id: {term for term, _ in telling_words(service.name)} for service in services}
+        self._terms = [[*{term for term, _ in words[entity]}, *terms_of_names[entity]] for entity in ids]
         self._spelling = _spelling(words[entity] for entity in ids)
         having = Counter(term for terms in self._terms for term in set(terms))
         self._rarity = {term: rarity(number, len(ids)) for term, number in having.items()}
@@ -292,30 +294,30 @@ class _Naming:
 
         No name repeats a word of those above it.
         """
-        found: dict[str, Category] = {}
+        categories: dict[str, Category] = {}
         top = Category(id=self._new_id(root), name="", depth=root.depth, holds={}, examples=self._examples(root))
         pending = [(root, top, frozenset(term for name in above for term, _ in telling_words(name)))]
         while pending:
-            node, told, avoid = pending.pop()
+            node, words, avoid = pending.pop()
             children = self._name_children(node, avoid) if node.children else []
             holds = {} if children else {self._ids[row]: By.VECTORS for row in node.rows.tolist()}
             holds |= {self._ids[row]: By.CROSS for row in node.crossed}
-            found[told.id] = replace(
-                told,
+            categories[words.id] = replace(
+                words,
                 axis=AXIS if children else "",
                 children=tuple(each.id for each in children),
                 holds=dict(sorted(holds.items())),
             )
             for child, each in reversed(list(zip(node.children, children, strict=True))):
                 pending.append((child, each, avoid | {term for term, _ in telling_words(each.name)}))
-        return found
+        return categories
 
     def _name_children(self, node: Node, avoid: frozenset[str]) -> list[Category]:
         classes = [[self._terms[row] for row in child.rows.tolist()] for child in node.children]
-        ranked = _telling_terms(classes, self._rarity)
-        told = [[self._spelling[term] for term in terms if term not in avoid] or ["other"] for terms in ranked]
+        rankings = _telling_terms(classes, self._rarity)
+        words = [[self._spelling[term] for term in terms if term not in avoid] or ["other"] for terms in rankings]
         names: list[str] = []
-        for each in told:
+        for each in words:
             names.append(_free_name(each, names))
         directions = np.stack([child.direction for child in node.children])
         cosines = directions @ directions.T
@@ -326,12 +328,12 @@ class _Naming:
                 id=self._new_id(child),
                 name=name,
                 description=", ".join(each[:_DESCRIPTION_WORDS]),
-                boundary=f"not here: {', '.join(told[sibling][:_BOUNDARY_WORDS])} (see {names[sibling]})",
+                boundary=f"not here: {', '.join(words[sibling][:_BOUNDARY_WORDS])} (see {names[sibling]})",
                 depth=child.depth,
                 holds={},
                 examples=self._examples(child),
             )
-            for child, name, each, sibling in zip(node.children, names, told, near, strict=True)
+            for child, name, each, sibling in zip(node.children, names, words, near, strict=True)
         ]
 
     def _examples(self, node: Node) -> tuple[str, ...]:
@@ -339,8 +341,8 @@ class _Naming:
         return tuple(self._ids[row] for row in node.rows[order].tolist())
 
     def _new_id(self, node: Node) -> str:
-        held = "\n".join(self._ids[row] for row in node.rows.tolist())
-        return sha256(f"{node.depth}\n{held}".encode()).hexdigest()[:12]
+        members = "\n".join(self._ids[row] for row in node.rows.tolist())
+        return sha256(f"{node.depth}\n{members}".encode()).hexdigest()[:12]
 
 
 def _words_of(service: Service) -> Counter[tuple[str, str]]:
@@ -356,32 +358,32 @@ def _telling_terms(classes: Sequence[Sequence[Sequence[str]]], rare: Mapping[str
     everywhere = sum(counts, Counter[str]())
     average = everywhere.total() / len(classes)
     weights = {term: rare[term] * log(1 + average / number) for term, number in everywhere.items()}
-    ranked: list[list[str]] = []
+    rankings: list[list[str]] = []
     for services, having in zip(classes, counts, strict=True):
         telling = Counter(term for terms in services for term in set(terms))
         # What one service alone says names no class of several.
-        ordered = sorted((number == 1, -having[term] * weights[term], term) for term, number in telling.items())
-        ranked.append([term for *_, term in ordered])
-    return ranked
+        order = sorted((number == 1, -having[term] * weights[term], term) for term, number in telling.items())
+        rankings.append([term for *_, term in order])
+    return rankings
 
 
 def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
     """Term → the word that stands for it most often."""
-    counted = Counter[tuple[str, str]]()
+    counts = Counter[tuple[str, str]]()
     for each in words:
-        counted.update(each)
-    ordered = sorted(counted.items(), key=lambda item: (item[1], item[0]))
-    return {term: word for (term, word), _ in ordered}
+        counts.update(each)
+    by_count = sorted(counts.items(), key=lambda item: (item[1], item[0]))
+    return {term: word for (term, word), _ in by_count}
 
 
-def _free_name(words: Sequence[str], taken: Sequence[str]) -> str:
+def _free_name(words: Sequence[str], names: Sequence[str]) -> str:
     """Of the first words, one more as long as a sibling bears the name; then numbered. A word is no other's plural."""
     words = [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
     for length in range(_NAME_WORDS, len(words) + 1):
-        if (name := "-".join(words[:length])) not in taken:
+        if (name := "-".join(words[:length])) not in names:
             return name
     first = "-".join(words[:_NAME_WORDS])
-    return next(name for number in count(1) if (name := first if number == 1 else f"{first}-{number}") not in taken)
+    return next(name for number in count(1) if (name := first if number == 1 else f"{first}-{number}") not in names)
 
 
 # -- ids -----------------------------------------------------------------------------------------------
@@ -391,15 +393,15 @@ def keep_ids(new: Taxonomy, before: Taxonomy | None) -> Taxonomy:
     """With the ids of former categories that hold mostly the same, each for the one that shares the most with it."""
     if before is None:
         return new
-    taken: dict[str, str] = {}
-    used: set[str] = set()
+    new_ids: dict[str, str] = {}
+    former_ids: set[str] = set()
     for _, mine, former in sorted(_overlaps(new, before), reverse=True):
-        if mine not in taken and former not in used:
-            taken[mine] = former
-            used.add(former)
-    strange = used | before.categories.keys()
+        if mine not in new_ids and former not in former_ids:
+            new_ids[mine] = former
+            former_ids.add(former)
+    strange = former_ids | before.categories.keys()
     ids = {
-        each: taken.get(each) or (f"{each}-{before.revision}" if each in strange else each) for each in new.categories
+        each: new_ids.get(each) or (f"{each}-{before.revision}" if each in strange else each) for each in new.categories
     }
     return replace(new, categories={each.id: each for each in rename_categories(new.categories.values(), ids)})
 
@@ -421,8 +423,8 @@ def _overlaps(new: Taxonomy, before: Taxonomy) -> Iterator[tuple[float, str, str
             holding.setdefault(entity, []).append(category)
     for each in new.categories.values():
         mine = set(new.below(each))
-        shared = Counter(category for entity in mine for category in holding.get(entity, ()))
-        for category, number in shared.items():
+        common = Counter(category for entity in mine for category in holding.get(entity, ()))
+        for category, number in common.items():
             share = number / (len(mine) + len(former[category]) - number)
             if share > SAME:
                 alike = each.depth == before.categories[category].depth

@@ -47,20 +47,20 @@ def walk(  # noqa: PLR0917
     """`taxonomy`: as the caller may see it. Raises nothing of the model: `failure` says what ended the walk."""
     pool = ThreadPoolExecutor(AT_ONCE)
     walker = _Walker(query, taxonomy, read, chat, budget, pool, clock)
-    failure, selected = "", tuple[str, ...]()
+    failure, selection = "", tuple[str, ...]()
     try:
-        selected = walker.find(mode, merge)
+        selection = walker.find(mode, merge)
         if mode is Mode.ONE:
-            selected = (selected or walker.find(Mode.IMPORTANT, merge))[:1]
-        if not selected and walker.unfit:
+            selection = (selection or walker.find(Mode.IMPORTANT, merge))[:1]
+        if not selection and walker.unfit:
             raise UnfitAnswer(f"{chat.model} did not answer with numbers")
     except LanguageModelError as error:
-        selected, failure = (), str(error)
+        selection, failure = (), str(error)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return Walked(
         mode=mode,
-        selected=selected,
+        selected=selection,
         calls=walker.calls,
         prompt_tokens=walker.prompt_tokens,
         completion_tokens=walker.completion_tokens,
@@ -83,22 +83,22 @@ def merge_small_groups(groups: Sequence[Group], least: int) -> list[Group]:
     """Groups of fewer than `least`, the smallest first, each join the one that is nearest by way of the lowest common
     ancestor, of equally near ones the smallest.
     """
-    merged = list(groups)
-    while len(merged) > 1:
-        small = min(merged, key=lambda group: len(group.ids))
+    result = list(groups)
+    while len(result) > 1:
+        small = min(result, key=lambda group: len(group.ids))
         if len(small.ids) >= least:
             break
-        merged.remove(small)
-        at = min(range(len(merged)), key=lambda at: (_distance(small, merged[at]), len(merged[at].ids)))
-        near = merged[at]
-        merged[at] = Group(near.way, (*near.ids, *small.ids), (*near.paths, *small.paths))
-    return merged
+        result.remove(small)
+        at = min(range(len(result)), key=lambda at: (_distance(small, result[at]), len(result[at].ids)))
+        near = result[at]
+        result[at] = Group(near.way, (*near.ids, *small.ids), (*near.paths, *small.paths))
+    return result
 
 
 def _distance(one: Group, other: Group) -> int:
     """Steps up to the lowest common ancestor and down."""
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.way, other.way, strict=False)))
-    return len(one.way) + len(other.way) - 2 * shared
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.way, other.way, strict=False)))
+    return len(one.way) + len(other.way) - 2 * common
 
 
 type _Way = tuple[tuple[str, ...], Category]
@@ -127,19 +127,19 @@ class _Walker:
 
     def find(self, mode: Mode, merge: int) -> tuple[str, ...]:
         """Ids, each once. Raises LanguageModelError."""
-        opened = self._descend(mode)
-        groups = merge_small_groups(self._groups(opened), merge)
-        shown = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
-        rows = [prompts.service_rows(self.read(group.ids)) for group in shown]
+        ways = self._descend(mode)
+        groups = merge_small_groups(self._groups(ways), merge)
+        pages = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
+        rows = [prompts.service_rows(self.read(group.ids)) for group in pages]
         answers = self._ask_all(prompts.SELECT[mode], rows)
-        for group, numbers in zip(shown, answers, strict=True):
+        for group, numbers in zip(pages, answers, strict=True):
             self.picks.append(Pick(paths=group.paths, shown=len(group.ids), selected=len(numbers)))
-        found = (group.ids[number - 1] for group, numbers in zip(shown, answers, strict=True) for number in numbers)
-        return tuple(dict.fromkeys(found))
+        selection = (group.ids[number - 1] for group, numbers in zip(pages, answers, strict=True) for number in numbers)
+        return tuple(dict.fromkeys(selection))
 
     def _descend(self, mode: Mode) -> dict[tuple[str, ...], list[_Way]]:
         """Way to a category → its children that the model opened; all nodes of a depth are asked about at once."""
-        opened: dict[tuple[str, ...], list[_Way]] = {}
+        ways: dict[tuple[str, ...], list[_Way]] = {}
         frontier: list[_Way] = [((), self.taxonomy.root)]
         while frontier:
             inner = [(way, category, children) for way, category in frontier if (children := self._children(category))]
@@ -147,27 +147,27 @@ class _Walker:
             answers = self._ask_all(prompts.NAVIGATE[mode], rows)
             frontier = []
             for (way, _, children), numbers in zip(inner, answers, strict=True):
-                chosen = [children[number - 1] for number in (numbers[:1] if mode is Mode.ONE else numbers)]
-                opened[way] = [((*way, child.name), child) for child in chosen]
-                frontier += opened[way]
-                names = tuple(child.name for child in chosen)
-                rest = tuple(child.name for child in children if child not in chosen)
+                choices = [children[number - 1] for number in (numbers[:1] if mode is Mode.ONE else numbers)]
+                ways[way] = [((*way, child.name), child) for child in choices]
+                frontier += ways[way]
+                names = tuple(child.name for child in choices)
+                rest = tuple(child.name for child in children if child not in choices)
                 self.visits.append(Visit(path=SEPARATOR.join(way), opened=names, pruned=rest))
-        return opened
+        return ways
 
     def _children(self, category: Category) -> list[Category]:
         return [self.taxonomy.categories[child] for child in category.children]
 
-    def _groups(self, opened: Mapping[tuple[str, ...], Sequence[_Way]]) -> list[Group]:
+    def _groups(self, ways: Mapping[tuple[str, ...], Sequence[_Way]]) -> list[Group]:
         """What stands in the categories that were reached, each service where it comes first, the deepest first."""
-        taken: set[str] = set()
+        grouped_ids: set[str] = set()
         groups: list[Group] = []
 
         def collect(way: tuple[str, ...], category: Category) -> None:
-            for below in opened.get(way, ()):
+            for below in ways.get(way, ()):
                 collect(*below)
-            ids = tuple(each for each in category.holds if each not in taken)
-            taken.update(ids)
+            ids = tuple(each for each in category.holds if each not in grouped_ids)
+            grouped_ids.update(ids)
             if ids:
                 groups.append(Group(way, ids, (SEPARATOR.join(way),)))
 

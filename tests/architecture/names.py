@@ -1,9 +1,13 @@
-"""Names in the code: functions named by a participle, and modules that share a file name."""
+"""Names in the code: what is named by a participle, names in comments that are not there, headings, file names."""
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator
+import io
+import re
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from tests.architecture.tree import PARTS, ROOT, modules, syntax
 
@@ -62,3 +66,109 @@ def shared_file_names() -> dict[str, list[str]]:
             found[f"{layer}/{name}"].append(str(path.relative_to(ROOT)))
     assert {key.partition("/")[0] for key in found} == set(PARTS)
     return {key: paths for key, paths in sorted(found.items()) if len(paths) > 1}
+
+
+Kind = Literal["variable", "parameter", "class"]
+
+
+class Name(NamedTuple):
+    kind: Kind
+    text: str
+    line: int
+
+    @property
+    def is_participle(self) -> bool:
+        return is_named_by_participle(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.text).lower())
+
+
+def bound_names(tree: ast.AST) -> Iterator[Name]:
+    """What a file names: variables and fields where they are bound, parameters, classes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg=name) if name not in {"self", "cls"}:
+                yield Name("parameter", name, node.lineno)
+            case ast.ClassDef(name=name):
+                yield Name("class", name, node.lineno)
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield Name("variable", name, node.lineno)
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield Name("variable", name, node.lineno)
+
+
+def participle_shares(paths: Iterable[Path]) -> dict[Kind, float]:
+    """Kind → the share of its names that are participles."""
+    names = [name for path in paths for name in bound_names(syntax(path))]
+    every, participles = Counter(n.kind for n in names), Counter(n.kind for n in names if n.is_participle)
+    return {kind: participles[kind] / total for kind, total in every.items()}
+
+
+def participle_counts() -> dict[str, int]:
+    """`file name` → how often a variable, parameter or class of the product is bound by this participle."""
+    found = Counter(
+        f"{path.relative_to(ROOT)} {name.text}"
+        for path in modules().values()
+        for name in bound_names(syntax(path))
+        if name.is_participle
+    )
+    return dict(sorted(found.items()))
+
+
+HEADING = re.compile(r"^\n\n# [A-Z][^\n]*\.\n\n", re.MULTILINE)
+"""A comment that stands alone between two definitions: a title of what should be a module of its own."""
+
+
+def headings() -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)} {heading.strip()}"
+        for path in modules().values()
+        for heading in HEADING.findall(path.read_text(encoding="utf-8"))
+    ]
+
+
+FOREIGN_NAMES = frozenset({"callbacks", "db_password", "registry_name", "stdio_client", "wait_readable", "webhooks"})
+"""What comments name in backticks and the code does not hold: names of libraries, formats and examples."""
+
+
+def unknown_names() -> list[str]:
+    """`file:line name` of each name in backticks, in a docstring or comment, that the code does not hold."""
+    known = set(FOREIGN_NAMES)
+    for path in modules().values():
+        known |= _held_names(path)
+    for path in (ROOT / "cypher").rglob("*.cypher"):
+        known |= {path.stem, *re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    return [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in modules().values()
+        for line, text in _remarks(path)
+        for name in re.findall(r"`([a-z][a-z0-9_]*(?:\.[a-z_]+)*)`", text)
+        if name.removesuffix(".py").rpartition(".")[2] not in known
+    ]
+
+
+def _remarks(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments, each with its line."""
+    for node in ast.walk(syntax(path)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def _held_names(path: Path) -> set[str]:
+    """Identifiers of a file, words of its texts that are no docstrings, and the parts of its path."""
+    tree = syntax(path)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    names = set(path.relative_to(ROOT).with_suffix("").parts)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name):
+                names |= set(name.split("."))
+            case ast.Constant(value=str(text)) if node not in docstrings:
+                names |= set(re.findall(r"\w+", text))
+    return names

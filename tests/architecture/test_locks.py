@@ -12,8 +12,8 @@ from packaging.version import Version
 from tests.architecture.tree import ROOT, project
 
 LOCKS = {
-    "all": ("build", "dev", "evaluation", "keyring", "sentence-transformers", "telemetry", "testcontainers"),
-    "dev": ("build", "dev", "evaluation", "telemetry"),
+    "all": ("build", "plots", "dev", "keyring", "sentence-transformers", "telemetry", "testcontainers", "train"),
+    "dev": ("build", "plots", "dev", "telemetry"),
     "service": ("build", "telemetry"),
 }
 """Lock → the extras and groups that it holds, beside the product's own dependencies."""

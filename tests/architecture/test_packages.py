@@ -20,7 +20,6 @@ READ_ENVIRONMENT = {
     "registry/model/settings.py": "every limit and place",
     "registry/storage/local_registry.py": "the default of `environ`, which a caller may hand in",
     "registry/embedding/onnx.py": "switches the runtime's telemetry off before it is imported",
-    "registry/evaluation/record.py": "gives git all but the variables that speak of another checkout",
     "registry/graph/user_cypher/sandbox.py": "builds the worker's bare environment",
     "registry/graph/user_cypher/neo4j_runner.py": "tells its worker where the system keeps its certificates",
 }

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from waygraph.cypher import names
 
 REQUEST = "who still owes us money"
 RIGHT = "ledgerleaf"
+LAB = ROOT / "packages" / "waygraph-lab"
+LAB_COMMANDS = ("eval", "generate", "learn embedder", "learn ranker")
 BUILT_OF = (*PARTS, "src", "pyproject.toml", "README.md", "LICENSE")
 
 
@@ -27,6 +30,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, copy)
+    run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)
+    return next((copy / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def lab_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("lab") / "waygraph-lab"
+    shutil.copytree(LAB, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"], copy)
     return next((copy / "dist").glob("*.whl"))
 
@@ -72,16 +83,53 @@ def test_the_wheel_carries_the_whole_tree(wheel: Path) -> None:
     assert {f"waygraph/cypher/{name}.cypher" for name in names()} | {"waygraph/registry/py.typed"} <= held
 
 
+def install_over_dependencies(wheel: Path, bin_folder: Path) -> Path:
+    """Into an environment that sees the dependencies but not the working tree; its folder of packages."""
+    install(wheel, bin_folder, "--no-deps")
+    # Only the folder, not the .pth files in it: among those is the one that leads to the working tree.
+    site = Path(told(bin_folder, "sysconfig.get_path('purelib')", "sysconfig"))
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return site
+
+
 def test_the_wheel_alone_routes(wheel: Path, empty: Path, tmp_path: Path) -> None:
     """In an environment that sees the dependencies but not the working tree, the installed command answers."""
-    install(wheel, empty, "--no-deps")
-    # Only the folder, not the .pth files in it: among those is the one that leads to the working tree.
-    site = Path(told(empty, "sysconfig.get_path('purelib')", "sysconfig"))
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    site = install_over_dependencies(wheel, empty)
     assert Path(told(empty, "waygraph.registry.__file__", "waygraph.registry")).is_relative_to(site)
     assert RIGHT in routed(empty, tmp_path)
     assert "Usage: waygraph" in run([empty / "python", "-m", "waygraph", "--help"], tmp_path)
     assert told(empty, "waygraph.registry.__version__", "waygraph.registry") == project()["project"]["version"]
+
+
+def test_the_lab_brings_its_commands(wheel: Path, lab_wheel: Path, empty: Path, tmp_path: Path) -> None:
+    """Without the lab each of its commands says in one line how to get it; with the lab's wheel each is there."""
+    site = install_over_dependencies(wheel, empty)
+    # Metadata of the working tree's lab stands among the dependencies: a copy of all but that.
+    (site / "dependencies.pth").unlink()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("waygraph", "__editable__")) and not (site / path.name).exists():
+            (site / path.name).symlink_to(path)
+    for command in LAB_COMMANDS:
+        done = subprocess.run(
+            [empty / "waygraph", *command.split(), "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == [
+            f"error: waygraph {command} needs waygraph-lab, which is not installed: pip install waygraph-lab"
+        ]
+    install(lab_wheel, empty, "--no-deps")
+    for command in LAB_COMMANDS:
+        assert f"Usage: waygraph {command}" in run([empty / "waygraph", *command.split(), "--help"], tmp_path)
+    with zipfile.ZipFile(lab_wheel) as archive:
+        assert not [name for name in archive.namelist() if name.startswith(("benchmarks/", "waygraph/"))]
+
+
+def test_the_lab_and_the_locks_agree_on_its_extras() -> None:
+    lab = tomllib.loads((LAB / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert lab["version"] == project()["project"]["version"]
+    assert {name: project()["dependency-groups"][name] for name in lab["optional-dependencies"]} == lab[
+        "optional-dependencies"
+    ]
 
 
 @pytest.mark.slow

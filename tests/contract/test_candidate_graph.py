@@ -11,12 +11,12 @@ import pytest
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.learning import candidate_graph
-from waygraph.registry.learning.candidate_graph import Nearness, link_tools, near_pairs
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage import candidate_graph
+from waygraph.registry.storage.candidate_graph import Nearness, link_tools, near_pairs
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import NAMES, PAGES
+from benchmarks.__main__ import main as benchmarks
 from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT
 from benchmarks.tables import DETAILS, SPEED, Pages, figures, read_records, render_pages
 from tests.docs.pages import rows
-from waygraph.registry.evaluation.plots import digest, place_of
+from waygraph_lab.evaluation.plots import digest, place_of
 
 EVALS = PROJECT / "evals"
 
@@ -25,6 +26,14 @@ def test_every_record_is_shown(records: list[dict[str, object]]) -> None:
     shown = {str(record["name"]) for record in records} | {peers.NAME}
     assert {path.stem for path in EVALS.glob("*.json")} == shown
     assert DETAILS.keys() <= {record["name"] for record in records}
+
+
+def test_the_details_of_a_record_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of those that are named; each table of a record has its head and rows."""
+    assert benchmarks(["details", "a2x", "livemcpbench"], {}) == 0
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if line.startswith("# ")] == ["# a2x", "# livemcpbench"]
+    assert printed.count("| --- |") > 5
 
 
 @pytest.mark.parametrize("page", [PAGES.page, PAGES.readme], ids=lambda page: page.name)

@@ -12,16 +12,16 @@ import pytest
 
 from tests.docs.test_cli_pages import documented, misfit
 from waygraph.api.cli.app import main
-from waygraph.ingest.datasets.read_dataset import read_dataset
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.learning.ranker_training import RankedList, RankerTraining, cross_fit, fit_levels, fit_trees
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, MissingExtra
 from waygraph.registry.model.nouns import Agent, AgentMatch, Query, Turn, Vote
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.ranker import FEATURES, Ranker, Trees, read_features
 from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
+from waygraph_lab.datasets.read_dataset import read_dataset
+from waygraph_lab.training.ranker_training import RankedList, RankerTraining, cross_fit, fit_levels, fit_trees
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"
@@ -34,7 +34,7 @@ REVERSED = Trees(-1.0, np.zeros((1, 1), np.int64), np.zeros((1, 1)), np.zeros((1
 
 
 def need_lightgbm() -> Any:
-    return pytest.importorskip("lightgbm", reason="lightgbm is not installed: pip install 'waygraph[train]'")
+    return pytest.importorskip("lightgbm", reason="lightgbm is not installed: pip install 'waygraph-lab[train]'")
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from tests.gateway_catalog import by_hand
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.evaluation.dataset import Asked
-from waygraph.registry.evaluation.run import Trial, run
 from waygraph.registry.http.model_answers import ModelAnswers
 from waygraph.registry.http.openai_endpoint import ChatModel
 from waygraph.registry.model import shapes
@@ -27,6 +25,8 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.taxonomy.model_build import build_by_model
+from waygraph_lab.evaluation.dataset import Asked
+from waygraph_lab.evaluation.run import Trial, run
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"

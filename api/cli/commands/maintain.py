@@ -10,7 +10,7 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import note, print_raw, show
 
 if TYPE_CHECKING:
-    from waygraph.registry.learning.candidate_graph import Nearness
+    from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
 
 
@@ -109,7 +109,7 @@ def link(
 
     An ingest removes the edges of tools that it changes. It makes none.
     """
-    from waygraph.registry.learning.candidate_graph import Nearness
+    from waygraph.registry.storage.candidate_graph import Nearness
 
     given = (above, nearest, mean_degree) != (None, None, None)
     _link(context, Nearness(above=above, nearest=nearest, mean_degree=mean_degree if given else 8.0), as_json)
@@ -123,8 +123,8 @@ def unlink(context: typer.Context, as_json: AsJson = False) -> None:
 
 def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) -> None:
     from waygraph.api.cli.render import operation_views
-    from waygraph.registry.learning.candidate_graph import link_tools
     from waygraph.registry.model import shapes
+    from waygraph.registry.storage.candidate_graph import link_tools
     from waygraph.registry.storage.local_registry import LocalRegistry
 
     told = invocation(context)

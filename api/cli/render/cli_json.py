@@ -5,18 +5,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from waygraph.registry.model.shapes import Shape, report
 
 if TYPE_CHECKING:
-    from waygraph.ingest.datasets.scalemcp.generate import Generated
     from waygraph.ingest.upstream.logins import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
-    from waygraph.registry.evaluation import compare as evaluation
-    from waygraph.registry.evaluation.compare import Changed, Difference, Side
-    from waygraph.registry.evaluation.record import Record
     from waygraph.registry.model.changes import SyncReport
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import Migrated
@@ -149,24 +145,6 @@ def migration_json(done: "Migrated") -> Shape:
     }
 
 
-def card_json(card: Mapping[str, Any]) -> Shape:
-    return dict(card)
-
-
-def generation_json(made: "Generated") -> Shape:
-    return {
-        "folder": str(made.folder),
-        "companies": made.companies,
-        "agents": made.agents,
-        "tools": made.tools,
-        "queries": made.queries,
-        "daily": made.daily,
-        "mean_gold_tools": made.mean_gold_tools,
-        "daily_mean_gold_tools": made.daily_mean_gold_tools,
-        "checksum": made.checksum,
-    }
-
-
 def findings(found: "Sequence[Finding]") -> Shape:
     return {
         "ok": all(each.ok for each in found),
@@ -174,48 +152,3 @@ def findings(found: "Sequence[Finding]") -> Shape:
             {"check": each.check, "ok": each.ok, "detail": each.detail, "advice": each.advice} for each in found
         ],
     }
-
-
-def evaluation_json(record: "Record") -> Shape:
-    """As the record has it, without its queries."""
-    return dict(record)
-
-
-def tables(found: "Iterable[evaluation.Table]") -> Shape:
-    return {"tables": [asdict(each) for each in found]}
-
-
-def plots_json(paths: "Iterable[Path]") -> Shape:
-    return {"drawn": [str(path) for path in paths]}
-
-
-def differences(found: "Iterable[Difference]") -> Shape:
-    return {"differences": [_difference(each) for each in found]}
-
-
-def _difference(found: "Difference") -> Shape:
-    return {
-        "name": found.name,
-        "metric": found.metric,
-        "queries": found.queries,
-        "a": found.one,
-        "b": found.other,
-        "p": found.p,
-        "won": found.wins,
-        "lost": found.losses,
-        "changed": [_changed_query(each) for each in found.changed],
-    }
-
-
-def _changed_query(query: "Changed") -> Shape:
-    return {
-        "id": query.id,
-        "text": query.text,
-        "gold": [sorted(item) for item in query.gold],
-        "a": _side(query.one),
-        "b": _side(query.other),
-    }
-
-
-def _side(side: "Side") -> Shape:
-    return {"value": side.value, "agents": list(side.agents), "votes": dict(side.votes)}

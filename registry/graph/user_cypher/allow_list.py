@@ -174,20 +174,20 @@ def tokens_of(statement: str) -> Iterator[Token]:
     """The tokens that mean something, in order. Raises CypherRefused where none can begin."""
     at = 0
     while at < len(statement):
-        found = TOKEN.match(statement, at)
-        if found is None or found.lastgroup is None:
+        match = TOKEN.match(statement, at)
+        if match is None or match.lastgroup is None:
             _refuse(statement, at, _why_no_token(statement[at:]))
-        token = Token(found.lastgroup, found.group(), at)
+        token = Token(match.lastgroup, match.group(), at)
         _check_quiet_parts(statement, token)
         if token.kind not in ("space", "comment"):
             yield token
-        at = found.end()
+        at = match.end()
 
 
 def _check_characters(statement: str) -> None:
-    hidden = HIDDEN.search(statement)
-    if hidden:
-        _refuse(statement, hidden.start(), f"the invisible character U+{ord(hidden[0]):04X} is not allowed")
+    match = HIDDEN.search(statement)
+    if match:
+        _refuse(statement, match.start(), f"the invisible character U+{ord(match[0]):04X} is not allowed")
     for escape in ESCAPE.finditer(statement):
         # Some engines put the character in place before they cut the text into tokens.
         if not chr(int(escape[1], 16)).isalnum():
@@ -288,8 +288,8 @@ class _Reading:
 
     def _check_function(self) -> None:
         """Before a parenthesis: is this the call of a function with a dot in its name that not every one may call?"""
-        dotted = self._token(-2).is_mark(".") or "." in self._token(-1).name
-        if self.dialect.dotted_functions is None or not dotted or self.at - 1 == self.procedure_at:
+        has_namespace = self._token(-2).is_mark(".") or "." in self._token(-1).name
+        if self.dialect.dotted_functions is None or not has_namespace or self.at - 1 == self.procedure_at:
             return
         parts = self._name_before()
         if parts not in self.dialect.dotted_functions:

@@ -51,10 +51,10 @@ def _failure(exc: BaseException, request: Request) -> dict[str, str]:
 def _run(request: Request) -> list[bytes]:
     graph = grafeo.GrafeoDB.open_read_only(request["path"])
     _close_the_door(request["memory_mib"])
-    started = time.perf_counter()
+    start = time.perf_counter()
     _check_plan(graph, request["statement"], request["params"])
     result = graph.execute_cypher(request["statement"], request["params"])
-    return encode_answer(result.columns, _rows(result), request, started)
+    return encode_answer(result.columns, _rows(result), request, start)
 
 
 def _close_the_door(memory_mib: int) -> None:

@@ -53,8 +53,8 @@ def run_read_only(
     """
     check_read_only(statement, max_chars=settings.cypher_max_chars, dialect=NEO4J)
     check_ranges(list(tokens_of(statement)))
-    told = ask_worker(_start, _request(engine, statement, params, settings), settings, places)
-    match told:
+    answer = ask_worker(_start, _request(engine, statement, params, settings), settings, places)
+    match answer:
         case {"unavailable": str(reason)}:
             raise ServerUnavailable(engine.place, reason)
         case {"no entry": str(reason)}:
@@ -69,14 +69,14 @@ def run_read_only(
                 "an earlier statement was ended and is still at work on the server, which cannot stop it in the middle "
                 "of an expression. Try again later; if it stays, restart the server."
             )
-    return result_of(told, settings)
+    return result_of(answer, settings)
 
 
 def check_ranges(tokens: Sequence[Token]) -> None:
     """Refuses a list that is plainly too long to go through: only as rows, behind UNWIND, can Neo4j be stopped."""
     for at, token in enumerate(tokens):
-        streamed = at > 0 and tokens[at - 1].keyword == "UNWIND"
-        if token.name == "range" and not streamed and any(map(_is_large, _arguments(tokens[at + 1 :]))):
+        is_unwound = at > 0 and tokens[at - 1].keyword == "UNWIND"
+        if token.name == "range" and not is_unwound and any(map(_is_large, _arguments(tokens[at + 1 :]))):
             raise CypherRefused(
                 f"a range beyond {LARGEST_LITERAL_IN_RANGE:,} is only allowed behind UNWIND: "
                 "Neo4j cannot be stopped while it goes through such a list"

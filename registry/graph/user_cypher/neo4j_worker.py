@@ -70,9 +70,9 @@ def _rows_told(engine: Neo4jEngine, request: Request, timeout_s: float) -> list[
     statement, params = request["statement"], request["params"]
     with engine.begin_typed(timeout_s, MARK) as transaction:
         check_plan(transaction.plan(statement, params))
-        started = time.perf_counter()
+        start = time.perf_counter()
         columns, rows = transaction.run(statement, params)
-        return encode_answer(columns, rows, request, started)
+        return encode_answer(columns, rows, request, start)
 
 
 def check_plan(plan: Plan) -> None:
@@ -80,8 +80,8 @@ def check_plan(plan: Plan) -> None:
     if plan.kind != "r":
         raise NotARead("its plan does more than read")
     for operator, details in plan.operators:
-        called = tuple(details.partition("(")[0].lower().split("."))
-        if NO_READS.search(operator) or (operator == "ProcedureCall" and called not in NEO4J.procedures):
+        procedure = tuple(details.partition("(")[0].lower().split("."))
+        if NO_READS.search(operator) or (operator == "ProcedureCall" and procedure not in NEO4J.procedures):
             raise NotARead(f"its plan does more than read: {operator}")
 
 
@@ -90,9 +90,9 @@ def _failure(exc: BaseException, request: Request) -> dict[str, str]:
         return {"limit": "unstopped"}
     cause = exc.__cause__ if isinstance(exc, RegistryError) else None
     code = str(getattr(cause, "code", ""))
-    known = next((meaning for part, meaning in KNOWN_CODES.items() if part in code), None)
-    if known:
-        return known
+    meaning_of_code = next((meaning for part, meaning in KNOWN_CODES.items() if part in code), None)
+    if meaning_of_code:
+        return meaning_of_code
     if isinstance(exc, ServerUnavailable):
         return {"unavailable": exc.reason}
     if isinstance(exc, ServerRefused):

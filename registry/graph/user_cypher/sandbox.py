@@ -231,23 +231,23 @@ def _converse(worker: subprocess.Popen[bytes], request: bytes, deadline: float) 
     """Sends the request and gives the first bytes of stdout and of stderr, each read to its end."""
     stdin, stdout, stderr = _pipes(worker)
     unsent = memoryview(request)
-    heard = {stdout.fileno(): bytearray(), stderr.fileno(): bytearray()}
-    kept = {stdout.fileno(): MAX_HEARD_BYTES, stderr.fileno(): KEPT_NOISE_BYTES}
+    buffers = {stdout.fileno(): bytearray(), stderr.fileno(): bytearray()}
+    limits = {stdout.fileno(): MAX_HEARD_BYTES, stderr.fileno(): KEPT_NOISE_BYTES}
     with selectors.DefaultSelector() as selector:
         selector.register(stdin, selectors.EVENT_WRITE)
         selector.register(stdout, selectors.EVENT_READ)
         selector.register(stderr, selectors.EVENT_READ)
         while selector.get_map():
             for key in _ready(selector, deadline):
-                if key.fd in heard:
-                    more = _hear(key.fd, heard[key.fd], kept[key.fd])
+                if key.fd in buffers:
+                    more = _hear(key.fd, buffers[key.fd], limits[key.fd])
                 else:
                     unsent = _send(key.fd, unsent)
                     more = bool(unsent)
                 if not more:
                     selector.unregister(key.fileobj)
                     cast(IO[bytes], key.fileobj).close()
-    answer, noise = heard.values()
+    answer, noise = buffers.values()
     return bytes(answer), bytes(noise)
 
 
@@ -259,9 +259,9 @@ def _ready(selector: selectors.BaseSelector, deadline: float) -> list[selectors.
     return [key for key, _ in ready]
 
 
-def _hear(pipe: int, heard: bytearray, most: int) -> bool:
+def _hear(pipe: int, buffer: bytearray, most: int) -> bool:
     chunk = os.read(pipe, 64 * 1024)
-    heard += chunk[: most - len(heard)]
+    buffer += chunk[: most - len(buffer)]
     return bool(chunk)
 
 
@@ -274,9 +274,9 @@ def _send(pipe: int, unsent: memoryview) -> memoryview:
         return unsent[:0]
 
 
-def result_of(told: dict[str, Any], settings: Settings) -> CypherResult:
+def result_of(answer: dict[str, Any], settings: Settings) -> CypherResult:
     """Raises CypherRefused, CypherFailed, CypherLimit if that is what the worker told."""
-    match told:
+    match answer:
         case {"refused": str(reason)}:
             raise CypherRefused(reason)
         case {"failed": str(reason)}:
@@ -288,10 +288,10 @@ def result_of(told: dict[str, Any], settings: Settings) -> CypherResult:
         case {"limit": _}:
             raise CypherLimit(f"one row of the answer is larger than {MAX_ANSWER_BYTES // MIB} MiB; return less of it")
     return CypherResult(
-        columns=tuple(told["columns"]),
-        rows=tuple(tuple(row) for row in told["rows"]),
-        truncated=told["truncated"],
-        elapsed_ms=told["elapsed_ms"],
+        columns=tuple(answer["columns"]),
+        rows=tuple(tuple(row) for row in answer["rows"]),
+        truncated=answer["truncated"],
+        elapsed_ms=answer["elapsed_ms"],
     )
 
 
@@ -346,38 +346,38 @@ def unknown_names(statement: str, known: Mapping[str, frozenset[str]] = KNOWN) -
     for kind, name in dict.fromkeys(_names(statement)):
         if name not in known[kind]:
             near = nearest(name, known[kind])
-            meant = f"; did you mean {near[0]}?" if near else ""
-            notices.append(f"no {kind} of this registry is called {name!r}{meant}")
+            hint = f"; did you mean {near[0]}?" if near else ""
+            notices.append(f"no {kind} of this registry is called {name!r}{hint}")
     return " ".join(notices)
 
 
 def _names(statement: str) -> Iterator[tuple[str, str]]:
     """All names of patterns, and the properties of the variables that patterns bind: other maps have own keys."""
-    tokens = [(found.lastgroup or "", found[0]) for found in TOKEN.finditer(statement)]
+    tokens = [(match.lastgroup or "", match[0]) for match in TOKEN.finditer(statement)]
     tokens = [(kind, text.strip("`")) for kind, text in tokens if kind not in ("space", "comment")]
-    opened: list[str] = []
-    bound: set[str] = set()
+    brackets: list[str] = []
+    variables: set[str] = set()
     place = ""
     for at, (kind, text) in enumerate(tokens):
         before = tokens[at - 1] if at else ("", "")
         if kind == "mark" and text in "([{":
-            opened.append(text if text == "{" or _begins_pattern(text, before) else "")
+            brackets.append(text if text == "{" or _begins_pattern(text, before) else "")
             place = ""
         elif kind == "mark" and text in ")]}":
-            opened = opened[:-1]
+            brackets = brackets[:-1]
             place = ""
         elif kind in ("word", "quoted"):
-            inside = opened[-1] if opened else ""
+            inside = brackets[-1] if brackets else ""
             after = tokens[at + 1][1] if at + 1 < len(tokens) else ""
             if inside in ("(", "[") and before[1] == inside:
-                bound.add(text)
+                variables.add(text)
             if place and before[1] in ":|&!":
                 yield place, text
-            is_key = inside == "{" and opened[-2:-1] in (["("], ["["]) and after == ":"
-            if is_key or (before[1] == "." and tokens[at - 2][1] in bound and after != "("):
+            is_key = inside == "{" and brackets[-2:-1] in (["("], ["["]) and after == ":"
+            if is_key or (before[1] == "." and tokens[at - 2][1] in variables and after != "("):
                 yield "property", text
-        elif text == ":" and opened and opened[-1] in ("(", "["):
-            place = "label" if opened[-1] == "(" else "relationship type"
+        elif text == ":" and brackets and brackets[-1] in ("(", "["):
+            place = "label" if brackets[-1] == "(" else "relationship type"
 
 
 def _begins_pattern(mark: str, before: tuple[str, str]) -> bool:

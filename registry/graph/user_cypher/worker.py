@@ -25,23 +25,23 @@ class RowTooLarge(Exception):
 
 
 def encode_answer(
-    columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[str, Any], started: float
+    columns: Sequence[str], rows: Iterable[Iterable[Any]], request: dict[str, Any], start: float
 ) -> list[bytes]:
     """The answer in parts, as far as `max_rows` and `max_bytes` of the request allow; no row beyond is asked for."""
     parts: list[bytes] = []
-    left = request["max_bytes"]
-    truncated = False
+    free_bytes = request["max_bytes"]
+    is_cut = False
     for row in rows:
         part = as_json([plain(value) for value in row])
-        left -= len(part) + 1
-        truncated = left < 0 or len(parts) == request["max_rows"]
-        if truncated:
+        free_bytes -= len(part) + 1
+        is_cut = free_bytes < 0 or len(parts) == request["max_rows"]
+        if is_cut:
             break
         parts.append(part)
-    if truncated and not parts and request["max_rows"]:
+    if is_cut and not parts and request["max_rows"]:
         raise RowTooLarge
-    elapsed_ms = (time.perf_counter() - started) * 1000
-    head = {"columns": list(columns), "truncated": truncated, "elapsed_ms": elapsed_ms}
+    elapsed_ms = (time.perf_counter() - start) * 1000
+    head = {"columns": list(columns), "truncated": is_cut, "elapsed_ms": elapsed_ms}
     return [as_json(head)[:-1], b', "rows": [', b",".join(parts), b"]}"]
 
 

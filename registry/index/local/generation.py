@@ -130,13 +130,13 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
 def remove_unused(folder: Path) -> list[str]:
     """Removes generations that are neither current nor leased, and what killed writers left. Returns their names."""
     current = current_name(folder)
-    gone = []
+    removals = []
     for path in sorted(folder.iterdir()):
         stale = path.name.startswith(("building-", "removed-"))
         if path.is_dir() and path.name != current and (stale or _set_aside(path)):
-            gone.append(path.name)
+            removals.append(path.name)
             shutil.rmtree(path if stale else _aside(path), ignore_errors=True)
-    return gone
+    return removals
 
 
 def mark_pending(folder: Path) -> None:

@@ -94,25 +94,25 @@ def make_entities(snapshot: Snapshot, before: Made) -> Made:
     """Of all entities; what was made before and still holds is not made again."""
     owners = {agent.id: agent for agent in snapshot.agents}
     tools = {tool.id: _made_of_tool(tool, owners[tool.agent_id], before) for tool in snapshot.tools}
-    owned: dict[str, list[MadeOfTool]] = {agent.id: [] for agent in snapshot.agents}
-    for made in tools.values():
-        owned[made.tool.agent_id].append(made)
-    return Made({agent.id: _made_of_agent(agent, owned[agent.id], before) for agent in snapshot.agents}, tools)
+    by_agent: dict[str, list[MadeOfTool]] = {agent.id: [] for agent in snapshot.agents}
+    for entity in tools.values():
+        by_agent[entity.tool.agent_id].append(entity)
+    return Made({agent.id: _made_of_agent(agent, by_agent[agent.id], before) for agent in snapshot.agents}, tools)
 
 
 def _made_of_tool(tool: Tool, owner: Agent, before: Made) -> MadeOfTool:
-    known = before.tools.get(tool.id)
-    if known is not None and known.still_holds(tool, owner):
-        return known
+    former = before.tools.get(tool.id)
+    if former is not None and former.still_holds(tool, owner):
+        return former
     line = json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
     return MadeOfTool(tool, owner, tool_document(owner, tool), line, tuple(tool_names(owner, tool)))
 
 
 def _made_of_agent(agent: Agent, tools: Sequence[MadeOfTool], before: Made) -> MadeOfAgent:
-    known = before.agents.get(agent.id)
-    if known is not None and known.still_holds(agent, tools):
-        return known
-    words = agent_document(agent, (made.tool for made in tools))
+    former = before.agents.get(agent.id)
+    if former is not None and former.still_holds(agent, tools):
+        return former
+    words = agent_document(agent, (part.tool for part in tools))
     return MadeOfAgent(agent, tools, words, tuple(agent_names(agent)))
 
 
@@ -173,18 +173,18 @@ class Kept:
 
     def make_entities(self, snapshot: Snapshot) -> Made:
         """What the generation of this snapshot holds of each entity."""
-        made = make_entities(snapshot, self._made)
+        entities = make_entities(snapshot, self._made)
         keeps = self._of is not None
-        self._made = made if keeps else Made()
+        self._made = entities if keeps else Made()
         rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
         self._vectors = {key: row for key, row in rows if key}
         self._published = True
-        return made
+        return entities
 
     def _reaches(self, state: RegistryState) -> bool:
         return self._of is not None and state.revision == self._of.revision + self._writes
 
     def _bring_up(self, session: GraphSession) -> Sequence[StoredTool]:
-        others = [stored for stored in self._tools if stored.tool.agent_id not in self._touched]
-        written = read_tools_of(session, sorted(self._touched))
-        return sorted([*others, *written], key=lambda stored: stored.tool.id)
+        others = [each for each in self._tools if each.tool.agent_id not in self._touched]
+        tools = read_tools_of(session, sorted(self._touched))
+        return sorted([*others, *tools], key=lambda each: each.tool.id)

@@ -71,24 +71,24 @@ class Names:
     """Reads what `write_names` wrote. Threads may share it. Raises OSError, ValueError for damage."""
 
     def __init__(self, file: Path) -> None:
-        with file.open("rb") as opened:
-            self._lines = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        with file.open("rb") as handle:
+            self._lines = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
         if self._lines[: len(_FIRST)] != _FIRST or self._lines[-len(_LAST) :] != _LAST:
             raise ValueError("the names are cut short")
 
     def rows(self, name: str) -> Sequence[int]:
         """Of a folded name, by bisection; none for a name that nobody bears. Raises ValueError for a damaged line."""
-        wanted = _key(name)
+        key = _key(name)
         # Both are where a line begins. No name's line is behind the last one, `}`: it begins with a quote.
         low, high = len(_FIRST), len(self._lines)
         while low < high:
             begin = self._lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
             end = self._lines.find(b"\n", begin)
             line = self._lines[begin:end]
-            if line.startswith(wanted):
-                rows: list[int] = json.loads(line[len(wanted) :].removesuffix(b","))
+            if line.startswith(key):
+                rows: list[int] = json.loads(line[len(key) :].removesuffix(b","))
                 return rows
-            low, high = (end + 1, high) if line < wanted else (low, begin)
+            low, high = (end + 1, high) if line < key else (low, begin)
         return ()
 
 
@@ -187,18 +187,20 @@ class LocalIndex:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
         within = self._within(scope)
         mask = within.mask
-        found: dict[Leg, LegHits] = {}
+        hits: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.
-        wanted = tuple(legs)
+        chosen_legs = tuple(legs)
         with Readable(self._folder):
-            similarity = self._vector_legs(found, [leg for leg in wanted if leg in VECTOR_LEGS], vector, depth, mask)
+            similarity = self._vector_legs(
+                hits, [leg for leg in chosen_legs if leg in VECTOR_LEGS], vector, depth, mask
+            )
             words = query_terms(text, before)
-            text_legs = [leg for leg in wanted if leg in TEXT_LEGS]
-            coverage = self._text_legs(found, text_legs, words, depth, within)
-            if "name" in wanted:
+            text_legs = [leg for leg in chosen_legs if leg in TEXT_LEGS]
+            coverage = self._text_legs(hits, text_legs, words, depth, within)
+            if "name" in chosen_legs:
                 with span("names"):
-                    found["name"] = self._name_hits(written or text, mask)
-        legs = {leg: found[leg] for leg in wanted if leg in found}
+                    hits["name"] = self._name_hits(written or text, mask)
+        legs = {leg: hits[leg] for leg in chosen_legs if leg in hits}
         return Hits(legs, similarity, coverage, self, within.populations)
 
     def _within(self, scope: Scope) -> "_Within":
@@ -246,7 +248,7 @@ class LocalIndex:
 
     def _text_legs(
         self,
-        found: dict[Leg, LegHits],
+        hits: dict[Leg, LegHits],
         legs: Sequence[Leg],
         words: Sequence[str],
         depth: int,
@@ -259,11 +261,11 @@ class LocalIndex:
         with span("words"):
             for leg in legs:
                 index = self._text_index(leg)
-                seen = self._seen_texts(leg, index, within)
-                rows, scores = index.search(words, depth, within.mask, seen)
-                found[leg] = self._hits(rows, scores)
+                visible_texts = self._seen_texts(leg, index, within)
+                rows, scores = index.search(words, depth, within.mask, visible_texts)
+                hits[leg] = self._hits(rows, scores)
                 if len(scores):
-                    coverage = max(coverage, float(scores[0]) / index.best_possible(words, seen))
+                    coverage = max(coverage, float(scores[0]) / index.best_possible(words, visible_texts))
         return coverage
 
     def _seen_texts(self, leg: Leg, index: Postings, within: "_Within") -> Seen | None:
@@ -272,12 +274,12 @@ class LocalIndex:
             return None
         key = leg, within.principal
         with self._lock:
-            found = self._seen.get(key)
-        if found is None:
-            found = index.count_seen(within.seen, within.populations[_TEXTS[leg][1]])
+            texts = self._seen.get(key)
+        if texts is None:
+            texts = index.count_seen(within.seen, within.populations[_TEXTS[leg][1]])
             with self._lock:
-                self._seen[key] = found
-        return found
+                self._seen[key] = texts
+        return texts
 
     def _text_index(self, leg: Leg) -> Postings:
         """Opened when it is first asked: not every recipe needs both."""
@@ -290,8 +292,8 @@ class LocalIndex:
 
     def _name_hits(self, text: str, mask: "Mask | None") -> LegHits:
         rows = np.asarray(list(dict.fromkeys(chain.from_iterable(map(self._names.rows, names_in(text))))), np.int64)
-        allowed = rows if mask is None else rows[mask[rows]]
-        return self._hits(allowed, np.ones(len(allowed), dtype=np.float32))
+        visible_rows = rows if mask is None else rows[mask[rows]]
+        return self._hits(visible_rows, np.ones(len(visible_rows), dtype=np.float32))
 
     @cached_property
     def _names(self) -> Names:
@@ -311,15 +313,15 @@ class LocalIndex:
         return mask
 
     def _new_mask(self, scope: Scope) -> "Mask | None":
-        allowed = np.fromiter(
+        mask = np.fromiter(
             (routable(agent, scope.principal, scope.filters) for agent in self._agents),
             dtype=np.bool_,
             count=len(self._agents),
         )
         tools = tools_within(scope.filters)
-        if allowed.all() and not len(self._pending_rows) and tools is None:
+        if mask.all() and not len(self._pending_rows) and tools is None:
             return None
-        rows = allowed[self._owners]
+        rows = mask[self._owners]
         rows[self._pending_rows] = False
         if tools is not None:
             rows[len(self._agents) :] &= np.fromiter((each in tools for each in self._tool_ids), dtype=np.bool_)
@@ -389,17 +391,17 @@ class LocalIndex:
         return self._settings
 
     def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
-        said = settings_of_tools(self._settings.get(tool_id.partition("/")[0])).get(tool_id.partition("/")[2])
-        if said is None or not (self.path / generation.SETTINGS).exists():
+        setting = settings_of_tools(self._settings.get(tool_id.partition("/")[0])).get(tool_id.partition("/")[2])
+        if setting is None or not (self.path / generation.SETTINGS).exists():
             return None
         records = {record["id"]: record for record in self._operator["tools"]}
-        return (tool_of_record(records[tool_id]), said) if tool_id in records else None
+        return (tool_of_record(records[tool_id]), setting) if tool_id in records else None
 
     @cached_property
     def _operator(self) -> "dict[str, Any]":
         with Readable(self._folder):
-            said: dict[str, Any] = _read_json(self.path / generation.SETTINGS)
-            return said
+            document: dict[str, Any] = _read_json(self.path / generation.SETTINGS)
+            return document
 
     @cached_property
     def _settings(self) -> "Mapping[str, OperatorSettings]":
@@ -411,9 +413,9 @@ class LocalIndex:
         if not (self.path / generation.SETTINGS).exists():
             with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
                 return read_settings(engine)
-        said: list[dict[str, Any]] = self._operator["settings"]
-        rows = [OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in said]
-        return {said.agent_id: said for said in rows}
+        setting: list[dict[str, Any]] = self._operator["settings"]
+        rows = [OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in setting]
+        return {setting.agent_id: setting for setting in rows}
 
     @cached_property
     def _call_names(self) -> CallNames:
@@ -421,10 +423,10 @@ class LocalIndex:
 
     @cached_property
     def _tools_by_agent(self) -> dict[str, list[str]]:
-        grouped: dict[str, list[str]] = {}
+        by_agent: dict[str, list[str]] = {}
         for tool_id in self._tool_ids:
-            grouped.setdefault(tool_id.partition("/")[0], []).append(tool_id)
-        return grouped
+            by_agent.setdefault(tool_id.partition("/")[0], []).append(tool_id)
+        return by_agent
 
     @cached_property
     def _positions(self) -> dict[str, int]:

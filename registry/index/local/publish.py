@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 # Writes the files of a generation. Their reader is `local.py`.
 
 
-def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None) -> None:
-    """Everything but the graph's copy. `made`: of this snapshot, if it was. Raises OSError if it cannot be written."""
-    made = made or make_entities(snapshot, Made())
+def build_generation(folder: Path, snapshot: Snapshot, entities: Made | None = None) -> None:
+    """Everything but the graph's copy. `entities`: of this snapshot, if it was. Raises OSError."""
+    entities = entities or make_entities(snapshot, Made())
     _write_json(folder / generation.STATE, asdict(snapshot.state))
     _write_json(folder / generation.TABLES, _tables(snapshot))
-    write_names(folder / generation.NAMES, _names(made))
+    write_names(folder / generation.NAMES, _names(entities))
     write_sources(folder, snapshot.sources)
-    said = {"settings": list(map(asdict, snapshot.settings)), "tools": list(map(tool_record, snapshot.stated))}
-    _write_json(folder / generation.SETTINGS, said)
+    document = {"settings": list(map(asdict, snapshot.settings)), "tools": list(map(tool_record, snapshot.stated))}
+    _write_json(folder / generation.SETTINGS, document)
     if snapshot.calls:
         _write_json(folder / generation.CALLS, snapshot.calls.as_json())
     if snapshot.taxonomies:
@@ -69,8 +69,8 @@ def build_generation(folder: Path, snapshot: Snapshot, made: Made | None = None)
         _write_json(folder / generation.TOOLSETS, [each.as_json() for each in snapshot.toolsets])
     _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
     np.save(folder / generation.VECTORS, snapshot.vectors)
-    _write_records(folder, made.tools.values())
-    _write_texts(folder, made)
+    _write_records(folder, entities.tools.values())
+    _write_texts(folder, entities)
 
 
 def write_sources(folder: Path, sources: Iterable[SourceSummary]) -> None:
@@ -89,10 +89,13 @@ def _tables(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _names(made: Made) -> dict[str, list[int]]:
+def _names(entities: Made) -> dict[str, list[int]]:
     """Folded name → rows of the entities that bear it."""
     names: dict[str, list[int]] = {}
-    of_entities = [*(agent.names for agent in made.agents.values()), *(tool.names for tool in made.tools.values())]
+    of_entities = [
+        *(agent.names for agent in entities.agents.values()),
+        *(tool.names for tool in entities.tools.values()),
+    ]
     for row, forms in enumerate(of_entities):
         for form in forms:
             names.setdefault(form, []).append(row)
@@ -103,14 +106,14 @@ def _write_records(folder: Path, tools: Iterable[MadeOfTool]) -> None:
     """One JSON line a tool, and where each starts: a reader parses only those it shows."""
     offsets = [0]
     with (folder / generation.RECORDS).open("wb") as file:
-        for made in tools:
-            file.write(made.record)
-            offsets.append(offsets[-1] + len(made.record))
+        for entity in tools:
+            file.write(entity.record)
+            offsets.append(offsets[-1] + len(entity.record))
     np.save(folder / generation.OFFSETS, np.asarray(offsets, dtype=np.int64))
 
 
-def _write_texts(folder: Path, made: Made) -> None:
-    agents, tools = list(made.agents.values()), list(made.tools.values())
+def _write_texts(folder: Path, entities: Made) -> None:
+    agents, tools = list(entities.agents.values()), list(entities.tools.values())
     profiles = [(row, agent.words) for row, agent in enumerate(agents)]
     capabilities = [(row, agent.words) for row, agent in enumerate(agents) if not agent.tools]
     capabilities += [(row, tool.words) for row, tool in enumerate(tools, start=len(agents))]
@@ -136,42 +139,42 @@ def publish_graph(
     engine: PublishingEngine,
     *,
     trust_index: bool = True,
-    kept: Kept | None = None,
+    cache: Kept | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> bool:
     """Makes the graph's revision the current generation; False if it already is.
 
-    `kept`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
+    `cache`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
     generation becomes the current one.
     """
-    kept = kept or Kept()
+    cache = cache or Kept()
     state = read_state(engine)
     if state is None:
         return False
-    shown = published_state(folder)
+    current = published_state(folder)
     # The commit too: a graph file that was restored from a copy may have come to the same revision another way.
-    wanted = (state.revision, state.commit, state.schema_version)
-    is_shown = shown is not None and (shown.revision, shown.commit, shown.schema_version) == wanted
+    target = (state.revision, state.commit, state.schema_version)
+    is_shown = current is not None and (current.revision, current.commit, current.schema_version) == target
     if is_shown and not generation.is_outdated(folder) and _sources_of(folder) is not None:
         meanwhile()
         return _publish_confirmations(folder, engine, state.revision)
-    known = (kept.vectors or known_vectors(folder)) if trust_index else {}
-    snapshot = read_snapshot(engine, state, known, kept.tools_now(engine, state))
+    vectors = (cache.vectors or known_vectors(folder)) if trust_index else {}
+    snapshot = read_snapshot(engine, state, vectors, cache.tools_now(engine, state))
 
     def copy(to: Path) -> None:
         engine.save(to)
         meanwhile()
 
-    generation.publish(folder, state.revision, partial(_build, copy=copy, snapshot=snapshot, kept=kept))
+    generation.publish(folder, state.revision, partial(_build, copy=copy, snapshot=snapshot, cache=cache))
     return True
 
 
-def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, kept: Kept) -> None:
+def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, cache: Kept) -> None:
     """The graph is copied beside the rest: the engine holds no lock of Python while it writes."""
     with ThreadPoolExecutor(1, "copy") as beside:
-        copied = beside.submit(copy, folder / generation.GRAPH)
-        build_generation(folder, snapshot, kept.make_entities(snapshot))
-        copied.result()
+        copying = beside.submit(copy, folder / generation.GRAPH)
+        build_generation(folder, snapshot, cache.make_entities(snapshot))
+        copying.result()
 
 
 def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int) -> bool:
@@ -182,8 +185,8 @@ def _publish_confirmations(folder: Path, engine: PublishingEngine, revision: int
         return False
 
     def link(new: Path) -> None:
-        skipped = shutil.ignore_patterns(generation.SOURCES, generation.GRAPH, generation.LEASE)
-        shutil.copytree(current, new, ignore=skipped, copy_function=_link_or_copy, dirs_exist_ok=True)
+        ignore = shutil.ignore_patterns(generation.SOURCES, generation.GRAPH, generation.LEASE)
+        shutil.copytree(current, new, ignore=ignore, copy_function=_link_or_copy, dirs_exist_ok=True)
         write_sources(new, sources)
         engine.save(new / generation.GRAPH)
 
@@ -242,25 +245,25 @@ def known_vectors(folder: Path) -> "Rows":
 
 
 def read_snapshot(
-    session: GraphSession, state: RegistryState, known: "Rows", tools: Sequence[StoredTool] | None = None
+    session: GraphSession, state: RegistryState, former_rows: "Rows", tools: Sequence[StoredTool] | None = None
 ) -> Snapshot:
     """The whole revision, its vectors float32 of shape (agents + tools, dimension).
 
-    `known`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
+    `former_rows`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
     """
     contents = Contents(session)
     tools = contents.tools if tools is None else tools
-    ordered = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
-    vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in ordered], tools, known)
-    stated = [item.tool for item in tools]
-    calls = _call_graph(contents, stated, vectors[len(ordered) :])
+    order = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
+    vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in order], tools, former_rows)
+    tools_of_sources = [item.tool for item in tools]
+    calls = _call_graph(contents, tools_of_sources, vectors[len(order) :])
     settings = contents.settings
     return Snapshot(
-        state=_index_state(state, len(ordered), len(tools), int(vectors.shape[1])),
-        agents=ordered,
-        tools=overlay_tools(stated, settings),
+        state=_index_state(state, len(order), len(tools), int(vectors.shape[1])),
+        agents=order,
+        tools=overlay_tools(tools_of_sources, settings),
         settings=list(settings.values()),
-        stated=[tool for tool in stated if tool.name in settings_of_tools(settings.get(tool.agent_id))],
+        stated=[tool for tool in tools_of_sources if tool.name in settings_of_tools(settings.get(tool.agent_id))],
         vectors=vectors,
         vector_keys=keys,
         sources=contents.sources,
@@ -294,22 +297,22 @@ def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) 
 
 
 def _vectors(
-    session: GraphSession, agents: list[StoredAgent], tools: Sequence[StoredTool], known: "Rows"
+    session: GraphSession, agents: list[StoredAgent], tools: Sequence[StoredTool], former_rows: "Rows"
 ) -> "tuple[NDArray[np.float32], list[str]]":
     """float32 of shape (agents + tools, dimension), a row of zeros for an entity without a vector; and the keys."""
     ids = [item.agent.id for item in agents] + [item.tool.id for item in tools]
     keys = [item.vector_key for item in agents] + [item.vector_key for item in tools]
     read = read_vectors(
         session,
-        agents=[a.agent.id for a in agents if a.vector_key and a.vector_key not in known],
-        tools=[t.tool.id for t in tools if t.vector_key and t.vector_key not in known],
+        agents=[a.agent.id for a in agents if a.vector_key and a.vector_key not in former_rows],
+        tools=[t.tool.id for t in tools if t.vector_key and t.vector_key not in former_rows],
     )
-    found: list[Any] = [
-        known.get(key) if key in known else read.get(entity) for entity, key in zip(ids, keys, strict=True)
+    rows: list[Any] = [
+        former_rows.get(key) if key in former_rows else read.get(entity) for entity, key in zip(ids, keys, strict=True)
     ]
-    dimension = _common_length(found)
+    dimension = _common_length(rows)
     matrix = np.zeros((len(ids), dimension), dtype=np.float32)
-    for row, vector in enumerate(found):
+    for row, vector in enumerate(rows):
         if vector is not None and len(vector) == dimension:
             matrix[row] = vector
         else:

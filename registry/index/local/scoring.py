@@ -129,41 +129,43 @@ class Postings:
             having[:-1] = np.add.reduceat(rows[self._rows], self._starts[:-1], dtype=np.int64)
         return Seen(texts, having)
 
-    def search(self, words: Sequence[str], depth: int, mask: "Mask | None", seen: "Seen | None" = None) -> "Found":
+    def search(self, words: Sequence[str], depth: int, mask: "Mask | None", visible: "Seen | None" = None) -> "Found":
         """Rows (int64) and scores (float32), each of shape (≤ depth,), best first, equal scores by row.
 
         `mask`, bool of shape (rows of the index,), says which rows may be found; None: all. Words are as rare as they
-        are among the texts `seen`; None: among all.
+        are among the texts `visible`; None: among all.
         """
         places = [self._places.get(word, self._nowhere) for word in words]
-        known = [place for place in places if (place < self._nowhere if seen is None else seen.having[place])]
-        if not known:
+        known_places = [
+            place for place in places if (place < self._nowhere if visible is None else visible.having[place])
+        ]
+        if not known_places:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        spans = [self._span(place) for place in known]
+        spans = [self._span(place) for place in known_places]
         impacts = [self._impacts[span] for span in spans]
-        if seen is not None:
+        if visible is not None:
             impacts = [
-                impact * (rarity(int(seen.having[place]), seen.texts) / self._rarity(place))
-                for impact, place in zip(impacts, known, strict=True)
+                impact * (rarity(int(visible.having[place]), visible.texts) / self._rarity(place))
+                for impact, place in zip(impacts, known_places, strict=True)
             ]
         rows = np.concatenate([self._rows[span] for span in spans])
         scores = np.bincount(rows, np.concatenate(impacts), self._size)
         if mask is not None:
             scores[~mask] = 0
-        found = np.flatnonzero(scores > 0)
-        told = scores[found].astype(np.float32)
-        top = best(told, depth)
-        return found[top], told[top]
+        hits = np.flatnonzero(scores > 0)
+        top_scores = scores[hits].astype(np.float32)
+        top = best(top_scores, depth)
+        return hits[top], top_scores[top]
 
     def _span(self, place: int) -> slice:
         return slice(self._starts[place], self._starts[place + 1])
 
-    def best_possible(self, words: Sequence[str], seen: "Seen | None" = None) -> float:
-        """The BM25 score of a text that holds every word often; unknown words count as the rarest. `seen` as above."""
+    def best_possible(self, words: Sequence[str], visible: "Seen | None" = None) -> float:
+        """The BM25 score of a text that holds every word often; unknown words are the rarest. `visible` as above."""
         places = [self._places.get(word, self._nowhere) for word in words]
-        if seen is None:
+        if visible is None:
             return SATURATION * sum(map(self._rarity, places))
-        return SATURATION * sum(rarity(int(seen.having[place]), seen.texts) for place in places)
+        return SATURATION * sum(rarity(int(visible.having[place]), visible.texts) for place in places)
 
 
 def _rarity_at(starts: Sequence[int], texts: int, place: int) -> float:
@@ -192,35 +194,37 @@ def _refuse_damage(
 
 def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> None:
     """Of texts by row, rows ascending: the terms of each, repeats kept. Raises OSError."""
-    held = [terms for _, terms in texts]
+    term_lists = [terms for _, terms in texts]
     vocabulary: set[str] = set()
     # Text by text, here and below: one call over all of them would hold up who asks meanwhile.
-    for each in held:
+    for each in term_lists:
         vocabulary.update(each)
     terms = sorted(vocabulary)
-    of_terms, of_texts, counts = _count_terms(held, terms)
+    of_terms, of_texts, counts = _count_terms(term_lists, terms)
     having = np.bincount(of_terms, minlength=len(terms))
     folder.mkdir()
     (folder / TERMS).write_text("\n".join(terms), encoding="utf-8")
     np.save(folder / STARTS, np.concatenate([[0], np.cumsum(having)]).astype(np.int64))
     np.save(folder / ROWS, np.asarray([row for row, _ in texts], dtype=np.int32)[of_texts])
     rarities = np.asarray([rarity(count, len(texts)) for count in having.tolist()])
-    np.save(folder / IMPACTS, (_shares(held, of_texts, counts) * rarities[of_terms]).astype(np.float32))
+    np.save(folder / IMPACTS, (_shares(term_lists, of_texts, counts) * rarities[of_terms]).astype(np.float32))
 
 
-def _count_terms(held: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
+def _count_terms(term_lists: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
     """Of each posting its term's place, its text's, and how often it stands there; by terms, then by texts."""
     places = dict(zip(terms, range(len(terms)), strict=True))
-    size = max(len(held), 1)
+    size = max(len(term_lists), 1)
     standing = [
         np.fromiter(map(places.__getitem__, words), np.int64, len(words)) * size + text
-        for text, words in enumerate(held)
+        for text, words in enumerate(term_lists)
     ]
     keys, counts = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *standing]), return_counts=True)
     return *np.divmod(keys, size), counts
 
 
-def _shares(held: Sequence[Sequence[str]], of_texts: "NDArray[np.int64]", counts: "NDArray[np.int64]") -> "Shares":
-    lengths = [len(words) for words in held]
+def _shares(
+    term_lists: Sequence[Sequence[str]], of_texts: "NDArray[np.int64]", counts: "NDArray[np.int64]"
+) -> "Shares":
+    lengths = [len(words) for words in term_lists]
     mean = sum(lengths) / len(lengths) if lengths else 0.0
     return saturate(counts, np.asarray([kept_length(length) for length in lengths], dtype=np.int64)[of_texts], mean)

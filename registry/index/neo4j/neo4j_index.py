@@ -105,13 +105,13 @@ class Neo4jIndex:
 
     def _recall[T](self, what: str, read: Callable[[GraphSession], T]) -> T:
         """What was read once for the present revision."""
-        kept = self._kept.get(what)
-        if kept is not None and kept[0] == self.state.commit:
-            return cast("T", kept[1])
-        found, is_whole = self._read_whole(lambda commit: (commit, read(self._engine)))
+        cached_value = self._kept.get(what)
+        if cached_value is not None and cached_value[0] == self.state.commit:
+            return cast("T", cached_value[1])
+        value, is_whole = self._read_whole(lambda commit: (commit, read(self._engine)))
         if is_whole:
-            self._kept[what] = found
-        return found[1]
+            self._kept[what] = value
+        return value[1]
 
     def search(
         self,
@@ -125,19 +125,19 @@ class Neo4jIndex:
         before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        said = (text, written or text, before)
-        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, said, depth, scope)
+        texts = (text, written or text, before)
+        ask = Ask.of(tuple(legs), vector if self.state.embedder else None, texts, depth, scope)
         for _ in range(_ATTEMPTS):
             ask = self._count_words(ask)
             reach = self._reach(ask)
-            found, unanswered = self._first(ask, reach)
-            self._apart = found.apart
-            parts = [found, *self._filling(ask, found, [*found.short_legs(ask.depth, reach), *unanswered])]
+            answer, missing_legs = self._first(ask, reach)
+            self._apart = answer.apart
+            parts = [answer, *self._filling(ask, answer, [*answer.short_legs(ask.depth, reach), *missing_legs])]
             commits = {part.commit for part in parts}
             if ask.counted is not None:
                 commits.add(ask.counted.commit)
             if len(commits) == 1:
-                self._note(found)
+                self._note(answer)
                 return merge_answers(parts).hits(ask, self.state)
         raise ServerUnavailable(self._engine.place, "it changes faster than it can be read")
 
@@ -150,10 +150,10 @@ class Neo4jIndex:
             raise RegistryNotFound(self._engine.place)
         return replace(ask, counted=Counted(row["commit"] or "", row["frequencies"], row["seen"]))
 
-    def _note(self, found: "Answer") -> None:
+    def _note(self, answer: "Answer") -> None:
         """What is read beside an answer, such as all agents, is not older than it."""
-        if found.revision > self.state.revision:
-            self.state = replace(self.state, revision=found.revision, commit=found.commit)
+        if answer.revision > self.state.revision:
+            self.state = replace(self.state, revision=answer.revision, commit=answer.commit)
 
     def _first(self, ask: "Ask", reach: int) -> "tuple[Answer, list[Leg]]":
         """What the indexes answer, and the legs that none did: of vectors, while their index is not as it should be.
@@ -165,9 +165,9 @@ class Neo4jIndex:
         except EngineError:
             if not self._vector_faults(ask):  # or no longer: it may have been made since
                 return self._ask_indexes(ask, reach), []
-        unanswered = [leg for leg in ask.legs if leg in VECTOR_LEGS]
+        missing_legs = [leg for leg in ask.legs if leg in VECTOR_LEGS]
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
-        return self._whole("neo4j/search/legs", others.params(reach)), unanswered
+        return self._whole("neo4j/search/legs", others.params(reach)), missing_legs
 
     def _vector_faults(self, ask: "Ask") -> dict[str, str]:
         return faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index))
@@ -190,26 +190,26 @@ class Neo4jIndex:
         depth = max(ask.depth, LEAST_REACH)
         return depth * SCOPED_REACH if ask.is_scoped else depth + min(self._apart, depth * SCOPED_REACH)
 
-    def _filling(self, ask: "Ask", found: "Answer", short: Sequence[Leg]) -> "Iterator[Answer]":
+    def _filling(self, ask: "Ask", answer: "Answer", short: Sequence[Leg]) -> "Iterator[Answer]":
         """Legs that came short, read to the end: vectors by an exact scan of what the scope allows."""
         if vectors := [leg for leg in short if leg in VECTOR_LEGS]:
             yield self._whole("neo4j/search/scan", ask.scan_params(vectors))
         if words := [leg for leg in short if leg in TEXT_LEGS]:
-            texts = max(1, *found.frequencies[0])
+            texts = max(1, *answer.frequencies[0])
             yield self._whole("neo4j/search/legs", replace(ask, legs=tuple(words)).params(texts))
 
-    def _whole(self, name: str, params: dict[str, object], written: Mapping[str, str] | None = None) -> "Answer":
-        """An answer of one revision; waits while a writer commits. `written` goes into the statement's text."""
+    def _whole(self, name: str, params: dict[str, object], texts: Mapping[str, str] | None = None) -> "Answer":
+        """An answer of one revision; waits while a writer commits. `texts` goes into the statement's text."""
         statement = load(name)
-        for placeholder, text in (written or {}).items():
+        for placeholder, text in (texts or {}).items():
             statement = replace(statement, text=statement.text.replace(placeholder, text))
         give_up = time.monotonic() + self._engine.read_timeout_s
         pause_s = 0.002
         while True:
-            found = Answer.of(self._row(statement, params), self._engine.place)
-            _refuse_outdated(self.state, found.embedder, found.texts)
-            if not found.torn:
-                return found
+            answer = Answer.of(self._row(statement, params), self._engine.place)
+            _refuse_outdated(self.state, answer.embedder, answer.texts)
+            if not answer.torn:
+                return answer
             if time.monotonic() > give_up:
                 raise ServerUnavailable(self._engine.place, "a writer has been committing all the while")
             time.sleep(pause_s)
@@ -236,13 +236,13 @@ class Neo4jIndex:
 
     def _held_now(self) -> "_Held":
         """Kept for the next question if no writer was committing."""
-        held = self._held
-        if held.commit == self.state.commit:
-            return held
-        found, is_whole = self._read_whole(self._read_agents)
+        before = self._held
+        if before.commit == self.state.commit:
+            return before
+        agents, is_whole = self._read_whole(self._read_agents)
         if is_whole:
-            self._held = found
-        return found
+            self._held = agents
+        return agents
 
     def _read_agents(self, commit: str | None) -> "_Held":
         rows = self._engine.run(load("neo4j/search/agents"))
@@ -252,8 +252,8 @@ class Neo4jIndex:
     def _read_whole[T](self, read: "Callable[[str | None], T]") -> tuple[T, bool]:
         """What it reads after which commit, and whether that is whole: amid a commit it may be half of it."""
         before = Moment.read(self._engine)
-        found = read(before.commit if before else None)
-        return found, before is not None and before.whole and Moment.read(self._engine) == before
+        value = read(before.commit if before else None)
+        return value, before is not None and before.whole and Moment.read(self._engine) == before
 
     def _read_transitions(self) -> NextTools | None:
         agents = self.agents()
@@ -267,14 +267,14 @@ class Neo4jIndex:
         calls = CallGraph(transitions, near, fitting_tools(schemas, agents))
         return NextTools(calls, agents, self._half_life_days) if calls else None
 
-    def _near_tools(self, counted: Sequence[str], agents: Mapping[str, Agent]) -> Alike:
+    def _near_tools(self, tool_ids: Sequence[str], agents: Mapping[str, Agent]) -> Alike:
         """By the index of vectors; none while that is not as it should be."""
         dimension = self.state.dimension
         if not dimension or faults(self._engine, vector_indexes(dimension, by_owner=self._filters_in_index)):
             return {}
         found: dict[str, list[tuple[str, float]]] = {}
         ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
-        for batch in batches(counted):
+        for batch in batches(tool_ids):
             for row in self._engine.run(load("neo4j/search/near_tools"), ids=list(batch), **ask):
                 if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
                     found.setdefault(row["id"], []).append((row["near"], row["cosine"]))
@@ -284,21 +284,21 @@ class Neo4jIndex:
         return [agent for agent in self.agents().values() if agent.pinned]
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        found: dict[str, Tool] = {}
+        tools: dict[str, Tool] = {}
         for batch in batches(ids):
             rows = self._engine.run(load("neo4j/search/tools"), ids=list(batch))
-            found.update((row["id"], tool_of(row["record"])) for row in rows)
-        return [found[tool_id] for tool_id in ids]
+            tools.update((row["id"], tool_of(row["record"])) for row in rows)
+        return [tools[tool_id] for tool_id in ids]
 
     def tool_ids(self, agent_id: str) -> Sequence[str]:
         return self.tool_ids_of([agent_id])[agent_id]
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        found: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
+        ids: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
         for batch in batches(agent_ids):
             for row in self._engine.run(load("neo4j/search/tool_ids"), agent_ids=list(batch)):
-                found[row["agent_id"]].append(row["id"])
-        return found
+                ids[row["agent_id"]].append(row["id"])
+        return ids
 
     def pending_tools(self) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(load("neo4j/search/pending_tools"))]
@@ -312,10 +312,10 @@ class Neo4jIndex:
 
     def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
         agent_id, _, name = tool_id.partition("/")
-        said = settings_of_tools(self.settings().get(agent_id)).get(name)
-        stored = (item.tool for item in read_tools_of(self._engine, [agent_id]) if item.tool.id == tool_id)
-        tool = next(stored, None) if said else None
-        return (tool, said) if tool and said else None
+        setting = settings_of_tools(self.settings().get(agent_id)).get(name)
+        stored_tools = (item.tool for item in read_tools_of(self._engine, [agent_id]) if item.tool.id == tool_id)
+        tool = next(stored_tools, None) if setting else None
+        return (tool, setting) if tool and setting else None
 
     def close(self) -> None:
         """The engine is its owner's."""
@@ -329,8 +329,8 @@ class _Held(NamedTuple):
     call_names: CallNames
 
 
-def _refuse_outdated(known: IndexState, embedder: str, texts: str) -> None:
-    if (known.embedder, known.texts) != (embedder, texts):
+def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
+    if (state.embedder, state.texts) != (embedder, texts):
         raise IndexOutdated
 
 
@@ -377,11 +377,11 @@ def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
     )
 
 
-def faults(session: GraphSession, wanted: tuple[Index, ...]) -> dict[str, str]:
+def faults(session: GraphSession, indexes: tuple[Index, ...]) -> dict[str, str]:
     """Name of an index → what is wrong with it; nothing of one that is as it should be."""
-    held = {row["name"]: row for row in session.run(load("neo4j/check/indexes"))}
-    found = {index.name: _fault(index, held.get(index.name)) for index in wanted}
-    return {name: fault for name, fault in found.items() if fault}
+    rows = {row["name"]: row for row in session.run(load("neo4j/check/indexes"))}
+    faults_by_name = {index.name: _fault(index, rows.get(index.name)) for index in indexes}
+    return {name: fault for name, fault in faults_by_name.items() if fault}
 
 
 def labels_not_unique(session: GraphSession) -> list[str]:
@@ -390,11 +390,11 @@ def labels_not_unique(session: GraphSession) -> list[str]:
 
 def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
     """Makes what is missing, and anew what is not as it should be. Safe to repeat."""
-    found = faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner)))
-    for name, fault in found.items():
+    faults_by_name = faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner)))
+    for name, fault in faults_by_name.items():
         if fault != BEING_MADE:
             engine.run(load("neo4j/schema/drop_index"), name=name)
-    if found or labels_not_unique(engine):
+    if faults_by_name or labels_not_unique(engine):
         _define(engine, dimension, by_owner=by_owner)
 
 
@@ -407,32 +407,32 @@ def _define(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
         make_vector_indexes(engine, dimension, by_owner=by_owner)
 
 
-def _text_index(name: str, labels: tuple[str, ...], indexed: str) -> Index:
+def _text_index(name: str, labels: tuple[str, ...], properties: str) -> Index:
     return Index(
-        name=name, kind="FULLTEXT", labels=labels, properties=(indexed,), config={"fulltext.analyzer": "whitespace"}
+        name=name, kind="FULLTEXT", labels=labels, properties=(properties,), config={"fulltext.analyzer": "whitespace"}
     )
 
 
-def _fault(wanted: Index, held: Mapping[str, Any] | None) -> str:
-    if held is None:
+def _fault(index: Index, row: Mapping[str, Any] | None) -> str:
+    if row is None:
         return "is missing"
-    if held["state"] == "POPULATING":
+    if row["state"] == "POPULATING":
         return BEING_MADE
-    if held["state"] != "ONLINE":
-        return f"is {held['state']}: {held['failure']}".partition("\n")[0]
-    return ", ".join(_differences(wanted, held))
+    if row["state"] != "ONLINE":
+        return f"is {row['state']}: {row['failure']}".partition("\n")[0]
+    return ", ".join(_differences(index, row))
 
 
-def _differences(wanted: Index, held: Mapping[str, Any]) -> Iterator[str]:
-    for what, expected, found in (
-        ("kind", wanted.kind, held["kind"]),
-        ("labels", sorted(wanted.labels), sorted(held["labels"])),
-        ("properties", list(wanted.properties), held["properties"]),
+def _differences(index: Index, row: Mapping[str, Any]) -> Iterator[str]:
+    for what, target, actual in (
+        ("kind", index.kind, row["kind"]),
+        ("labels", sorted(index.labels), sorted(row["labels"])),
+        ("properties", list(index.properties), row["properties"]),
     ):
-        if expected != found:
-            yield f"has the {what} {found}, not {expected}"
-    config = {**held["config"], "quantized": _is_quantized(held["config"])}
-    for name, value in wanted.config.items():
+        if target != actual:
+            yield f"has the {what} {actual}, not {target}"
+    config = {**row["config"], "quantized": _is_quantized(row["config"])}
+    for name, value in index.config.items():
         if config.get(name) != value:
             yield f"has {name} {config.get(name)}, not {value}"
 

@@ -80,8 +80,8 @@ class Ask:
     @property
     def is_scoped(self) -> bool:
         filters = self.scope.filters
-        chosen = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
-        return self.scope.principal is not None or bool(chosen) or filters.members is not None
+        has_filter = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
+        return self.scope.principal is not None or bool(has_filter) or filters.members is not None
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -220,8 +220,8 @@ class Answer:
 
     def short_legs(self, depth: int, reach: int) -> list[Leg]:
         """Legs that the scope left short of the depth though the index may hold more."""
-        ranked = (leg for leg in self.legs.values() if leg.name != "name")
-        return [leg.name for leg in ranked if len(leg.scores) < depth and leg.seen >= reach]
+        legs = (leg for leg in self.legs.values() if leg.name != "name")
+        return [leg.name for leg in legs if len(leg.scores) < depth and leg.seen >= reach]
 
     def hits(self, ask: Ask, state: IndexState) -> Hits:
         legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
@@ -312,9 +312,9 @@ def tool_of(record: str) -> Tool:
     return tool_of_record(json.loads(record))
 
 
-def _first_named(names: str, asked: Sequence[str]) -> float:
-    held = set(names.split(" "))
-    return next((at for at, name in enumerate(asked) if name in held), len(asked))
+def _first_named(names: str, candidates: Sequence[str]) -> float:
+    words = set(names.split(" "))
+    return next((at for at, name in enumerate(candidates) if name in words), len(candidates))
 
 
 def _comparable_score(leg: Leg, score: float) -> float:

@@ -83,10 +83,10 @@ def vector_index(label: str, dimension: int) -> str:
 @contextmanager
 def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[None]:
     """Notes what is indexed of these agents and their tools, and after the block indexes what there is then."""
-    wanted = sorted(agent_ids)
-    before = _entries(session, wanted)
+    ids = sorted(agent_ids)
+    before = _entries(session, ids)
     yield
-    after = Documents.read(session, wanted)
+    after = Documents.read(session, ids)
     for batch in batches(after.agent_rows):
         session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
@@ -126,17 +126,17 @@ class Documents:
         """None: all agents."""
         if agent_ids is not None and not agent_ids:
             return cls([], [])
-        settings, stored = read_settings(session), read_agents(session)
-        agent_ids = stored if agent_ids is None else agent_ids
-        agents = {i: overlaid(stored[i].agent, settings) for i in agent_ids if i in stored}
+        settings, stored_agents = read_settings(session), read_agents(session)
+        agent_ids = stored_agents if agent_ids is None else agent_ids
+        agents = {i: overlaid(stored_agents[i].agent, settings) for i in agent_ids if i in stored_agents}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
         for batch in batches(list(agents)):
             for item in read_tools_of(session, batch):
                 tools[item.tool.agent_id].append(item.tool)
-        tools = {agent_id: overlay_tools(owned, settings) for agent_id, owned in tools.items()}
+        tools = {agent_id: overlay_tools(agent_tools, settings) for agent_id, agent_tools in tools.items()}
         return cls(
             [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
-            [_tool_row(agents[agent_id], tool) for agent_id, owned in tools.items() for tool in owned],
+            [_tool_row(agents[agent_id], tool) for agent_id, agent_tools in tools.items() for tool in agent_tools],
         )
 
     def entries(self) -> Iterator[_Entry]:
@@ -239,13 +239,13 @@ class Comparison:
 
     @classmethod
     def read(cls, session: GraphSession) -> "Comparison":
-        wanted = Documents.read(session, None)
+        target = Documents.read(session, None)
         agents = session.run(load("neo4j/check/indexed_agents"))
         tools = session.run(load("neo4j/check/indexed_tools"))
         return cls(
-            _beside(wanted.agent_rows, agents),
-            _beside([{**row, "capability": True} for row in wanted.tool_rows], tools),
-            (counts(wanted.entries()), _held_counts(session)),
+            _beside(target.agent_rows, agents),
+            _beside([{**row, "capability": True} for row in target.tool_rows], tools),
+            (counts(target.entries()), _held_counts(session)),
         )
 
     def agent_faults(self) -> Iterator[str]:
@@ -255,10 +255,10 @@ class Comparison:
         return _difference_lines(self.tools)
 
     def term_faults(self) -> Iterator[str]:
-        wanted, held = self.terms
-        for row in differences(held, wanted):
+        target, actual = self.terms
+        for row in differences(actual, target):
             word = row["id"]
-            ours, theirs = ((side[0][word], side[1][word]) for side in (held, wanted))
+            ours, theirs = ((side[0][word], side[1][word]) for side in (actual, target))
             yield f"{word!r} is counted in {ours[0]} agents and {ours[1]} capabilities, not {theirs[0]} and {theirs[1]}"
 
 
@@ -266,26 +266,29 @@ class Comparison:
 def renew_index(session: GraphSession) -> Iterator[None]:
     """After the block writes anew what is not indexed as it should be. The counts become true, whatever they were."""
     yield
-    compared = Comparison.read(session)
-    for statement, pairs in (("neo4j/upkeep/put_agents", compared.agents), ("neo4j/upkeep/put_tools", compared.tools)):
-        for batch in batches([wanted for wanted, held in pairs.values() if wanted != held]):
+    comparison = Comparison.read(session)
+    for statement, pairs in (
+        ("neo4j/upkeep/put_agents", comparison.agents),
+        ("neo4j/upkeep/put_tools", comparison.tools),
+    ):
+        for batch in batches([target for target, actual in pairs.values() if target != actual]):
             session.run(load(statement), rows=list(batch))
-    wanted, held = compared.terms
-    for batch in batches(differences(held, wanted)):
+    target, actual = comparison.terms
+    for batch in batches(differences(actual, target)):
         session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
 
 
-def _beside(wanted: list[dict[str, Any]], held: list[dict[str, Any]]) -> dict[str, tuple[Row, Row]]:
-    found = {row["id"]: row for row in held}
-    return {row["id"]: (row, found.get(row["id"], {})) for row in wanted}
+def _beside(target: list[dict[str, Any]], actual: list[dict[str, Any]]) -> dict[str, tuple[Row, Row]]:
+    by_id = {row["id"]: row for row in actual}
+    return {row["id"]: (row, by_id.get(row["id"], {})) for row in target}
 
 
 def _difference_lines(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
     """`id (what differs, …)` of each that is not as it should be."""
-    for entity, (wanted, held) in pairs.items():
-        props, others = wanted["props"], held.get("props", {})
+    for entity, (target, actual) in pairs.items():
+        props, others = target["props"], actual.get("props", {})
         differing = [name for name in props if props[name] != others.get(name)]
-        differing += [name for name in _LABELS if wanted.get(name) != held.get(name)]
+        differing += [name for name in _LABELS if target.get(name) != actual.get(name)]
         if differing:
             yield f"{entity} ({', '.join(differing)})"
 

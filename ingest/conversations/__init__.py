@@ -1,0 +1,1 @@
+"""Conversations with tool calls, from files, and what was called after what in them."""

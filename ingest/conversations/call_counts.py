@@ -1,0 +1,91 @@
+"""What was called after what, from files: conversations with tool calls, a service's audit, an export of counts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from waygraph.ingest.conversations.data_folder import Known, lines, read_data_folder
+from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
+from waygraph.registry.model.errors import InvalidDataset
+from waygraph.registry.model.nouns import Turn
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.transitions import Transition, count_transitions, is_later, is_tool
+
+AHEAD_S = 86_400.0
+"""So far may another machine's clock be ahead."""
+PAUSE = timedelta(minutes=30)
+"""After so long without a call the next call of a caller begins another conversation."""
+_OF_COUNT = {each.name for each in fields(Transition)}
+
+
+def read_call_counts(path: Path, settings: Settings, now: str, *, split: str = "") -> list[Transition]:
+    """Of the calls that did not fail. `now`, ISO 8601: when conversations of a folder count as held; of them only those
+    of a split, if one is named.
+
+    Raises InvalidDataset, with file and line, and SourceError for a folder's catalogue that cannot be read.
+    """
+    if path.is_dir():
+        return count_transitions(_conversations(path, settings, split), now)
+    records = list(lines(path))
+    if records and records[0][1].keys() == _OF_COUNT:
+        counts = [_count(where, record) for where, record in records]
+    else:
+        counts = [each for calls, at in _audit_calls(records) for each in count_transitions([calls], at)]
+    if ahead := [each.last_at for each in counts if is_later(each.last_at, now, AHEAD_S)]:
+        raise InvalidDataset(str(path), f"{ahead[0]} is yet to come: beside such a count all others would fade")
+    return counts
+
+
+def _conversations(path: Path, settings: Settings, split: str) -> Iterator[list[str]]:
+    data = read_data_folder(path, settings, TRAJECTORIES)
+    trajectories = list(read_trajectories(path / TRAJECTORIES, Known.of(data.catalogue)))
+    if split and split not in {each.split for each in trajectories}:
+        known = ", ".join(sorted({each.split for each in trajectories} - {""})) or "none"
+        raise InvalidDataset(str(path / TRAJECTORIES), f"no conversation is of the split {split!r}; splits: {known}")
+    for each in trajectories:
+        if split in ("", each.split):
+            yield [turn.tool for turn in each.turns if _counts(turn)]
+
+
+def _counts(turn: Turn) -> bool:
+    return turn.role == "call" and turn.outcome == "ok"
+
+
+def _count(where: str, record: Mapping[str, Any]) -> Transition:
+    try:
+        found = Transition(**record)
+        if found.is_sound:
+            return found
+    except (TypeError, AttributeError):
+        pass
+    raise InvalidDataset(where, "expected first, next and before (ids of tools, or of agents), count and last_at")
+
+
+def _audit_calls(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[list[str], str]]:
+    """The calls of one caller with no long pause between them, and when the last one was."""
+    open_: dict[str, tuple[list[str], datetime]] = {}
+    for where, record in records:
+        if not isinstance(record.get("action"), str):
+            raise InvalidDataset(where, "neither a line of an audit nor a count as `waygraph learn export` writes it")
+        if record["action"] != "call" or record.get("outcome") != "ok":
+            continue
+        caller, tool, at = str(record.get("caller", "")), record.get("target"), _time(where, record)
+        if not isinstance(tool, str) or not is_tool(tool):
+            raise InvalidDataset(where, f"target: expected a tool's id, found {tool!r}")
+        calls, last = open_.get(caller, ([], at))
+        if at - last > PAUSE:
+            yield calls, last.isoformat()
+            calls = []
+        open_[caller] = ([*calls, tool], at)
+    yield from ((calls, last.isoformat()) for calls, last in open_.values())
+
+
+def _time(where: str, record: Mapping[str, Any]) -> datetime:
+    told = record.get("time")
+    try:
+        at = datetime.fromisoformat(told)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidDataset(where, f"time: expected ISO 8601, found {told!r}") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

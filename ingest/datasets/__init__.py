@@ -1,1 +1,0 @@
-"""Datasets for evaluation: one module a format."""

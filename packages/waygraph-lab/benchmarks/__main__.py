@@ -1,0 +1,171 @@
+"""`python -m benchmarks [NAME…]`: runs benchmarks, prints each figure beside its budget, writes records to evals/."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from benchmarks import (
+    a2x,
+    abstention,
+    agent_as_a_graph,
+    clear_requests,
+    default_recipe,
+    hidden_words,
+    ingest_speed,
+    livemcpbench,
+    neo4j_speed,
+    process_speed,
+    ranker,
+    right_tool,
+    route_ratio,
+    route_speed,
+    scalemcp,
+    suspicion,
+    taxonomy,
+    withholding,
+)
+from benchmarks.gateway import benchmark as gateway
+from benchmarks.history import benchmark as history
+from benchmarks.record import PROJECT, Result, as_record, write_record
+from benchmarks.service import benchmark as service
+from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
+from benchmarks.watch import benchmark as watch
+from benchmarks.world import DATA_VARIABLE, World, data_folder
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, load_settings
+
+BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
+    livemcpbench.NAME: livemcpbench.run,
+    agent_as_a_graph.NAME: agent_as_a_graph.run,
+    a2x.NAME: a2x.run,
+    abstention.NAME: abstention.run,
+    clear_requests.NAME: clear_requests.run,
+    default_recipe.NAME: default_recipe.run,
+    scalemcp.NAME: scalemcp.run,
+    right_tool.NAME: right_tool.run,
+    history.NAME: history.run,
+    ranker.NAME: ranker.run,
+    route_ratio.NAME: route_ratio.run,
+    route_speed.NAME: route_speed.run,
+    process_speed.NAME: process_speed.run,
+    ingest_speed.NAME: ingest_speed.run,
+    process_speed.MEMORY: process_speed.run_memory,
+    suspicion.NAME: suspicion.run,
+    taxonomy.NAME: taxonomy.run,
+    withholding.NAME: withholding.run,
+    hidden_words.NAME: hidden_words.run,
+}
+ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
+    **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},
+    service.NAME: service.run,
+    watch.NAME: watch.run,
+    gateway.NAME: gateway.run,
+}
+"""They start servers, take their time, and run only when named."""
+NAMES = (*BENCHMARKS, *ON_SERVERS)
+QUALITY = (
+    livemcpbench.NAME,
+    agent_as_a_graph.NAME,
+    a2x.NAME,
+    abstention.NAME,
+    clear_requests.NAME,
+    withholding.NAME,
+    default_recipe.NAME,
+    scalemcp.NAME,
+    right_tool.NAME,
+    history.NAME,
+    ranker.NAME,
+    suspicion.NAME,
+    taxonomy.NAME,
+)
+"""How good answers are, whatever they take."""
+ALL_QUALITY = "quality"
+TABLE = "table"
+DETAILS = "details"
+"""First of the names: the records of the others are printed, and nothing is measured."""
+PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
+"""What `table` writes."""
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = _parser().parse_args(arguments)
+    world = _world(options, environ)
+    if options.names[:1] == [DETAILS]:
+        print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
+        return 0
+    started = time.perf_counter()
+    for name in _names(options.names or [*BENCHMARKS, TABLE]):
+        seconds = time.perf_counter() - started
+        if options.budget_s and seconds > options.budget_s:
+            print(f"{name}: not begun, {seconds:.0f} s of {options.budget_s:g} s are over", file=sys.stderr)
+            return 1
+        if name == TABLE:
+            write_pages(options.evals, NAMES, PAGES)
+        else:
+            _measure(name, world, options.evals)
+            print(f"{name}: ended after {time.perf_counter() - started:.0f} s", file=sys.stderr)
+    return 0
+
+
+def _names(names: Iterable[str]) -> Iterator[str]:
+    """Each benchmark by its own name."""
+    for name in names:
+        yield from QUALITY if name == ALL_QUALITY else (name,)
+
+
+def _measure(name: str, world: World, evals: Path) -> None:
+    result = {**BENCHMARKS, **ON_SERVERS}[name](world)
+    if result.skipped:
+        print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
+        return
+    options = ["--quick"] if world.quick else []
+    chosen = [f"WAYGRAPH_EMBEDDER={world.configured}"] if world.configured else []
+    record = as_record(result, " ".join([*chosen, "python -m benchmarks", name, *options]))
+    print(measures_table([record]))
+    write_record(record, evals)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    known = [*NAMES, ALL_QUALITY, TABLE, DETAILS]
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        type=_one_of(known),
+        help=f"{', '.join(known)}; default: all but {', '.join(ON_SERVERS)}",
+    )
+    parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
+    parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
+    parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
+    parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
+    return parser
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def name(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text!r} is not known; known: {', '.join(known)}")
+        return text
+
+    return name
+
+
+def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
+    settings = load_settings(environ)
+    return World(
+        settings=replace(settings, embedder=DEFAULT_EMBEDDER),
+        environ=environ,
+        data=options.data or data_folder(environ),
+        cache=settings.cache_path / "benchmarks",
+        quick=options.quick,
+        configured=settings.embedder,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

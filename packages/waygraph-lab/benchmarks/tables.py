@@ -1,0 +1,207 @@
+"""What is written from the records in evals/: the tables of evals/README.md and of the README, and the figures."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import (
+    a2x,
+    abstention,
+    agent_as_a_graph,
+    clear_requests,
+    default_recipe,
+    livemcpbench,
+    process_speed,
+    ranker,
+    right_tool,
+    route_speed,
+    scalemcp,
+    taxonomy,
+    withholding,
+)
+from benchmarks.gateway import benchmark as gateway
+from benchmarks.history import benchmark as history
+from benchmarks.published import A2X_TAXONOMY
+from benchmarks.service import benchmark as service
+from waygraph_lab.evaluation.compare import Table, markdown_table
+from waygraph_lab.evaluation.plots import Kind, draw
+
+BEGIN, END = "<!-- measured: begin (python -m benchmarks table) -->", "<!-- measured: end -->"
+MET = {True: "yes", False: "**no**", None: ""}
+MET_IN_README = {True: "met", False: "**missed**", None: ""}
+Records = Sequence[Mapping[str, Any]]
+Details = Mapping[str, Any]
+
+DETAILS: Mapping[str, Callable[[Details], str]] = {
+    livemcpbench.NAME: livemcpbench.tables_of,
+    agent_as_a_graph.NAME: agent_as_a_graph.tables_of,
+    a2x.NAME: a2x.tables_of,
+    abstention.NAME: abstention.tables_of,
+    clear_requests.NAME: clear_requests.tables_of,
+    withholding.NAME: withholding.tables_of,
+    default_recipe.NAME: default_recipe.tables_of,
+    scalemcp.NAME: scalemcp.tables_of,
+    right_tool.NAME: right_tool.tables_of,
+    history.NAME: history.tables_of,
+    taxonomy.NAME: taxonomy.tables_of,
+    ranker.NAME: ranker.tables_of,
+}
+"""Record → what its `details` say, in Markdown, for `python -m benchmarks details`."""
+FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {
+    agent_as_a_graph.NAME: agent_as_a_graph.figures_of,
+}
+"""Record → what is drawn of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Where the generated parts are."""
+
+    page: Path
+    readme: Path
+    figures: Path
+
+
+def write_pages(evals: Path, names: Iterable[str], places: Pages) -> None:
+    """Raises ValueError if a page has no markers."""
+    records = read_records(evals, names)
+    for page, text in render_pages(records, places).items():
+        page.write_text(text, encoding="utf-8")
+    for table, kinds in figures(records):
+        draw([table], places.figures, kinds=kinds)
+
+
+def render_pages(records: Records, places: Pages) -> dict[Path, str]:
+    """What each page is to hold, its hand-written parts as they are. Raises ValueError if one has no markers."""
+    parts = {places.page: tables(records), places.readme: summary(records)}
+    return {page: replace_between(page, part, (BEGIN, END)) for page, part in parts.items()}
+
+
+def figures(records: Records) -> list[tuple[Table, Sequence[Kind]]]:
+    """Each table that is drawn, and as what."""
+    known = [record for record in records if record["name"] in FIGURES]
+    return [each for record in known for each in FIGURES[record["name"]](record["details"])]
+
+
+def read_records(evals: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The records that are there, in the order of `names`."""
+    paths = [evals / f"{name}.json" for name in names]
+    return [json.loads(path.read_bytes()) for path in paths if path.is_file()]
+
+
+def tables(records: Records) -> str:
+    """Every figure beside its budget, met or not, and where it comes from, in Markdown."""
+    return "\n\n".join([measures_table(records), _origin(records)])
+
+
+def detail_tables(records: Records) -> str:
+    """What records hold beside their figures: every method, set and metric, in Markdown."""
+    known = [record for record in records if record["name"] in DETAILS]
+    return "\n\n".join(f"# {record['name']}\n\n{DETAILS[record['name']](record['details'])}" for record in known)
+
+
+def replace_between(page: Path, part: str, markers: tuple[str, str]) -> str:
+    """The page with `part` between its markers. Raises ValueError if it has none."""
+    text = page.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(markers[0])
+    _, end, after = rest.partition(markers[1])
+    if not (begin and end):
+        raise ValueError(f"{page} lacks the markers {markers[0]} and {markers[1]}")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
+
+
+def measures_table(records: Records) -> str:
+    """Each figure beside its budget, and whether it is met."""
+    rows = [
+        (m["name"], f"{m['value']:g} {m['unit']}".strip(), m["target"] or "", MET[m["met"]])
+        for record in records
+        for m in record["measures"]
+    ]
+    return markdown_table(("What", "Measured", "Target", "Met"), rows)
+
+
+def _origin(records: Records) -> str:
+    rows = [
+        (
+            f"`{record['command']}`",
+            record["date"][:10],
+            record["git"],
+            f"{record['machine']['cpus']} × {record['machine']['model']}",
+            record["machine"].get("load_average_1_min", ""),
+        )
+        for record in records
+    ]
+    return markdown_table(("Command", "Date", "Commit", "Processor", "Load after it"), rows)
+
+
+# -- the README's short table -----------------------------------------------------------------------
+
+
+SPEED = {
+    route_speed.NAME: (
+        "route, vector cached, 5000 tools, p50",
+        "route, steps to answer, 5000 tools, p50",
+        "route, requests to answer, 5000 tools, p50",
+    ),
+    process_speed.NAME: ("`waygraph route`, 5000 tools",),
+    process_speed.MEMORY: ("process after 200 routes over 5000 tools, resident memory",),
+    service.NAME: (
+        "POST /v1/route, 5000 tools, 1 client, steps, p50",
+        "POST /v1/route, 5000 tools, 1 client, requests, p50",
+        "POST /v1/route, 100 clients, requests/s / bare endpoint's",
+        "POST /v1/route, 100 clients, p99 / bare endpoint's",
+    ),
+    gateway.NAME: (
+        "tool call through `waygraph mcp`, of a tool in its list: more than directly, p50",
+        "find_tools through `waygraph mcp`, 5000 tools, new steps, p50",
+        "find_tools through `waygraph mcp`, 5000 tools, new requests, p50",
+        "`waygraph mcp`, 5000 tools: first find_tools after start",
+    ),
+}
+"""Record → the measures that the README shows."""
+QUALITY_HEAD = ("Quality", "`hybrid`", "Algorithm 1 of the paper", "words alone", "an LLM's taxonomy, published")
+
+
+def summary(records: Records) -> str:
+    """What the records hold of it, in Markdown."""
+    found = {record["name"]: record for record in records}
+    quality = [*_paper_rows(found.get(agent_as_a_graph.NAME)), *_a2x_rows(found.get(a2x.NAME))]
+    speed = [row for name, measures in SPEED.items() for row in _speed_rows(found.get(name), measures)]
+    heads = (QUALITY_HEAD, ("Speed", "", "limit"))
+    parts = [markdown_table(head, rows) for head, rows in zip(heads, (quality, speed), strict=True) if rows]
+    return "\n\n".join(parts)
+
+
+def _paper_rows(record: Mapping[str, Any] | None) -> Iterable[Sequence[object]]:
+    if record is None:
+        return
+    held = record["details"]["embedders"]["int8"]["methods"]
+    for by, metric in (("steps", "Recall@1"), ("steps", "Recall@5"), ("questions", "Recall@5")):
+        table = Table.from_json(held[by])
+        yield f"LiveMCPBench {by}, {metric}", *_means(table, metric, ("hybrid", agent_as_a_graph.AGAINST, "BM25")), ""
+
+
+def _a2x_rows(record: Mapping[str, Any] | None) -> Iterable[Sequence[object]]:
+    for held in record["details"]["tables"] if record else ():
+        table = Table.from_json(held)
+        metric = "Recall@5" if table.dataset.startswith("ToolRet") else "Recall@10"
+        published = A2X_TAXONOMY.get(table.dataset, {}).get("Recall")
+        means = _means(table, metric, ("hybrid", "paper", "lexical"))
+        yield f"{table.dataset}, {metric}", *means, "" if published is None else f"{published:.3f}"
+
+
+def _means(table: Table, metric: str, methods: Iterable[str]) -> list[str]:
+    rows = {row.method: row for row in table.rows}
+    return [f"{rows[method].estimates[metric].value:.3f}" for method in methods]
+
+
+def _speed_rows(record: Mapping[str, Any] | None, names: Sequence[str]) -> Iterable[Sequence[object]]:
+    for each in record["measures"] if record else ():
+        if each["name"] in names:
+            yield (
+                each["name"],
+                f"{each['value']:.3g} {each['unit']}",
+                f"{each['target'] or ''} {MET_IN_README[each['met']]}",
+            )

@@ -1,0 +1,1 @@
+"""The laboratory of Waygraph: evaluation, training, data sets and data that is made up."""

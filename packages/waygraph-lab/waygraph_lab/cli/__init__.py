@@ -1,0 +1,1 @@
+"""The commands `eval`, `generate`, `learn embedder` and `learn ranker`."""

@@ -1,0 +1,1 @@
+"""Data sets for evaluation, one module a format, and runs over them."""

@@ -1,0 +1,222 @@
+"""A language model that fulfils tasks with tools: it searches with `find_tools`, and then calls what it found.
+
+The loop of ScaleMCP (Lumer et al., 2025, section 5.2): the tools that a search finds are bound into the model's own
+list of tools, and the product's executor runs its calls.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anyio import to_thread
+
+from waygraph.ingest.execution.call import ToolCall, ToolCaller
+from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.model.arguments import check_arguments
+from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
+from waygraph.registry.model.identity import replace_surrogates
+from waygraph.registry.model.nouns import Tool
+from waygraph.registry.registry import Registry
+from waygraph.registry.routing.find_tools.find import FindAsked, find
+from waygraph.registry.routing.tool_formats import definition
+from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending
+from waygraph_lab.evaluation.dataset import Asked
+
+FIND_TOOLS = "find_tools"
+RESULT_CHARS = 16_000
+"""Of a tool's result, as the model reads it."""
+SYSTEM = (
+    "Fulfil the user's request with tools. Call find_tools to search for tools; from then on you can call the tools "
+    "that it found by their names. Search again for what is still missing. When you have what the request needs, "
+    "answer in plain text, only with what the tools returned."
+)
+_SEARCH: Mapping[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": FIND_TOOLS,
+        "description": "Search for tools by what they should do. The tools found can be called afterwards.",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "What you want to do"}},
+            "required": ["query"],
+        },
+    },
+}
+
+
+class BadRequest(Exception):
+    """A call that is none: its message tells the model why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLoop:
+    """Where a model's tasks run. Several tasks may run at once."""
+
+    registry: Registry
+    caller: ToolCaller
+    model: ChatModel
+    trial: AgentTrial
+
+    async def attempt(self, task: Asked) -> Attempt:
+        """The task, without a judgement. A model that fails or stays silent ends it as `failed`."""
+        began, talk = time.perf_counter(), Conversation(loop=self, task=task)
+        ending: Ending
+        try:
+            ending, fault = await talk.run(), ""
+        except LanguageModelError as error:
+            ending, fault = "failed", str(error)
+        return Attempt(
+            id=task.id,
+            text=talk.text,
+            gold_tools=task.gold_tools,
+            calls=tuple(talk.calls),
+            answer=talk.answer,
+            ending=ending,
+            fault=fault,
+            turns=talk.turns,
+            searches=talk.searches,
+            prompt_tokens=talk.prompt_tokens,
+            completion_tokens=talk.completion_tokens,
+            seconds=time.perf_counter() - began,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Conversation:
+    """One task: its messages, the tools bound so far by the names that the model calls, and what it came to."""
+
+    loop: AgentLoop
+    task: Asked
+    messages: list[Mapping[str, Any]] = field(init=False)
+    bound: dict[str, Tool] = field(default_factory=dict)
+    calls: list[AgentCall] = field(default_factory=list)
+    answer: str = ""
+    turns: int = 0
+    searches: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        self.messages = [
+            {"role": "system", "content": SYSTEM},
+            {"role": "user", "content": replace_surrogates(self.text)},
+        ]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.task.texts)
+
+    async def run(self) -> Ending:
+        """Raises LanguageModelError."""
+        while self.turns < self.loop.trial.turns:
+            message = await self._next_message()
+            requests = message.get("tool_calls")
+            if not isinstance(requests, list) or not requests:
+                content = message.get("content")
+                self.answer = content if isinstance(content, str) else ""
+                return "answered"
+            kept = {name: message[name] for name in ("content", "tool_calls") if name in message}
+            self.messages.append({"role": "assistant", "content": None} | kept)
+            for request in requests:
+                self.messages.append(await self._result_message(request))
+        return "out of turns"
+
+    async def _next_message(self) -> Mapping[str, Any]:
+        tools = [_SEARCH, *(definition(tool, "openai") for tool in self.bound.values())]
+        completion = await to_thread.run_sync(self.loop.model.complete, self.messages, tools)
+        self.turns += 1
+        self.prompt_tokens += completion.prompt_tokens
+        self.completion_tokens += completion.completion_tokens
+        return completion.message
+
+    async def _result_message(self, request: object) -> Mapping[str, Any]:
+        name, text, call_id = _parts(request)
+        result = await (self._search(text) if name == FIND_TOOLS else self._call(name, text))
+        return {"role": "tool", "tool_call_id": call_id, "content": replace_surrogates(result[:RESULT_CHARS])}
+
+    async def _search(self, text: str) -> str:
+        self.searches += 1
+        try:
+            return await to_thread.run_sync(self._find, _arguments(text))
+        except (BadRequest, InvalidQuery) as fault:
+            return f"Error: {fault}"
+
+    def _find(self, arguments: Mapping[str, Any]) -> str:
+        """Binds what is found. Raises BadRequest, InvalidQuery."""
+        query = arguments.get("query")
+        if not isinstance(query, str):
+            raise BadRequest("find_tools needs a query, which is a text")
+        trial, registry = self.loop.trial, self.loop.registry
+        asked = FindAsked(query=query, limit=trial.limit, recipe=trial.recipe, run_by="")
+        answer = find(registry, asked)
+        self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in answer.get("tools", ())}
+        return json.dumps(answer, ensure_ascii=False)
+
+    async def _call(self, name: str, text: str) -> str:
+        """What the model is told of its call, which is noted."""
+        tool = self.bound.get(name)
+        try:
+            arguments = _arguments(text)
+        except BadRequest as fault:
+            return self._note(name, {}, f"Error: {fault}")
+        if tool is None:
+            return self._note(name, arguments, f"Error: no tool {name!r} was found; search with find_tools first")
+        call = AgentCall(tool=tool.id, arguments=arguments, result="", is_correct=False)
+        try:
+            check_arguments(tool, arguments)
+            is_correct = any(tool.id in item for item in self.task.gold_tools) and not self._is_repeat(call)
+            call = replace(call, is_correct=is_correct)
+            call = replace(call, result=await self._run(tool, arguments))
+        except (CallError, UpstreamError) as fault:
+            call = replace(call, result=f"Error: {fault}")
+        self.calls.append(call)
+        return call.result
+
+    async def _run(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Raises CallError, UpstreamError."""
+        registry = self.loop.registry
+        call = ToolCall(
+            agent=registry.agent(tool.agent_id),
+            tool=tool,
+            arguments=arguments,
+            deadline_s=registry.settings.call_timeout_s,
+        )
+        result = await self.loop.caller.call(call)
+        text = "\n".join(_texts(result.get("content")))
+        return f"Error: {text}" if result.get("isError") is True else text
+
+    def _is_repeat(self, call: AgentCall) -> bool:
+        return any((each.tool, each.arguments) == (call.tool, call.arguments) for each in self.calls)
+
+    def _note(self, name: str, arguments: Mapping[str, Any], result: str) -> str:
+        self.calls.append(AgentCall(tool=name, arguments=arguments, result=result, is_correct=False))
+        return result
+
+
+def _parts(request: object) -> tuple[str, str, str]:
+    """Name, arguments and id of a call, each empty where the model said something else."""
+    request = request if isinstance(request, Mapping) else {}
+    function = request.get("function")
+    function = function if isinstance(function, Mapping) else {}
+    values = (function.get("name"), function.get("arguments"), request.get("id"))
+    name, text, call_id = (value if isinstance(value, str) else "" for value in values)
+    return name, text, call_id
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Raises BadRequest."""
+    try:
+        arguments = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the arguments are not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise BadRequest("the arguments are no JSON object")
+    return arguments
+
+
+def _texts(content: object) -> Iterator[str]:
+    """The texts of a result; of anything else its kind."""
+    for part in content if isinstance(content, list) else ():
+        yield part["text"] if part.get("type") == "text" else f"[{part.get('type')}]"
