@@ -118,12 +118,12 @@ $(MODEL): $(READY)
 	@$*/bin/python -m pip install --quiet --requirement examples/router_training/requirements.txt
 	@touch $@
 
-%/.tokens: %/.ready packages/waygraph-lab/benchmarks/gateway/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/benchmarks/gateway/requirements.txt
+%/.tokens: %/.ready packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
 	@touch $@
 
-%/.peers: %/.ready packages/waygraph-lab/benchmarks/peers/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/benchmarks/peers/requirements.txt
+%/.peers: %/.ready packages/waygraph-lab/src/benchmarks/peers/requirements.txt
+	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/src/benchmarks/peers/requirements.txt
 	@touch $@
 
 %/.ready: pyproject.toml packages/waygraph-lab/pyproject.toml requirements/dev.txt scripts/setup scripts/find-python

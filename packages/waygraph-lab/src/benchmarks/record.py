@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from waygraph_lab.evaluation.record import source_commit
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 LIBRARIES = ("grafeo", "numpy", "onnx", "onnxruntime", "pystemmer", "tokenizers", "waygraph")
 
 Bound = Literal["at_most", "at_least", "near"]

@@ -17,7 +17,7 @@ from waygraph_lab.evaluation.run import Judgement, Mean, Outcome
 # Where a figure comes from: the commit of the checkout whose code measured it.
 
 
-CHECKOUT = Path(__file__).resolve().parents[4]
+CHECKOUT = Path(__file__).resolve().parents[5]
 """The root of the project in a checkout; in an installation a folder that is no checkout."""
 NO_CODE = ("evals", "docs", "*.md")
 """What makes no figure another: records that a run has just written, and documents."""
