@@ -66,12 +66,12 @@ class Unhurried(Through):
         self._scope = scope
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked_at = anyio.current_time()
+        start_s = anyio.current_time()
         self._scope.deadline += ANSWER_S
         try:
             return await super().ask(question, params)
         finally:
-            self._scope.deadline -= ANSWER_S - (anyio.current_time() - asked_at)
+            self._scope.deadline -= ANSWER_S - (anyio.current_time() - start_s)
 
 
 # Tools of MCP servers are run over the pool's connections.
@@ -262,22 +262,22 @@ class _OnFirstCall:
             return self._way
 
 
-def _a2a(configured: Configured, vouched: VouchedFile, web: Web) -> ToolCaller:
+def _a2a(finder: Configured, trust_file: VouchedFile, web: Web) -> ToolCaller:
     from waygraph.ingest.execution.call_a2a import A2aCaller
 
-    return A2aCaller(configured=configured, vouched=vouched, web=web)
+    return A2aCaller(configured=finder, vouched=trust_file, web=web)
 
 
-def _openapi(configured: Configured, web: Web, settings: Settings) -> ToolCaller:
+def _openapi(finder: Configured, web: Web, settings: Settings) -> ToolCaller:
     from waygraph.ingest.execution.call_openapi import OpenApiCaller
 
-    return OpenApiCaller(configured=configured, web=web, settings=settings)
+    return OpenApiCaller(configured=finder, web=web, settings=settings)
 
 
-def _skill(registry: Registry, vouched: VouchedFile) -> ToolCaller:
+def _skill(registry: Registry, trust_file: VouchedFile) -> ToolCaller:
     from waygraph.ingest.execution.call_skill import SkillTexts
 
-    return SkillTexts(registry=registry, vouched=vouched)
+    return SkillTexts(registry=registry, vouched=trust_file)
 
 
 @asynccontextmanager
@@ -293,9 +293,9 @@ async def open_executor(
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aclosing(Web(settings)))
-        vouched = vouched_file(settings.data_path, registry.store.place)
-        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
-        configured = Configured(registry=registry, services=services, surroundings=surroundings)
+        trust_file = vouched_file(settings.data_path, registry.store.place)
+        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=trust_file)
+        finder = Configured(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
             services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
         )
@@ -303,9 +303,9 @@ async def open_executor(
         pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool, logins),
-            "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),
-            "openapi": _OnFirstCall(lambda: _openapi(configured, web, settings)),
-            "skill": _OnFirstCall(lambda: _skill(registry, vouched)),
+            "a2a_agent": _OnFirstCall(lambda: _a2a(finder, trust_file, web)),
+            "openapi": _OnFirstCall(lambda: _openapi(finder, web, settings)),
+            "skill": _OnFirstCall(lambda: _skill(registry, trust_file)),
         }
         executor = Executor(ways, settings.calls_at_once, logins)
         stack.callback(executor.close)
@@ -339,15 +339,15 @@ class Launches:
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
-        self._known[agent.id] = known = self._known.get(agent.id) or _Known()
-        if launch := known.fresh(agent):
+        self._known[agent.id] = state = self._known.get(agent.id) or _Known()
+        if launch := state.fresh(agent):
             return launch
-        async with known.lock:
-            if launch := known.fresh(agent):
+        async with state.lock:
+            if launch := state.fresh(agent):
                 return launch
-            known.launch, now = None, anyio.current_time()
-            known.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
-            known.transport, known.at = agent.transport, now
+            state.launch, now = None, anyio.current_time()
+            state.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
+            state.transport, state.at = agent.transport, now
             return launch
 
     def of(self, agent: Agent) -> Launch:

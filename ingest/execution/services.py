@@ -110,8 +110,8 @@ class Services:
 
     def of_source(self, sources: Iterable[str]) -> Service | None:
         """The first that is of one of these."""
-        named = frozenset(sources)
-        return next((entry for entry in self.entries if entry.source and entry.source in named), None)
+        names = frozenset(sources)
+        return next((entry for entry in self.entries if entry.source and entry.source in names), None)
 
     @property
     def name_sources(self) -> bool:
@@ -126,8 +126,8 @@ def load_services(path: str) -> Services:
     if not path:
         return Services()
     try:
-        said = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
-        checked = _File.model_validate(said)
+        document = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
+        content = _File.model_validate(document)
     except OSError as exc:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError:
@@ -136,7 +136,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
     except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
-    return Services(tuple(entry.service() for entry in checked.service), path, tuple(checked.login))
+    return Services(tuple(entry.service() for entry in content.service), path, tuple(content.login))
 
 
 # -- as it is written ------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ class Auth(_Strict):
             key = resolver.text(self.key)
             return _Told(self.place, self.name, key, (key,))
         user, password = resolver.text(self.user), resolver.text(self.password)
-        encoded = b64encode(f"{user}:{password}".encode()).decode()
-        return _Told("header", "Authorization", f"Basic {encoded}", (password, encoded))
+        credentials = b64encode(f"{user}:{password}".encode()).decode()
+        return _Told("header", "Authorization", f"Basic {credentials}", (password, credentials))
 
 
 class _Entry(_Strict):
@@ -354,7 +354,7 @@ class Claimed:
 
 def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
     """By the source's name."""
-    return [claim for claimed, claim in _claims(registry) if claimed == agent_id]
+    return [claim for owner_id, claim in _claims(registry) if owner_id == agent_id]
 
 
 def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
@@ -372,27 +372,27 @@ def _claims(registry: Registry) -> Iterator[tuple[str, Claimed]]:
 
 
 def servers_vouched_for(
-    vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent
+    trust_file: VouchedFile, claims: Iterable[Claimed], agent: Agent
 ) -> Iterator[tuple[Claimed, VouchedServer]]:
     """Of live sources, where the launch is what the graph holds now. Raises StorageFailed."""
-    held = launch_digest(agent.transport)
+    digest = launch_digest(agent.transport)
     for claim in claims:
-        servers = vouched.source(claim.source).servers
+        servers = trust_file.source(claim.source).servers
         server = servers.get(claim.key) or servers.get(plain_key(claim.key))
-        if claim.is_live and server is not None and server.launch == held:
+        if claim.is_live and server is not None and server.launch == digest:
             yield claim, server
 
 
-def origins_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent) -> set[str]:
+def origins_vouched_for(trust_file: VouchedFile, claims: Iterable[Claimed], agent: Agent) -> set[str]:
     """The origins of addresses that gave the agent's card as the graph holds it now. Raises StorageFailed."""
-    held = launch_digest(agent.transport)
-    sources = [(vouched.source(claim.source), claim.key) for claim in claims]
-    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == held}
+    digest = launch_digest(agent.transport)
+    sources = [(trust_file.source(claim.source), claim.key) for claim in claims]
+    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == digest}
 
 
-def places_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed]) -> list[str]:
+def places_vouched_for(trust_file: VouchedFile, claims: Iterable[Claimed]) -> list[str]:
     """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
-    sources = (vouched.source(claim.source) for claim in claims)
+    sources = (trust_file.source(claim.source) for claim in claims)
     return [source.path for source in sources if source.path]
 
 
@@ -429,10 +429,10 @@ class Reach:
 
     def now(self) -> "ReachNow":
         """As things stand. Raises RegistryNotFound."""
-        stamp, kept = (self.registry.stamp, self.stamp), self._kept
-        if kept is None or kept[0] != stamp:
-            self._kept = kept = stamp, ReachNow(self.services, self.vouched, all_claims(self.registry))
-        return kept[1]
+        stamp, cache = (self.registry.stamp, self.stamp), self._kept
+        if cache is None or cache[0] != stamp:
+            self._kept = cache = stamp, ReachNow(self.services, self.vouched, all_claims(self.registry))
+        return cache[1]
 
     @property
     def stamp(self) -> object:
@@ -469,8 +469,8 @@ class ReachNow:
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":
-                named = self._is_configured(agent, claims) or origins_vouched_for(self.vouched, claims, agent)
-                return "" if named else NOT_NAMED_HERE
+                is_named = self._is_configured(agent, claims) or origins_vouched_for(self.vouched, claims, agent)
+                return "" if is_named else NOT_NAMED_HERE
             case "skill":
                 return "" if places_vouched_for(self.vouched, claims) else NOT_READ_HERE
         return f"nothing here runs tools of a {agent.kind} agent"

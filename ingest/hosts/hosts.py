@@ -45,19 +45,19 @@ def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
 ) -> list[KnownConfig]:
     """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
-    found = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
-    return [config for config in found if config is not None]
+    configs = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
+    return [config for config in configs if config is not None]
 
 
 def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> Iterator[tuple[str, Path]]:
     """Each once: the project may be the home itself."""
-    found = folders(home, environ, platform, cwd)
-    seen = set[Path]()
+    folder_paths = folders(home, environ, platform, cwd)
+    paths = set[Path]()
     for host in HOSTS.values():
         for place in filter(None, (host.place, host.settings, host.project)):
-            path = Path(place.format_map(found))
-            if path not in seen:
-                seen.add(path)
+            path = Path(place.format_map(folder_paths))
+            if path not in paths:
+                paths.add(path)
                 yield host.name, path
 
 
@@ -139,8 +139,8 @@ class Host:
         """Raises InvalidSetting if the host has no config of a project."""
         if project and not self.project:
             raise InvalidSetting(f"{self.name} has no config of a single project: leave --project away")
-        found = folders(around.home, around.environ, around.platform, around.cwd)
-        return Path((self.project if project else self.place).format_map(found))
+        folder_paths = folders(around.home, around.environ, around.platform, around.cwd)
+        return Path((self.project if project else self.place).format_map(folder_paths))
 
     def project_file(self, around: "Places") -> Path | None:
         return self.file(around, project=True) if self.project else None
@@ -249,10 +249,10 @@ HOSTS: Mapping[str, Host] = {
 
 def host_named(name: str) -> Host:
     """Raises InvalidSetting."""
-    known = HOSTS.get(name.casefold())
-    if known is None:
+    host = HOSTS.get(name.casefold())
+    if host is None:
         raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
-    return known
+    return host
 
 
 def absolute(path: str, cwd: Path) -> Path:
@@ -381,10 +381,10 @@ def program_of(executable: str) -> list[str]:
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Plain ones with their values, paths as they are from here; secret ones by name."""
     secret = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings) if not each.repr}
-    known = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
-    told = {name: value for name, value in sorted(environ.items()) if name in known and value}
-    plain = {name: _from_here(name, value) for name, value in told.items() if name not in secret}
-    return plain, [name for name in told if name in secret]
+    names = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
+    variables = {name: value for name, value in sorted(environ.items()) if name in names and value}
+    plain = {name: _from_here(name, value) for name, value in variables.items() if name not in secret}
+    return plain, [name for name in variables if name in secret]
 
 
 def _from_here(name: str, value: str) -> str:

@@ -88,29 +88,29 @@ class Resolver:
     def finish(self) -> None:
         """Raises Unresolved if anything was not set."""
         if self._missing:
-            shown = [*self._missing.values()][:_SHOWN]
+            names = [*self._missing.values()][:_SHOWN]
             more = f" and {len(self._missing) - _SHOWN} more" if len(self._missing) > _SHOWN else ""
-            raise Unresolved(f"not set in the environment: {', '.join(shown)}{more}")
+            raise Unresolved(f"not set in the environment: {', '.join(names)}{more}")
 
     def _text(self, text: str, depth: int) -> str:
         if not depth:
             raise Unresolved("holds references within references, too deeply")
-        kept, at = "", 0
+        result, at = "", 0
         while (start := text.find("${", at)) >= 0:
             end = _end(text, start)
-            kept += text[at:start] + self._meaning(text[start + 2 : end], depth)
+            result += text[at:start] + self._meaning(text[start + 2 : end], depth)
             at = end + 1
-        return kept + text[at:]
+        return result + text[at:]
 
     def _meaning(self, inside: str, depth: int) -> str:
         if inside in self._places:
             return self._place(inside)
-        if found := _VARIABLE.fullmatch(inside):
-            return self._variable(found[1], found[2], depth)
-        if found := _INPUT.fullmatch(inside):
-            return self._input(found[1])
-        if found := _EDITORS_OWN.match(inside):
-            raise Unresolved(f"holds ${{{found[1]}:…}}, which only the editor can tell")
+        if match := _VARIABLE.fullmatch(inside):
+            return self._variable(match[1], match[2], depth)
+        if match := _INPUT.fullmatch(inside):
+            return self._input(match[1])
+        if match := _EDITORS_OWN.match(inside):
+            raise Unresolved(f"holds ${{{match[1]}:…}}, which only the editor can tell")
         raise Unresolved(f"holds a ${{…}} of no form that is known; known: {_KNOWN}")
 
     def _variable(self, name: str, default: str | None, depth: int) -> str:
@@ -127,9 +127,9 @@ class Resolver:
     def _place(self, name: str) -> str:
         return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}", plain=True)
 
-    def _set(self, name: str, value: str | None, shown: str, *, plain: bool = False) -> str:
+    def _set(self, name: str, value: str | None, label: str, *, plain: bool = False) -> str:
         if value is None:
-            self._missing[name] = shown
+            self._missing[name] = label
         elif value and not plain:
             self._told.add(value)
         return value or ""
@@ -184,8 +184,8 @@ _USERINFO = re.compile(r"(?:^|//|\s)([^\s/@]+)@")
 
 def inherited_variables(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """The launch's own go before: a proxy in small letters stands for the same in capitals."""
-    taken = {name.upper() for name in own}
-    return {name: value for name, value in environ.items() if name.upper() not in taken and _is_inherited(name)}
+    own_names = {name.upper() for name in own}
+    return {name: value for name, value in environ.items() if name.upper() not in own_names and _is_inherited(name)}
 
 
 def _is_inherited(name: str) -> bool:
@@ -196,6 +196,6 @@ def _is_inherited(name: str) -> bool:
 def logins_in(variables: Mapping[str, str]) -> set[str]:
     """Those in inherited addresses, such as a proxy's password."""
     values = [value for name, value in variables.items() if name not in _OF_A_USER]
-    found = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
-    parts = {userinfo.partition(":")[2] or userinfo for userinfo in found}
-    return {form for each in found | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}
+    userinfos = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
+    parts = {userinfo.partition(":")[2] or userinfo for userinfo in userinfos}
+    return {form for each in userinfos | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}

@@ -53,10 +53,10 @@ class Objects:
         self._found: list[tuple[dict[str, Any], list[str]]] = []
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            self._found.append((made, repeated_names(name for name, _ in pairs)))
-        return made
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            self._found.append((result, repeated_names(name for name, _ in pairs)))
+        return result
 
     def tell(self, document: object, note: Note) -> None:
         """Of the objects that are still in the document: where a name comes twice, the first value is in it no more."""
@@ -65,13 +65,13 @@ class Objects:
 
     def _places(self, document: object) -> Iterator[str]:
         """Not by recursion: a document may be nested deeper than that goes."""
-        names = {id(made): found for made, found in self._found}
-        left: list[tuple[Path, object]] = [((), document)]
-        while left:
-            path, value = left.pop()
+        names = {id(mapping): keys for mapping, keys in self._found}
+        rest: list[tuple[Path, object]] = [((), document)]
+        while rest:
+            path, value = rest.pop()
             yield from (show_pointer((path, name)) for name in names.get(id(value), ()))
             inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-            left += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
+            rest += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
 
 
 def show_pointer(path: Path) -> str:
@@ -154,8 +154,8 @@ def sendable[T](value: T) -> T:
     try:
         to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
     except (ValueError, RecursionError):
-        cleaned: T = _clean_value(value, MOST_DEPTH)
-        return cleaned
+        copy: T = _clean_value(value, MOST_DEPTH)
+        return copy
     return value
 
 

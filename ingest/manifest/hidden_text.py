@@ -105,31 +105,31 @@ _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
 
 def hidden_characters(text: str) -> Iterator[str]:
     """What a model reads, or what reorders what a person reads; not what scripts and emoji are written with."""
-    shown = _FLAG_EMOJI.sub("", text)
+    visible = _FLAG_EMOJI.sub("", text)
     for what, count in (
-        ("tag characters, which only a model reads", sum(map(len, _TAGS.findall(shown)))),
-        ("marks that reorder the text a person sees", len(_BIDI.findall(shown))),
-        ("letters of private use, which mean what their author likes", len(_PRIVATE.findall(shown))),
-        ("invisible characters", sum(1 for _ in _invisible(shown))),
-        ("variation selectors that change nothing to see", sum(_idle_selectors(shown))),
+        ("tag characters, which only a model reads", sum(map(len, _TAGS.findall(visible)))),
+        ("marks that reorder the text a person sees", len(_BIDI.findall(visible))),
+        ("letters of private use, which mean what their author likes", len(_PRIVATE.findall(visible))),
+        ("invisible characters", sum(1 for _ in _invisible(visible))),
+        ("variation selectors that change nothing to see", sum(_idle_selectors(visible))),
     ):
         if count:
             yield f"holds {count} {what}"
-    if forged := forged_words(text):
-        yield f"writes Latin words with letters of other scripts ({quote(forged[0])})"
+    if words := forged_words(text):
+        yield f"writes Latin words with letters of other scripts ({quote(words[0])})"
 
 
 def _invisible(text: str) -> Iterator[int]:
-    for found in _ZERO_WIDTH.finditer(text):
-        at, character = found.start(), found.group()
+    for match in _ZERO_WIDTH.finditer(text):
+        at, character = match.start(), match.group()
         byte_order_mark = character == "\ufeff" and at == 0
         between = character == "\u200b" and _script(text, at - 1) in _BREAKS_BETWEEN_WORDS
         hangul = character in "\u115f\u1160\u3164\uffa0" and _script(text, at - 1) == "HANGUL"
         if not (byte_order_mark or between or hangul):
             yield at
-    for found in _JOINER.finditer(text):
-        if len(found.group()) > 1 or not _may_be_joined(text, found.start() - 1):
-            yield found.start()
+    for match in _JOINER.finditer(text):
+        if len(match.group()) > 1 or not _may_be_joined(text, match.start() - 1):
+            yield match.start()
 
 
 def _may_be_joined(text: str, at: int) -> bool:
@@ -141,10 +141,10 @@ def _may_be_joined(text: str, at: int) -> bool:
 
 def _idle_selectors(text: str) -> Iterator[int]:
     """Runs of several, and such as stand behind a letter or at the beginning: digits become keycaps, others emoji."""
-    for found in _SELECTORS.finditer(text):
-        before = text[found.start() - 1] if found.start() else " "
-        if len(found.group()) > 1 or (before.isascii() and before not in "0123456789#*"):
-            yield len(found.group())
+    for match in _SELECTORS.finditer(text):
+        before = text[match.start() - 1] if match.start() else " "
+        if len(match.group()) > 1 or (before.isascii() and before not in "0123456789#*"):
+            yield len(match.group())
 
 
 def _script(text: str, at: int) -> str:
@@ -155,10 +155,10 @@ def without_hidden(text: str) -> str:
     """As a model reads it: neither invisible characters between letters nor letters of another width hide a word."""
     if text.isascii():
         return text
-    shown = _TAGS.sub(_spell_tags, text)
-    for unseen in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS, _PRIVATE):
-        shown = unseen.sub("", shown)
-    return unicodedata.normalize("NFKC", shown)
+    visible = _TAGS.sub(_spell_tags, text)
+    for pattern in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS, _PRIVATE):
+        visible = pattern.sub("", visible)
+    return unicodedata.normalize("NFKC", visible)
 
 
 def _spell_tags(tags: re.Match[str]) -> str:
@@ -188,21 +188,21 @@ _COMMAND = re.compile(
 def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
     """One reason a kind."""
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
-        for found in pattern.finditer(text):
-            run = found.group()
+        for match in pattern.finditer(text):
+            run = match.group()
             if not commands_only and _is_long(run, kind):
                 yield f"holds {len(run)} characters of encoded text ({kind})"
                 break
-            if (held := decode_run(run, kind)) and _COMMAND.search(held):
-                yield f"holds an encoded command ({kind} of {quote(held)})"
+            if (content := decode_run(run, kind)) and _COMMAND.search(content):
+                yield f"holds an encoded command ({kind} of {quote(content)})"
                 break
 
 
 def _is_long(run: str, kind: str) -> bool:
     if kind == "hexadecimal":
         return len(run) >= {"\\": _LEAST_HEX // 2, "%": _LEAST_HEX * 3 // 4}.get(run[0], _LEAST_HEX)
-    mixed = any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
-    return len(run) >= _LEAST_BASE64 and mixed and len(set(run)) >= _LEAST_LETTERS
+    is_mixed = any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
+    return len(run) >= _LEAST_BASE64 and is_mixed and len(set(run)) >= _LEAST_LETTERS
 
 
 def decode_run(run: str, kind: str) -> str:

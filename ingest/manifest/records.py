@@ -171,12 +171,12 @@ class Intake:
         if not is_lines(value):
             raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
         lines = [replace_surrogates(" ".join(item.split())) for item in value]
-        asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
-        if len(asked) > MAX_QUESTIONS:
-            self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
+        questions = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
+        if len(questions) > MAX_QUESTIONS:
+            self.note_cut(pointer, f"{len(questions)} questions, kept {MAX_QUESTIONS}")
         if any(len(line) > MAX_QUESTION_CHARS for line in lines):
             self.note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
-        return asked[:MAX_QUESTIONS]
+        return questions[:MAX_QUESTIONS]
 
     def _text(self, value: object, pointer: str) -> str:
         """A text as it is, cut at the limit of the settings; null is an empty one."""

@@ -73,13 +73,13 @@ class Fetching:
 def address_of(url: str) -> str:
     """An address as it may be shown: no login, names of its query but no values. Raises SourceError for none."""
     try:
-        parsed = httpx2.URL(url)
-        told = str(references_only({"url": str(parsed)})["url"])
+        location = httpx2.URL(url)
+        printable = str(references_only({"url": str(location)})["url"])
     except (httpx2.InvalidURL, ValueError):
         raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
-    if parsed.scheme not in {"http", "https"} or not parsed.host or split_url(url) is None:
+    if location.scheme not in {"http", "https"} or not location.host or split_url(url) is None:
         raise SourceError("URL", "expected an address such as https://host/path")
-    return told
+    return printable
 
 
 def fetch(url: str, how: Fetching) -> Page:
@@ -110,14 +110,14 @@ class _Fetch:
     async def page(self, url: httpx2.URL) -> Page:
         headers = dict(self.how.headers)
         async with self._client(Guard(url)) as client, self._client(Guard(beyond=self.how.beyond)) as beyond:
-            asked = client
+            current = client
             for _ in range(MAX_REDIRECTS + 1):
-                found = await self._ask_once(asked, asked.build_request("GET", url, headers=headers), url)
-                if isinstance(found, Page):
-                    return found
-                if not same_origin(url, found):
-                    headers, asked = {}, beyond  # for good: what is elsewhere does not lead back inside
-                url = found
+                answer = await self._ask_once(current, current.build_request("GET", url, headers=headers), url)
+                if isinstance(answer, Page):
+                    return answer
+                if not same_origin(url, answer):
+                    headers, current = {}, beyond  # for good: what is elsewhere does not lead back inside
+                url = answer
         raise self._fetch_error(f"redirects more than {MAX_REDIRECTS} times")
 
     def _client(self, guard: Guard) -> httpx2.AsyncClient:
@@ -157,8 +157,8 @@ class _Fetch:
         if status in _REDIRECTS and "location" in response.headers:
             return self._next(url, response.headers["location"])
         if status != HTTPStatus.OK:
-            known = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
-            raise self._fetch_error(f"answers {status}{known}", status)
+            phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
+            raise self._fetch_error(f"answers {status}{phrase}", status)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             raise self._fetch_error("answers with a stream of events, which is no document", status)
         content = await self._content(response)
@@ -231,21 +231,21 @@ class WebDocument:
         Raises what the document itself met, if there is no card either; OfOthers for an export, unless a person calls
         it one.
         """
-        held = self._first()
-        if len(held) != 1 or (held[0].manifest.source != self.name and self.reading.kind != export.KIND):
-            raise OfOthers(self.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
-        return held[0]
+        all_parts = self._first()
+        if len(all_parts) != 1 or (all_parts[0].manifest.source != self.name and self.reading.kind != export.KIND):
+            raise OfOthers(self.name, f"is an export of {len(all_parts)} sources: fetch it, and ingest the file")
+        return all_parts[0]
 
     def _first(self) -> list[Parts]:
-        missed: list[SourceError] = []
+        errors: list[SourceError] = []
         for listing in self._listings():
             try:
                 return read_parts(listing, self.reading)
             except (Unfetched, UnknownShape) as error:
-                missed.append(error)
+                errors.append(error)
                 if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):
                     break
-        raise missed[0]
+        raise errors[0]
 
     def _listings(self) -> Iterator[Listing]:
         """Unread: of the address itself, then of each place for a card under it."""

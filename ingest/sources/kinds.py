@@ -97,14 +97,16 @@ def kind_of(document: object, where: str) -> Kind:
     for kind in BUILT_IN:
         if kind.fits(document):
             return kind
-    if contributed := _contributed_kind_of(document, where):
-        return contributed
+    if plugin_kind := _contributed_kind_of(document, where):
+        return plugin_kind
     if document is None or document == Lines(()):
         # Not of unknown shape: it may have held agents a moment ago, and be half written.
         raise SourceError(where, "is empty")
-    if isinstance(document, Lines) and (broken := [line for line in document.lines if line.fault]):
+    if isinstance(document, Lines) and (faulty_lines := [line for line in document.lines if line.fault]):
         # Not of unknown shape: what cannot be read may hold agents.
-        raise SourceError(where, f"line {broken[0].number} {broken[0].fault}", pointer=f"L{broken[0].number}")
+        raise SourceError(
+            where, f"line {faulty_lines[0].number} {faulty_lines[0].fault}", pointer=f"L{faulty_lines[0].number}"
+        )
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
@@ -138,15 +140,15 @@ def of_another_kind(name: str, shape: str, document: object, where: str) -> Sour
 
 def _contributed_kind_of(document: object, where: str) -> Kind | None:
     """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
-    failed: list[SourceError] = []
+    errors: list[SourceError] = []
     for kind in load_plugins().kinds:
         try:
             if kind.fits(document):
                 return kind
         except SourceError as error:
-            failed.append(error)
-    if failed:
-        raise SourceError(where, "; ".join(error.reason for error in failed))
+            errors.append(error)
+    if errors:
+        raise SourceError(where, "; ".join(error.reason for error in errors))
     return None
 
 
@@ -187,7 +189,7 @@ class Contributed:
 def load_plugins() -> Contributed:
     """Of the packages that are installed; read once, when no built-in kind is meant: it takes its time."""
     kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
-    taken, faults = list[Kind](), list[str]()
+    fit_kinds, faults = list[Kind](), list[str]()
     for point in points(GROUP):
         try:
             kind = _kind_of(point)
@@ -197,8 +199,8 @@ def load_plugins() -> Contributed:
             faults.append(f"{point.name!r} of the package {package_of(point)} is left out: {in_a_line(fault)}")
             continue
         kinds[kind.name] = package_of(point)
-        taken.append(_at_arms_length(kind, package_of(point)))
-    return Contributed(tuple(sorted(taken, key=lambda kind: kind.name)), tuple(faults))
+        fit_kinds.append(_at_arms_length(kind, package_of(point)))
+    return Contributed(tuple(sorted(fit_kinds, key=lambda kind: kind.name)), tuple(faults))
 
 
 def _kind_of(point: "EntryPoint") -> Kind:
@@ -258,10 +260,10 @@ def _server(server: ServerEntry) -> ServerEntry:
     return _of(ServerEntry, server)
 
 
-def _of[T](kind: type[T], given: T) -> T:
-    if not isinstance(given, kind):
-        raise TypeError(f"expected {kind.__name__}, found {type(given).__name__}")
-    return given
+def _of[T](kind: type[T], value: T) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value
 
 
 def _plugin_error(where: str, blame: str, exc: Exception) -> SourceError:

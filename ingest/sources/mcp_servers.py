@@ -142,13 +142,13 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
         return Answer(cut=(omission(server.where or where, server.key),))
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
-    named = record.name if record.name != record.key else ""
-    stated = _with_counts(record.description or listing.instructions, listing)
+    own_name = record.name if record.name != record.key else ""
+    description = _with_counts(record.description or listing.instructions, listing)
     intake.take(
         replace(
             record,
-            name=named or _sound(listing.title) or _sound(listing.name) or record.name,
-            description=stated,
+            name=own_name or _sound(listing.title) or _sound(listing.name) or record.name,
+            description=description,
             version=record.version or _sound(listing.version),
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
@@ -173,12 +173,12 @@ def _sound(name: str) -> str:
 
 def _with_counts(description: object, listing: ServerListing) -> object:
     """What a server has beside its tools, as the last line: the graph keeps no entity for it, and a person asks."""
-    counted = {
+    counts = {
         "prompt": listing.prompts,
         "resource": listing.resources,
         "resource template": listing.resource_templates,
     }
-    beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number)
+    beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counts.items() if number)
     if not beside or not (description is None or isinstance(description, str)):
         return description
     return f"{description or ''}\n\n{BESIDE_TOOLS}{beside}.".lstrip()
@@ -224,18 +224,18 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out, and those for
     which the texts of all would have more than MAX_EXAMINED_CHARS.
     """
-    described, left = "", MAX_EXAMINED_CHARS
+    text, room = "", MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
-        if (chars := text_chars(tool)) > left:
+        if (chars := text_chars(tool)) > room:
             continue
-        left -= chars
+        room -= chars
         if suspicions(tool_flags(tool, lambda _: {})):
             continue
         part = _describe(tool)
-        if len(described) + len(part) + 1 > MAX_CHARS:
+        if len(text) + len(part) + 1 > MAX_CHARS:
             break
-        described = f"{described} {part}".lstrip()
-    return described
+        text = f"{text} {part}".lstrip()
+    return text
 
 
 def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:

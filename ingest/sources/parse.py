@@ -108,8 +108,8 @@ def _parse_unnamed(where: str, text: str, note: Note) -> object:
 
 def _parse_lines(text: str, note: Note) -> Lines:
     # Not `splitlines`: a JSON string may hold other characters that end a line.
-    numbered = enumerate(text.split("\n"), start=1)
-    return Lines(tuple(_line(number, line, note) for number, line in numbered if line.strip()))
+    lines = enumerate(text.split("\n"), start=1)
+    return Lines(tuple(_line(number, line, note) for number, line in lines if line.strip()))
 
 
 def _line(number: int, text: str, note: Note) -> Line:

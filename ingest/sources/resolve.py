@@ -102,18 +102,20 @@ def key_of_url(url: str) -> str:
 def name_of_command(command: Sequence[str]) -> str:
     """The command line as a source's name, references in place of what may be secrets."""
     program, *arguments = command
-    told = references_only({"command": program, "args": arguments})
-    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _list_of(told["args"]))])
+    transport = references_only({"command": program, "args": arguments})
+    return shlex.join(
+        [str(transport["command"]), *(without_path_keys(str(word)) for word in _list_of(transport["args"]))]
+    )
 
 
-def printable_source(given: str) -> str:
+def printable_source(text: str) -> str:
     """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
-    if "://" not in given:
-        return given
+    if "://" not in text:
+        return text
     try:
-        return without_path_keys(str(references_only({"url": given})["url"]))
+        return without_path_keys(str(references_only({"url": text})["url"]))
     except ValueError:
-        return f"{given.partition('://')[0]}://…"
+        return f"{text.partition('://')[0]}://…"
 
 
 def _program(word: str) -> str:
@@ -240,9 +242,9 @@ class OpenedSource:
         return manifest
 
 
-def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) -> None:
+def refuse_unused(sources: Sequence[str], command: Sequence[str], how: Opening) -> None:
     """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
-    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in given)
+    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in sources)
     if (how.headers or how.oauth) and not is_of_web:
         name = "headers" if how.headers else "oauth"
         raise SourceError(name, "meant for an address, and none is named; servers of a configuration have theirs in it")
@@ -250,23 +252,23 @@ def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) ->
         raise SourceError("env", "meant for a command, and none is named; servers of a configuration have theirs in it")
 
 
-def open_sources(given: str, how: Opening) -> list[OpenedSource]:
+def open_sources(text: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
-    if not given.strip():
+    if not text.strip():
         raise SourceError("ingest", "an empty text names no source; `.` is this folder")
-    if how.since and not given.startswith(REGISTRY_PREFIX):
-        raise SourceError(given, "only an MCP registry is asked what changed since a time; this source is read whole")
-    if given.startswith(REGISTRY_PREFIX):
-        return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
-    if given.startswith(_OF_WEB):
-        return [_address(given, how)]
-    if given == STDIN:
+    if how.since and not text.startswith(REGISTRY_PREFIX):
+        raise SourceError(text, "only an MCP registry is asked what changed since a time; this source is read whole")
+    if text.startswith(REGISTRY_PREFIX):
+        return [_registry(text.removeprefix(REGISTRY_PREFIX), how)]
+    if text.startswith(_OF_WEB):
+        return [_address(text, how)]
+    if text == STDIN:
         return _documents(_keep_listing(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
     try:
-        path = str(Path(given).expanduser().absolute())
+        path = str(Path(text).expanduser().absolute())
     except RuntimeError as exc:
-        raise SourceError(given, f"is not there: {exc}") from exc
-    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
+        raise SourceError(text, f"is not there: {exc}") from exc
+    return _documents(lambda: list_path(text, source=how.source, namespace=how.namespace), how, path=path)
 
 
 def open_value(value: object, how: Opening) -> list[OpenedSource]:
@@ -324,33 +326,33 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
 def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") -> Callable[[Parts], None]:
     """Not of the sources in whose names an export speaks: a person opened the export."""
 
-    def vouch(said: Parts) -> None:
-        manifest = said.manifest
+    def vouch(parts: Parts) -> None:
+        manifest = parts.manifest
         if manifest.source != source:
             return
         cards = vouched_cards(manifest) if origin else {}
         try:
             file = how.vouched_file()
-            vouched = VouchedSource(
-                servers=_vouched_servers(said, file, how) if how.reading().ask else {},
+            vouched_source = VouchedSource(
+                servers=_vouched_servers(parts, file, how) if how.reading().ask else {},
                 cards=cards,
                 origin=origin if cards else "",
                 path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
             )
-            file.keep(manifest.source, vouched, partial=manifest.partial)
+            file.keep(manifest.source, vouched_source, partial=manifest.partial)
         except (Refusal, RegistryLocked, StorageFailed) as exc:
             raise SourceError(manifest.source, str(exc)) from exc
 
     return vouch
 
 
-def _vouched_servers(said: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
+def _vouched_servers(parts: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
     """What a person had asked before counts as long as it is listed, unless it is asked as it is now."""
-    earlier = file.source(said.manifest.source).servers if said.kept else {}
-    asked = [server for server in said.servers if server.key not in said.approved]
+    earlier = file.source(parts.manifest.source).servers if parts.kept else {}
+    servers = [server for server in parts.servers if server.key not in parts.approved]
     return {
-        **{key: server for key, server in earlier.items() if key in said.kept},
-        **vouched_servers(asked, how.surroundings.cwd, file.digest_of),
+        **{key: server for key, server in earlier.items() if key in parts.kept},
+        **vouched_servers(servers, how.surroundings.cwd, file.digest_of),
     }
 
 
@@ -369,15 +371,15 @@ class _Read:
 def _keep_listing(listing: Listing) -> Callable[[], Listing]:
     """Standard input can be read once only."""
     [(name, content)] = listing.files
-    held: list[bytes] = []
+    contents: list[bytes] = []
 
     def again(most_bytes: int) -> bytes:
-        if not held:
-            held.append(content(most_bytes))
-        return held[0]
+        if not contents:
+            contents.append(content(most_bytes))
+        return contents[0]
 
-    kept = replace(listing, files=[(name, again)])
-    return lambda: kept
+    repeatable = replace(listing, files=[(name, again)])
+    return lambda: repeatable
 
 
 def _registry(url: str, how: Opening) -> OpenedSource:
@@ -425,14 +427,14 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
         try:
             return document.parts()
         except SourceError as error:
-            told = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
-            if how.kind or reading.ask is None or told:
+            is_final = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
+            if how.kind or reading.ask is None or is_final:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
 
-    def vouch(said: Parts) -> None:
+    def vouch(document_parts: Parts) -> None:
         of_document = _vouching(document.name, how, origin=origin_of(url))
-        (_server_at(url, name, how).vouch if said.no_document else of_document)(said)
+        (_server_at(url, name, how).vouch if document_parts.no_document else of_document)(document_parts)
 
     return OpenedSource(name=document.name, parts=parts, vouch=vouch, ask=reading.ask)
 
@@ -474,8 +476,8 @@ def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]
     """With every reference resolved. Raises SourceError for one that is not set."""
     resolver = Resolver(Scope(surroundings=how.surroundings))
     try:
-        told = {name: resolver.text(value) for name, value in headers.items()}
+        values = {name: resolver.text(value) for name, value in headers.items()}
         resolver.finish()
     except Unresolved as exc:
         raise SourceError("headers", str(exc)) from None
-    return told
+    return values

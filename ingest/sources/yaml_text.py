@@ -106,16 +106,16 @@ def parse(text: str, note: Note = ignore_fault) -> object:
     return loader.construct_document(node)
 
 
-def _repeated_keys(node: Any, path: Path, seen: set[int]) -> Iterator[str]:
+def _repeated_keys(node: Any, path: Path, node_ids: set[int]) -> Iterator[str]:
     """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
-    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+    if id(node) in node_ids or not isinstance(node, yaml.CollectionNode):
         return
-    seen.add(id(node))
+    node_ids.add(id(node))
     items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
     if isinstance(node, yaml.MappingNode):
         yield from (show_pointer((path, name)) for name in repeated_names(str(name) for name, _ in items))
     for name, value in items:
-        yield from _repeated_keys(value, (path, name), seen)
+        yield from _repeated_keys(value, (path, name), node_ids)
 
 
 def _members(node: Any) -> list[tuple[str, Any]]:
@@ -127,7 +127,7 @@ def _check(text: str) -> None:
     """Counts what the text unfolds to, event by event, before anything is built of it."""
     weights: dict[str, int | None] = {}
     open_nodes: list[tuple[str | None, int]] = []
-    allowed = 2 * len(text) + MAX_UNFOLDED_CHARS
+    most_weight = 2 * len(text) + MAX_UNFOLDED_CHARS
     for event in _events(text):
         match event:
             case yaml.CollectionStartEvent():
@@ -147,7 +147,7 @@ def _check(text: str) -> None:
                 continue
         if anchor:
             weights[anchor] = weight
-        if weight > allowed:
+        if weight > most_weight:
             raise Unbounded(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
         if open_nodes:
             outer, so_far = open_nodes[-1]

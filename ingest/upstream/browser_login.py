@@ -121,8 +121,8 @@ class _Draft:
 class _Leaving(Provider):
     """Stops where a person goes to the issuer's page, with all that is needed to go on from there."""
 
-    def __init__(self, address: str, kept: Kept, callback: str, issuer: str) -> None:
-        super().__init__(address, kept, callback, None, None)
+    def __init__(self, address: str, token_store: Kept, callback: str, issuer: str) -> None:
+        super().__init__(address, token_store, callback, None, None)
         self._issuer = issuer
         self.page = self.state = self.verifier = ""
         self.content: dict[str, Any] = {}

@@ -219,8 +219,8 @@ class OriginClient(httpx2.AsyncClient):
         kind = kind_of(response)
         if self._form == "sse" or response.status_code != 200 or kind in KINDS or not _asks(request):
             return None
-        said = self._line(kind) or "something"
-        return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")
+        content_type = self._line(kind) or "something"
+        return UpstreamRefused(f"answered with {content_type}, as no MCP server does; is this its address?")
 
     async def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         if self._form == "sse" and request.method == "POST" and response.is_success:
@@ -252,8 +252,8 @@ class OriginClient(httpx2.AsyncClient):
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        told = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
-        return error_to(request, status if status >= 400 else 502, told)
+        json_error = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
+        return error_to(request, status if status >= 400 else 502, json_error)
 
     def _missed_stream(self, status: int) -> None:
         """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
@@ -300,11 +300,11 @@ class OriginClient(httpx2.AsyncClient):
     def _refusal(self, response: httpx2.Response, body: bytes) -> UpstreamError:
         status, what = response.status_code, self._status(response, body)
         if status == 401:
-            given = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
+            has_login = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
             offers = "resource_metadata" in response.headers.get("www-authenticate", "")
             ways = "an Authorization header" + (", or OAuth, which it offers" if offers else "")
-            told = "the login given is not accepted" if given else f"needs a login: {ways}"
-            return LoginRefused(f"{told} (HTTP {status})")
+            reason = "the login given is not accepted" if has_login else f"needs a login: {ways}"
+            return LoginRefused(f"{reason} (HTTP {status})")
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
         if status == 404:
@@ -314,9 +314,9 @@ class OriginClient(httpx2.AsyncClient):
         return UpstreamRefused(f"answered with {what}")
 
     def _note_undelivered(self, request: httpx2.Request) -> None:
-        named = message_in(request).get("id")
-        if isinstance(named, int | str):
-            self._wire.on_undelivered(named)
+        request_id = message_in(request).get("id")
+        if isinstance(request_id, int | str):
+            self._wire.on_undelivered(request_id)
 
     @property
     def _place(self) -> str:
@@ -346,9 +346,9 @@ class _Bounded(httpx2.AsyncByteStream):
         read, last = 0, b""  # since the last event ended
         try:
             async for chunk in self._inner:
-                seen, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
-                begun = max(seen.rfind(end) for end in _EVENT_ENDS) if self._events else -1
-                read = len(seen) - begun if begun >= 0 else read + len(chunk)
+                content, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
+                at = max(content.rfind(end) for end in _EVENT_ENDS) if self._events else -1
+                read = len(content) - at if at >= 0 else read + len(chunk)
                 if read > self._most_bytes:
                     self._note_fault(
                         UpstreamRefused(

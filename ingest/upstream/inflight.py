@@ -62,14 +62,14 @@ class Underway:
         return self.has_begun or (self.is_delivered and self.request_id is not None)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
-        done, total, message = (
+        amount, total, message = (
             read_number(params.get("progress")),
             read_number(params.get("total")),
             params.get("message"),
         )
-        if done is not None:
-            told = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
-            self._note(lambda: self.host.progress(done, total, told))
+        if amount is not None:
+            text = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
+            self._note(lambda: self.host.progress(amount, total, text))
 
     def note_log(self, params: Mapping[str, Any]) -> None:
         self._logged += 1
@@ -107,8 +107,8 @@ class Underway:
     async def await_notices(self) -> None:
         """Returns when the host has heard what the server said before the result; does not wait for long."""
         if self._lost:  # counted when it is handed on: a full queue loses one more for it
-            left_out = "{:,} more messages of this call were left out"
-            self._note(lambda: self.host.log("warning", left_out.format(self._lost), None))
+            note = "{:,} more messages of this call were left out"
+            self._note(lambda: self.host.log("warning", note.format(self._lost), None))
         if self._quiet is not None:
             with anyio.move_on_after(LAST_NOTICES_S):
                 await self._quiet.wait()
@@ -131,12 +131,12 @@ class _Lately:
         self._kept: list[tuple[float, object]] = []
 
     def add(self, whose: object) -> None:
-        others = [kept for kept in self._kept if kept[1] != whose]
+        others = [entry for entry in self._kept if entry[1] != whose]
         self._kept = [*others[-1:], (anyio.current_time() + self._for_s, whose)]
 
     def has_other_than(self, whose: object) -> bool:
         now = anyio.current_time()
-        return any(until_s >= now and kept != whose for until_s, kept in self._kept)
+        return any(until_s >= now and owner != whose for until_s, owner in self._kept)
 
 
 class CallsUnderway:
@@ -158,11 +158,11 @@ class CallsUnderway:
         self._last_token += 1
         call = Underway(host, self._last_token, tasks, self._discretion)
         self._calls[call.token] = call
-        known = _CALL.set(call)
+        previous = _CALL.set(call)
         try:
             yield call
         finally:
-            _CALL.reset(known)
+            _CALL.reset(previous)
             del self._calls[call.token]
             self._answered.add(call.host.owner)
             call.end()
@@ -172,10 +172,10 @@ class CallsUnderway:
 
         Who has not said is not to lose what it would hear because another one wants less.
         """
-        wanted = {call.host.log_level for call in self._calls.values()}
-        if wanted <= {""} and not self.level:
+        levels = {call.host.log_level for call in self._calls.values()}
+        if levels <= {""} and not self.level:
             return ""
-        return min((level or LOG_LEVEL for level in wanted), key=_LEVELS.index)
+        return min((level or LOG_LEVEL for level in levels), key=_LEVELS.index)
 
     def leave(self, call: Underway) -> None:
         """Given up before its answer came: the server may go on with it for a while."""

@@ -56,8 +56,8 @@ def launcher_of(launch: StdioLaunch) -> str:
 
 def is_pulling(errors: str) -> bool:
     """Whether a daemon fetches an image for the process, which itself only waits."""
-    begun = [found.end() for found in _PULL.finditer(errors)]
-    return bool(begun) and not _PULLED.search(errors, begun[-1])
+    starts = [match.end() for match in _PULL.finditer(errors)]
+    return bool(starts) and not _PULLED.search(errors, starts[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,14 +160,14 @@ class LinesOut:
     def _queue(self, line: bytes) -> int:
         """Writes what fits now; the rest is left to `run`. How many bytes are queued then: where the line ends."""
         try:
-            taken = 0 if self._rest else self._pipe.put(line)
+            count = 0 if self._rest else self._pipe.put(line)
         except GONE:
             self._is_over = True
             self._on_gone()
             raise anyio.BrokenResourceError from None
-        self._rest += line[taken:]
+        self._rest += line[count:]
         self._queued += len(line)
-        self._taken += taken
+        self._taken += count
         if self._rest:
             self._is_full.set()
         return self._queued
@@ -185,9 +185,9 @@ class LinesOut:
                 self._is_full = anyio.Event()
                 while self._rest:
                     await self._pipe.writable()
-                    taken = self._pipe.put(self._rest)
-                    del self._rest[:taken]
-                    self._taken += taken
+                    count = self._pipe.put(self._rest)
+                    del self._rest[:count]
+                    self._taken += count
                     self._is_taken.set()
                     self._is_taken = anyio.Event()
         except GONE:

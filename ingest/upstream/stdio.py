@@ -111,10 +111,10 @@ class MessagesIn(ObjectReceiveStream[Item]):
             self.left.set()
             self._pipe.wake()
 
-    def end_with(self, held: Iterable[bytes]) -> None:
+    def end_with(self, chunks: Iterable[bytes]) -> None:
         """The same, and what the pipe holds by now is heard first: who is gone may have answered before."""
         if not self.left.is_set():
-            for chunk in held:
+            for chunk in chunks:
                 self._items.extend(self._items_of(chunk))
             self.end()
 
@@ -126,8 +126,8 @@ class MessagesIn(ObjectReceiveStream[Item]):
 class MessagesOut(ObjectSendStream[SessionMessage]):
     """What goes to a pipe as `lines` has it: `written` makes a line of a message."""
 
-    def __init__(self, lines: LinesOut, written: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
-        self._lines, self._written = lines, written
+    def __init__(self, lines: LinesOut, encode: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
+        self._lines, self._written = lines, encode
 
     async def send(self, item: SessionMessage, /) -> None:
         """Returns when the pipe has all of it. Raises BrokenResourceError and ClosedResourceError, if it never will."""
@@ -174,8 +174,8 @@ class Ring:
 
     def text(self) -> str:
         """Without the rest of a line that lost its beginning: half a secret is not known for one."""
-        kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
-        return kept.decode("utf-8", "replace")
+        content = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
+        return content.decode("utf-8", "replace")
 
 
 _OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
@@ -226,9 +226,9 @@ async def stdio_transport(
 
 
 def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
-    inherited = inherited_variables(os.environ, launch.env)
-    discretion.learn(*logins_in(inherited))
-    environment = inherited | dict(launch.env)
+    variables = inherited_variables(os.environ, launch.env)
+    discretion.learn(*logins_in(variables))
+    environment = variables | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
@@ -317,13 +317,13 @@ class _Server:
 
     async def watch_start(self) -> None:
         """Tells of signs of life until the server speaks."""
-        activity, written = activity_of(self._child.number), 0
+        activity, count = activity_of(self._child.number), 0
         while not self._wire.heard:
             await anyio.sleep(LOOK_S)
             before, activity = activity, activity_of(self._child.number)
-            if activity.is_sign_of_life(before) or self._errors.written > written or is_pulling(self._errors.text()):
+            if activity.is_sign_of_life(before) or self._errors.written > count or is_pulling(self._errors.text()):
                 self._wire.on_life()
-            written = self._errors.written
+            count = self._errors.written
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -73,8 +73,8 @@ KINDS = frozenset({"application/json", "text/event-stream"})
 
 def kind_of(response: httpx2.Response) -> str:
     """Its media type, without parameters."""
-    named: str = response.headers.get("content-type", "")
-    return named.partition(";")[0].strip().lower()
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
 
 
 def message_in(request: httpx2.Request) -> dict[str, Any]:
@@ -134,17 +134,17 @@ def refusal_text(body: bytes) -> str:
     """What the body of a refusal says in words; empty for a page, or what is no text."""
     text = body.decode("utf-8", "replace").strip()
     try:
-        found = _reason_in(json.loads(text))
+        reason = _reason_in(json.loads(text))
     except (ValueError, RecursionError):
-        found = text
-    return "" if found.startswith("<") or "\ufffd" in found else found
+        reason = text
+    return "" if reason.startswith("<") or "\ufffd" in reason else reason
 
 
 def _reason_in(document: object) -> str:
     """By the names that services have for it (JSON-RPC, OAuth, RFC 9457 and others)."""
     if isinstance(document, dict):
-        named = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
-        return next((reason for value in named if (reason := _reason_in(value))), "")
+        values = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
+        return next((reason for value in values if (reason := _reason_in(value))), "")
     return document if isinstance(document, str) else ""
 
 
@@ -280,8 +280,8 @@ class Watched:
             self._wire.on_change()
         elif method in NOTICES:
             self._wire.on_notice(method, params, self.last_context)
-        elif method == "notifications/cancelled" and isinstance(named := params.get("requestId"), int | str):
-            self._wire.on_withdrawal(named)
+        elif method == "notifications/cancelled" and isinstance(request_id := params.get("requestId"), int | str):
+            self._wire.on_withdrawal(request_id)
         return method in _UNASKED
 
     async def aclose(self) -> None:

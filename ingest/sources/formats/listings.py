@@ -78,7 +78,7 @@ def read_livemcpbench(document: Any, where: str, intake: Intake) -> Iterator[Age
 
 
 def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
-    listed = server.get("tools") if isinstance(server, Mapping) else None
+    tools = server.get("tools") if isinstance(server, Mapping) else None
     return AgentRecord(
         pointer=place,
         key=key,  # a number in YAML, say: refused as a name
@@ -87,7 +87,7 @@ def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place:
         version=server.get("version") if isinstance(server, Mapping) else "",
         transport=_launch(entry, key),
         tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
-        tools=tool_records(listed, f"{place}/tools", intake),
+        tools=tool_records(tools, f"{place}/tools", intake),
     )
 
 
@@ -125,8 +125,8 @@ def _fault(line: Line) -> str:
         return f"expected a server object, found {shape_of(line.value)}"
     url = line.value.get("url")
     if url and not _address(url):
-        found = "another text" if isinstance(url, str) else shape_of(url)
-        return f"url: expected an address such as https://host/path, found {found}"
+        shape = "another text" if isinstance(url, str) else shape_of(url)
+        return f"url: expected an address such as https://host/path, found {shape}"
     return ""
 
 
