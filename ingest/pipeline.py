@@ -112,7 +112,7 @@ def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> 
     return documents
 
 
-type Given = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
 
 
@@ -125,7 +125,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingested:
+class IngestResult:
     """What became of one source. `without_questions`: tools that the author of questions had no fit answer for."""
 
     report: SyncReport
@@ -146,7 +146,7 @@ class Ingestion:
 
     def ingest(
         self, registry: Registry, sources: Sequence[OpenedSource], progress: Progress | None = None
-    ) -> Iterator[Ingested]:
+    ) -> Iterator[IngestResult]:
         """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
         after the reports of what came before.
         """
@@ -167,7 +167,7 @@ class Ingestion:
         if not self.dry_run and (is_file or self._known_sources(registry, {manifest.source})):
             self._sync(registry, manifest, None)
 
-    def note_unreadable(self, registry: Registry, source_input: Given, error: SourceError | MassRemoval) -> None:
+    def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
         if self.dry_run or isinstance(error, NoAnswer):
             return
@@ -189,7 +189,7 @@ class Ingestion:
         parts: Parts,
         manifest: Manifest,
         progress: Progress | None = None,
-    ) -> Ingested:
+    ) -> IngestResult:
         """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
         result = self._sync(registry, self._with_policy(manifest), progress)
         self._vouch(source, parts)
@@ -204,7 +204,7 @@ class Ingestion:
         if not self.dry_run:
             source.vouch(parts)
 
-    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
+    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[IngestResult]:
         parts = source.parts()
         offer, notes = self._offer(source, parts)
         reports = offer_documents(
@@ -218,7 +218,7 @@ class Ingestion:
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
-        results = [Ingested(report=_with_notes(report, notes)) for report in reports]
+        results = [IngestResult(report=_with_notes(report, notes)) for report in reports]
         self._vouch(source, parts)
         return results
 
@@ -229,7 +229,7 @@ class Ingestion:
         manifest = self._manifest(source, parts)
         return offer_of_manifest(manifest), manifest.cut
 
-    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
+    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
         full_manifest = self._with_questions(manifest, progress)
         report = sync(
             registry,
@@ -241,7 +241,7 @@ class Ingestion:
         )
         if not self.dry_run:
             report = with_statuses(registry, manifest, report)
-        return Ingested(report=report, without_questions=len(full_manifest.cut) - len(manifest.cut))
+        return IngestResult(report=report, without_questions=len(full_manifest.cut) - len(manifest.cut))
 
     def _with_policy(self, manifest: Manifest) -> Manifest:
         return replace(manifest, policy=self.policy) if self.policy else manifest
@@ -258,7 +258,7 @@ def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:
 
 def ingest(
     registry: Registry,
-    given: Given,
+    given: SourceInput,
     *,
     source: str = "",
     namespace: str = "",
@@ -310,7 +310,7 @@ def ingest(
         raise
 
 
-def open_given(source_input: Given, how: Opening) -> list[OpenedSource]:
+def open_given(source_input: SourceInput, how: Opening) -> list[OpenedSource]:
     """The sources that one text, path, command or document names. Raises SourceError."""
     if isinstance(source_input, (str, os.PathLike)):
         return open_sources(os.fspath(source_input), how)
@@ -319,7 +319,7 @@ def open_given(source_input: Given, how: Opening) -> list[OpenedSource]:
     return [open_command(_words(source_input), how)]
 
 
-def _names_of(source_input: Given) -> set[str]:
+def _names_of(source_input: SourceInput) -> set[str]:
     """By which a source may be known that could not be opened. One in memory has a name of its own."""
     if _is_document(source_input):
         return set()

@@ -2,7 +2,7 @@
 
 Where the agent is says its card, which is somebody else's document. It is asked only at an address that an operator
 wrote into the services file, or at the very origin of an address that a person on this machine ingested the card from
-(`ingest.vouched`), with the transport as it was then.
+(`manifest.trust_store`), with the transport as it was then.
 """
 
 import json
@@ -18,10 +18,10 @@ from anyio import to_thread
 
 from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, text
 from waygraph.ingest.execution.services import (
-    Configured,
     Incomplete,
     Login,
     Service,
+    ServiceFinder,
     claims_on,
     confidential,
     origins_vouched_for,
@@ -56,7 +56,7 @@ _WAITING = frozenset({"input-required"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class AgentMessage:
     """What goes to an agent. `output_modes`: the media types that its skill gives; empty: any."""
 
     message_id: str
@@ -76,7 +76,7 @@ class Dialect:
     get: str
     cancel: str
 
-    def message(self, agent_message: Said, tenant: str) -> dict[str, Any]:
+    def message(self, agent_message: AgentMessage, tenant: str) -> dict[str, Any]:
         """The params of `send`."""
         is_modern = self is MODERN
         part = {"text": agent_message.text} if is_modern else {"kind": "text", "text": agent_message.text}
@@ -118,7 +118,7 @@ def dialect_of(version: str) -> Dialect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class AgentReply:
     """A message, or a task as it stands. `state` is empty of a message."""
 
     state: str = ""
@@ -139,7 +139,7 @@ class Heard:
         return "\n".join(filter(None, (text_of(part.get("text")) for part in self.status)))
 
 
-def parse_result(result: object) -> Heard | None:
+def parse_result(result: object) -> AgentReply | None:
     """The result of a request, in either dialect; None: it is neither message nor task."""
     fields = fields_of(result)
     task = fields_of(fields.get("task")) or (fields if fields.get("kind") == "task" or "status" in fields else {})
@@ -148,13 +148,13 @@ def parse_result(result: object) -> Heard | None:
     message = fields_of(fields.get("message")) or (fields if "parts" in fields else {})
     if "parts" not in message:
         return None
-    return Heard(context_id=text_of(message.get("contextId")), parts=_parts(message))
+    return AgentReply(context_id=text_of(message.get("contextId")), parts=_parts(message))
 
 
-def _task(task: Mapping[str, Any]) -> Heard:
+def _task(task: Mapping[str, Any]) -> AgentReply:
     status = fields_of(task.get("status"))
     artifacts = [part for artifact in items_of(task.get("artifacts")) for part in _parts(fields_of(artifact))]
-    return Heard(
+    return AgentReply(
         state=_state(text_of(status.get("state"))),
         task_id=text_of(task.get("id")),
         context_id=text_of(task.get("contextId")),
@@ -184,7 +184,7 @@ def _parts(of: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 # -- as a result -----------------------------------------------------------------------------------
 
 
-def result_of(reply: Heard) -> Result:
+def result_of(reply: AgentReply) -> Result:
     """A settled message or task as the result of a tool."""
     content = [item for part in (*reply.parts, *reply.status) for item in _content(part)]
     ids = {"taskId": reply.task_id, "contextId": reply.context_id, "state": reply.state}
@@ -205,7 +205,7 @@ def result_of(reply: Heard) -> Result:
     return result
 
 
-def _how_to_go_on(reply: Heard) -> str:
+def _how_to_go_on(reply: AgentReply) -> str:
     ids = {TASK: reply.task_id, CONTEXT: reply.context_id}
     arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
     return f"The agent asks for more before it goes on. Answer by calling this tool again with {arguments}."
@@ -263,8 +263,8 @@ class Interface:
 class A2aCaller:
     """A ToolCaller for agents of the kind `a2a_agent`."""
 
-    configured: Configured
-    vouched: VouchedFile
+    finder: ServiceFinder
+    trust_file: VouchedFile
     web: Web
 
     async def call(self, call: ToolCall) -> Result:
@@ -279,11 +279,11 @@ class A2aCaller:
         """Raises NotCallable."""
         name, agent = call.name, call.agent
         interfaces = list(_interfaces(agent))
-        if service := await self.configured.service(agent):
+        if service := await self.finder.service(agent):
             try:
                 return self._choose_interface(interfaces, service)
             except Incomplete as reason:
-                raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
+                raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         if not interfaces:
             raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
         origins = await to_thread.run_sync(self._vouched_origins, agent)
@@ -297,17 +297,17 @@ class A2aCaller:
         first = interfaces[0] if interfaces else Interface(url=service.base_url, dialect=MODERN)
         elsewhere = replace(first, url=service.base_url)
         interface = next((each for each in interfaces if each.url.rstrip("/") == service.base_url), elsewhere)
-        login = service.login(self.configured.surroundings)
+        login = service.login(self.finder.surroundings)
         return replace(interface, login=login, allow_private=service.allow_private)
 
     def _vouched_origins(self, agent: Agent) -> set[str]:
-        return origins_vouched_for(self.vouched, claims_on(self.configured.registry, agent.id), agent)
+        return origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
 
     def _not_vouched(self, agent: Agent, interfaces: list[Interface], origins: set[str]) -> str:
         """What to write where."""
         url = interfaces[0].url[:200] if interfaces[0].url.isprintable() else "what cannot be shown"
         entry = f'[[service]] agent = {json.dumps(agent.id, ensure_ascii=False)} base_url = "…" (three lines)'
-        where = self.configured.services.where_to_write()
+        where = self.finder.services.where_to_write()
         if origins:
             first = sorted(origins)[0]
             at = f"its card came from {first}, and says that it is at {url!r}"
@@ -325,7 +325,7 @@ class _Conversation:
         self._web, self._interface = web, interface
         self._secrets = confidential(interface.login, interface.url)
 
-    async def await_end(self, agent_message: Said, host: Host) -> Heard:
+    async def await_end(self, agent_message: AgentMessage, host: Host) -> AgentReply:
         """The message, or the task when nothing more comes by waiting."""
         dialect, tenant = self._interface.dialect, self._interface.tenant
         now = await self._ask(dialect.send, dialect.message(agent_message, tenant))
@@ -350,7 +350,7 @@ class _Conversation:
         dialect = self._interface.dialect
         await self._send(dialect.cancel, dialect.task(task_id, self._interface.tenant))
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Heard:
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> AgentReply:
         """Raises UpstreamError."""
         answer = _message_in(await self._send(method, params), self._secrets)
         error = answer.get("error")
@@ -406,7 +406,7 @@ def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, An
     raise UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
 
 
-def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> Said:
+def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> AgentMessage:
     """Raises InvalidArguments."""
     texts = {name: arguments.get(name, "") for name in (MESSAGE, TASK, CONTEXT)}
     faults = [(f"/{name}", "a text") for name, value in texts.items() if not isinstance(value, str)]
@@ -414,7 +414,7 @@ def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> Said:
         name = tool.call_name or tool.id
         raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
     annotations = fields_of(parse_field(tool.annotations))
-    return Said(
+    return AgentMessage(
         message_id=uuid4().hex,
         text=texts[MESSAGE],
         skill=tool.name,

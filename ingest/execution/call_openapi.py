@@ -23,7 +23,7 @@ from waygraph.ingest.execution.openapi_request import (
     in_query,
     parameter_of,
 )
-from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, Services, confidential
+from waygraph.ingest.execution.services import Incomplete, Login, Service, ServiceFinder, Services, confidential
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.formats.openapi import METHODS
 from waygraph.ingest.sources.formats.openapi_calls import HEADERS_NOT_SENT, PLACEHOLDER, fold_header
@@ -44,7 +44,7 @@ _ACCEPT = "application/json, */*;q=0.5"
 class OpenApiCaller:
     """A ToolCaller for agents of the kind `openapi`."""
 
-    configured: Configured
+    finder: ServiceFinder
     web: Web
     settings: Settings
 
@@ -55,14 +55,14 @@ class OpenApiCaller:
         """
         name = call.name
         operation = Operation.of(call)
-        service = await self.configured.service(call.agent)
+        service = await self.finder.service(call.agent)
         if service is None:
-            raise NotCallable(name, not_configured(call.agent, self.configured.services))
+            raise NotCallable(name, not_configured(call.agent, self.finder.services))
         try:
-            login = service.login(self.configured.surroundings)
+            login = service.login(self.finder.surroundings)
             request = operation.request(call.arguments, service, login)
         except (Incomplete, Elsewhere) as reason:
-            raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
+            raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         except Fault as fault:
             raise InvalidArguments(name, [(f"/{fault.argument}", fault.expected)]) from None
         response = await self.web.ask(request)

@@ -1,7 +1,7 @@
 """A skill that is called gives its text, the SKILL.md, to the model that is to follow it. Its scripts are not run.
 
-The text is read from the folder that a person on this machine ingested (`ingest.vouched`), and only if it is the very
-text that was ingested, by its digest: so neither a link nor a name leads to another file, and what was changed is
+The text is read from the folder that a person on this machine ingested (`manifest.trust_store`), and only if it is the
+very text that was ingested, by its digest: so neither a link nor a name leads to another file, and what was changed is
 looked at before a model follows it.
 """
 
@@ -32,7 +32,7 @@ class SkillTexts:
     """A ToolCaller for agents of the kind `skill`. Which of its tools is called only says what is told of scripts."""
 
     registry: Registry
-    vouched: VouchedFile
+    trust_file: VouchedFile
 
     async def call(self, call: ToolCall) -> Result:
         """As `ToolCaller.call`."""
@@ -51,7 +51,7 @@ class SkillTexts:
         raise NotCallable(tool.call_name or tool.id, _why_not(places, is_there=is_there))
 
     def _places(self, agent: Agent) -> list[str]:
-        return places_vouched_for(self.vouched, claims_on(self.registry, agent.id))
+        return places_vouched_for(self.trust_file, claims_on(self.registry, agent.id))
 
 
 def _skills(place: str) -> Iterator[Path]:

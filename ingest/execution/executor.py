@@ -24,9 +24,9 @@ from waygraph.ingest.execution.own_logins import OwnLogins
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
     HOW_TO_NAME,
-    Claimed,
-    Configured,
+    ServiceFinder,
     Services,
+    SourceClaim,
     claims_on,
     load_services,
     servers_vouched_for,
@@ -58,7 +58,7 @@ _log = logging.getLogger("waygraph.gateway")
 # A person is given time to think: what a question takes does not count to the deadline of its call.
 
 
-class Unhurried(Through):
+class PatientHost(Through):
     """The host of one call, whose deadline is that of `scope`. Equal where the hosts are."""
 
     def __init__(self, host: Host, scope: anyio.CancelScope) -> None:
@@ -141,7 +141,7 @@ class Executor:
         with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
-                    return await way.call(replace(call, host=Unhurried(call.host, scope)))
+                    return await way.call(replace(call, host=PatientHost(call.host, scope)))
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)
@@ -262,22 +262,22 @@ class _OnFirstCall:
             return self._way
 
 
-def _a2a(finder: Configured, trust_file: VouchedFile, web: Web) -> ToolCaller:
+def _a2a(finder: ServiceFinder, trust_file: VouchedFile, web: Web) -> ToolCaller:
     from waygraph.ingest.execution.call_a2a import A2aCaller
 
-    return A2aCaller(configured=finder, vouched=trust_file, web=web)
+    return A2aCaller(finder=finder, trust_file=trust_file, web=web)
 
 
-def _openapi(finder: Configured, web: Web, settings: Settings) -> ToolCaller:
+def _openapi(finder: ServiceFinder, web: Web, settings: Settings) -> ToolCaller:
     from waygraph.ingest.execution.call_openapi import OpenApiCaller
 
-    return OpenApiCaller(configured=finder, web=web, settings=settings)
+    return OpenApiCaller(finder=finder, web=web, settings=settings)
 
 
 def _skill(registry: Registry, trust_file: VouchedFile) -> ToolCaller:
     from waygraph.ingest.execution.call_skill import SkillTexts
 
-    return SkillTexts(registry=registry, vouched=trust_file)
+    return SkillTexts(registry=registry, trust_file=trust_file)
 
 
 @asynccontextmanager
@@ -294,8 +294,8 @@ async def open_executor(
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aclosing(Web(settings)))
         trust_file = vouched_file(settings.data_path, registry.store.place)
-        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=trust_file)
-        finder = Configured(registry=registry, services=services, surroundings=surroundings)
+        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, trust_file=trust_file)
+        finder = ServiceFinder(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
             services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
         )
@@ -334,12 +334,12 @@ class Launches:
     registry: Registry
     settings: Settings
     surroundings: Surroundings = field(repr=False)
-    vouched: VouchedFile
-    _known: FIFOCache[str, "_Known"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
+    trust_file: VouchedFile
+    _states: FIFOCache[str, "_LaunchState"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
-        self._known[agent.id] = state = self._known.get(agent.id) or _Known()
+        self._states[agent.id] = state = self._states.get(agent.id) or _LaunchState()
         if launch := state.fresh(agent):
             return launch
         async with state.lock:
@@ -357,7 +357,7 @@ class Launches:
         """
         claims = claims_on(self.registry, agent.id)
         faults: list[str] = []
-        for claim, server in servers_vouched_for(self.vouched, claims, agent):
+        for claim, server in servers_vouched_for(self.trust_file, claims, agent):
             try:
                 return self._launch(claim, server, agent)
             except (Faulty, SourceError, Refusal) as fault:
@@ -366,7 +366,7 @@ class Launches:
             raise NotCallable(agent.id, f"its server cannot be started or reached: {'; '.join(faults)}")
         raise NotCallable(agent.id, _not_vouched(claims))
 
-    def _launch(self, claim: Claimed, server: VouchedServer, agent: Agent) -> Launch:
+    def _launch(self, claim: SourceClaim, server: VouchedServer, agent: Agent) -> Launch:
         """Raises Faulty, SourceError, Refusal."""
         around = replace(self.surroundings, cwd=server.folder or self.surroundings.cwd)
         if server.config:
@@ -379,12 +379,12 @@ class Launches:
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
         return launch_in(launch, server.folder)
 
-    def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
+    def _from_config(self, claim: SourceClaim, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
         entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
         if not server.written:
             reason = "was ingested when its values were not noted yet"
-        elif self.vouched.digest_of(entry.written) != server.written:
+        elif self.trust_file.digest_of(entry.launch_text) != server.written:
             reason = "is another than was ingested"
         else:
             return entry.launch
@@ -392,7 +392,7 @@ class Launches:
 
 
 @dataclass(slots=True)
-class _Known:
+class _LaunchState:
     """A launch as it was found last. The lock keeps calls of one agent from looking for it all at once."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
@@ -406,7 +406,7 @@ class _Known:
         return None if self.transport != agent.transport or is_old else self.launch
 
 
-def _not_vouched(claims: list[Claimed]) -> str:
+def _not_vouched(claims: list[SourceClaim]) -> str:
     if not any(claim.is_live for claim in claims):
         return (
             "it is known from a catalogue only, and what only a catalogue, a document or a service's caller names is "

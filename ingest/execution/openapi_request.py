@@ -17,7 +17,7 @@ from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.fields import text_of as stripped
 from waygraph.ingest.sources.formats.openapi_calls import is_bytes, is_json
 
-_RESERVED = ":/?@!$'()*,;"
+_RESERVED_CHARS = ":/?@!$'()*,;"
 """Of RFC 3986, without those that end or part what stands in a query."""
 _SWAGGER_STYLES = {"csv": "form", "ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
 _BETWEEN = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
@@ -43,7 +43,7 @@ class Parameter:
     place: str
     style: str
     explode: bool
-    reserved: bool = False
+    allows_reserved: bool = False
     content: str = ""
 
 
@@ -62,7 +62,7 @@ def parameter_of(argument: str, fields: Mapping[str, Any], *, swagger: bool) -> 
         place=place,
         style=str(style),
         explode=explode is True,
-        reserved=fields.get("allowReserved") is True,
+        allows_reserved=fields.get("allowReserved") is True,
         content=str(fields.get("content") or ""),
     )
 
@@ -111,7 +111,7 @@ def _parts(value: Any, between: str, safe: str = "") -> Iterator[str]:
 
 def in_query(parameter: Parameter, value: Any) -> list[str]:
     """The `name=value` parts, escaped; none for null and for what is empty and has no part."""
-    safe = _RESERVED if parameter.reserved else ""
+    safe = _RESERVED_CHARS if parameter.allows_reserved else ""
     if value is None:
         return []
     if parameter.content or not isinstance(value, (list, Mapping)):

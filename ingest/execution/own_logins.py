@@ -24,7 +24,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file, refusal_code
+from waygraph.ingest.upstream.logins import BEGUN_LOGIN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.numbers import read_number
@@ -53,7 +53,7 @@ class OwnLogins:
     surroundings: Surroundings = field(repr=False)
     launches: Callable[[Agent], Awaitable[Launch]]
     web: Web
-    _tokens: "FIFOCache[tuple[str, str, str], _Exchanged]" = field(
+    _tokens: "FIFOCache[tuple[str, str, str], _ExchangeToken]" = field(
         default_factory=lambda: FIFOCache(MOST_TOKENS), repr=False
     )
 
@@ -129,7 +129,9 @@ class OwnLogins:
         client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
         start = await begin_login(launch, self.settings, callback, client, rule.issuer)
         content = {**start.content, "browser": browser}
-        put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(start.state))
+        put = partial(
+            self.file.put, caller, agent.id, launch.url, BEGUN_LOGIN, content, login_id=digest_of(start.state)
+        )
         await to_thread.run_sync(put)
         return start.page
 
@@ -158,11 +160,11 @@ class OwnLogins:
 
     # -- RFC 8693 ----------------------------------------------------------------------------------
 
-    def token_place(self, call: ToolCall) -> "_Exchanged":
+    def token_place(self, call: ToolCall) -> "_ExchangeToken":
         """The place of the token for this caller, agent and token shown."""
-        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _Exchanged())
+        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _ExchangeToken())
 
-    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_Exchanged":
+    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_ExchangeToken":
         """A token for the server in the caller's name. Raises NotCallable, UpstreamError; neither holds a token."""
         if not call.caller.startswith("oidc:") or not call.token:
             raise NotCallable(
@@ -217,7 +219,7 @@ class OwnLogins:
 
 
 @dataclass(slots=True)
-class _Exchanged:
+class _ExchangeToken:
     """A token, until when it is used by the clock that never runs back, and the lock of who asks for another."""
 
     token: str = field(default="", repr=False)

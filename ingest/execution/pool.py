@@ -296,7 +296,7 @@ class _Line:
         self._settled = anyio.Event()
         self._stirred = anyio.Event()
         self._calls = 0
-        self._heard = self._silences = 0
+        self._message_count = self._silences = 0
         """How many messages had come at the last silence, and how many calls in a row were given up since."""
         self._is_waited_to_rest = False
         self.used_s = clock.now_s()
@@ -350,8 +350,8 @@ class _Line:
         try:
             yield
         except (CallTimedOut, anyio.get_cancelled_exc_class()):
-            if connection.message_count != self._heard:
-                self._heard, self._silences = connection.message_count, 0
+            if connection.message_count != self._message_count:
+                self._message_count, self._silences = connection.message_count, 0
             self._silences += connection.message_count == count_before
             if self._silences >= MOST_SILENCES:
                 self.retire()

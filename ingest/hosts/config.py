@@ -14,7 +14,7 @@ from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
-from waygraph.ingest.manifest.redaction import STRUCK
+from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.sources.formats.mcp_config import switches_of
 from waygraph.ingest.sources.json_text import json_document
 from waygraph.ingest.sources.parse import toml_document
@@ -283,18 +283,18 @@ def _hide_values(text: str) -> str:
     """Names stay; strings, comments and numbers do not."""
     result, at = "", 0
     for match in _STRING_OR_COMMENT.finditer(text):
-        result += _NUMBER.sub(STRUCK, text[at : match.start()]) + _strike_value(match)
+        result += _NUMBER.sub(STRUCK_TEXT, text[at : match.start()]) + _strike_value(match)
         at = match.end()
-    return result + _NUMBER.sub(STRUCK, text[at:])
+    return result + _NUMBER.sub(STRUCK_TEXT, text[at:])
 
 
 def _strike_value(match: re.Match[str]) -> str:
     text = match[0]
     if text.startswith("//"):
-        return f"// {STRUCK}"
+        return f"// {STRUCK_TEXT}"
     if text.startswith("/*"):
-        return f"/* {STRUCK} */"
-    return text if match[1] is not None else f'"{STRUCK}"'
+        return f"/* {STRUCK_TEXT} */"
+    return text if match[1] is not None else f'"{STRUCK_TEXT}"'
 
 
 def _toml(text: str, table: str, name: str) -> Iterator[str]:
@@ -308,7 +308,7 @@ def _toml(text: str, table: str, name: str) -> Iterator[str]:
             yield line
         else:
             match = _TOML_NAME.match(line) if kind == "other" else None
-            yield f"{match[1] if match else ''} {STRUCK}\n"
+            yield f"{match[1] if match else ''} {STRUCK_TEXT}\n"
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 BOM = "\ufeff"
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
-_CLOSED = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
+_CLOSED_TEXT = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
 """What on one line is text or a comment, and opens and closes no list."""
 
 
@@ -32,7 +32,7 @@ def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
             if not closing:
                 continue
             quote = ""
-        bare = _CLOSED.sub("", rest)
+        bare = _CLOSED_TEXT.sub("", rest)
         open_lists = max(0, open_lists + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")))
         quote = _left_open(rest)
 
@@ -40,7 +40,7 @@ def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
 def _left_open(line: str) -> str:
     """The quotes of a text that goes on on the next line."""
     last = ""
-    for match in _CLOSED.finditer(line):
+    for match in _CLOSED_TEXT.finditer(line):
         last = match[0][:3] if match[0][:3] in ('"""', "'''") else ""
         if last and len(match[0]) >= 2 * len(last) and match[0].endswith(last):
             last = ""

@@ -98,7 +98,7 @@ def _of_project(entry: Mapping[str, Any], project: Path) -> dict[str, Any]:
     return launch
 
 
-type Asked = Callable[[Path], Mapping[str, str]]
+type AskServers = Callable[[Path], Mapping[str, str]]
 """Asks the servers of a config and takes them into the registry: those that failed, each with its reason."""
 
 
@@ -132,7 +132,7 @@ class Offer:
 class Takeover:
     """What became of it. `after`: the host's file; `backup`: of what it was."""
 
-    taken: tuple[str, ...]
+    names: tuple[str, ...]
     stays: Mapping[str, str]
     after: HostConfig = field(repr=False)
     backup: Path | None = None
@@ -198,7 +198,9 @@ def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
     return replace(
         gateway,
         env={**gateway.env, **inputs},
-        handed_on=tuple(dict.fromkeys([*gateway.handed_on, *(name for name in names if name not in gateway.env)])),
+        secret_names=tuple(
+            dict.fromkeys([*gateway.secret_names, *(name for name in names if name not in gateway.env)])
+        ),
     )
 
 
@@ -212,7 +214,7 @@ def plan_takeover(target: Target, offer: Offer) -> HostConfig:
     return without.with_servers({target.name: entry})
 
 
-def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
+def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     """Raises SourceError if nothing answers or the file was changed meanwhile; StorageFailed."""
     config, shelf = target.config, target.shelf
     plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
@@ -233,10 +235,12 @@ def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
     )
     shelf.keep_takes(config.path, [*takes, take])
     backup = replace_file(config, after)
-    return Takeover(taken=take.names, stays={**offer.stays, **failures}, after=after, backup=backup)
+    return Takeover(names=take.names, stays={**offer.stays, **failures}, after=after, backup=backup)
 
 
-def _silent_servers(target: Target, offer: Offer, current_servers: Mapping[str, Any], ask: Asked) -> dict[str, str]:
+def _silent_servers(
+    target: Target, offer: Offer, current_servers: Mapping[str, Any], ask: AskServers
+) -> dict[str, str]:
     """Those on offer that do not answer, with the reason; our config then holds the others, and those held before."""
     shelf, inputs = target.shelf, target.config.others.get("inputs")
     shelf.keep_servers({**current_servers, **offer.servers}, inputs)
@@ -267,7 +271,7 @@ class PutBack:
 
     names: tuple[str, ...]
     whole: bool
-    kept: tuple[str, ...]
+    conflicts: tuple[str, ...]
     after: HostConfig = field(repr=False)
 
 
@@ -285,7 +289,7 @@ def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
             now, others = _beside(now, take, name)
             whole, conflicts = False, [*conflicts, *others]
     names = tuple(dict.fromkeys(key for take in takes for key in take.names))
-    return PutBack(names=names, whole=whole, kept=tuple(conflicts), after=now)
+    return PutBack(names=names, whole=whole, conflicts=tuple(conflicts), after=now)
 
 
 def _beside(config: HostConfig, take: Take, name: str) -> tuple[HostConfig, list[str]]:

@@ -42,7 +42,7 @@ class Surroundings:
 INPUT_PREFIX = "WAYGRAPH_INPUT_"
 MAX_DEPTH = 16
 """Of defaults within defaults."""
-_SHOWN = 8
+_MOST_NAMES = 8
 PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
 """Variables whose value is no secret, and makes errors readable."""
 _OF_PLUGINS = ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR", "extensionPath")
@@ -50,10 +50,10 @@ _MARK = re.compile(r"\$\{|\}")
 _VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
 _INPUT = re.compile(r"input:([^${}:]{1,128})")
 _EDITORS_OWN = re.compile(r"(command|config|extensionInstallFolder|workspaceFolder):")
-_KNOWN = "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:id}, ${workspaceFolder}, ${userHome}"
+_REFERENCE_FORMS = "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:id}, ${workspaceFolder}, ${userHome}"
 
 
-class Unresolved(Exception):
+class UnresolvedReference(Exception):
     """Why a text cannot be resolved; its message names variables, never a value."""
 
 
@@ -73,28 +73,28 @@ class Resolver:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._missing: dict[str, str] = {}
-        self._told = set[str]()
+        self._secrets = set[str]()
         self._places = _places(scope)
 
     @property
     def confidential(self) -> frozenset[str]:
         """What variables and inputs held, and the defaults that stood for them."""
-        return frozenset(self._told)
+        return frozenset(self._secrets)
 
     def text(self, text: str) -> str:
-        """Raises Unresolved for what is no reference; one that is not set is told by `finish`."""
+        """Raises UnresolvedReference for what is no reference; one that is not set is told by `finish`."""
         return self._text(text, MAX_DEPTH)
 
     def finish(self) -> None:
-        """Raises Unresolved if anything was not set."""
+        """Raises UnresolvedReference if anything was not set."""
         if self._missing:
-            names = [*self._missing.values()][:_SHOWN]
-            more = f" and {len(self._missing) - _SHOWN} more" if len(self._missing) > _SHOWN else ""
-            raise Unresolved(f"not set in the environment: {', '.join(names)}{more}")
+            names = [*self._missing.values()][:_MOST_NAMES]
+            more = f" and {len(self._missing) - _MOST_NAMES} more" if len(self._missing) > _MOST_NAMES else ""
+            raise UnresolvedReference(f"not set in the environment: {', '.join(names)}{more}")
 
     def _text(self, text: str, depth: int) -> str:
         if not depth:
-            raise Unresolved("holds references within references, too deeply")
+            raise UnresolvedReference("holds references within references, too deeply")
         result, at = "", 0
         while (start := text.find("${", at)) >= 0:
             end = _end(text, start)
@@ -110,8 +110,8 @@ class Resolver:
         if match := _INPUT.fullmatch(inside):
             return self._input(match[1])
         if match := _EDITORS_OWN.match(inside):
-            raise Unresolved(f"holds ${{{match[1]}:…}}, which only the editor can tell")
-        raise Unresolved(f"holds a ${{…}} of no form that is known; known: {_KNOWN}")
+            raise UnresolvedReference(f"holds ${{{match[1]}:…}}, which only the editor can tell")
+        raise UnresolvedReference(f"holds a ${{…}} of no form that is known; known: {_REFERENCE_FORMS}")
 
     def _variable(self, name: str, default: str | None, depth: int) -> str:
         value = self._scope.surroundings.environ.get(name)
@@ -131,7 +131,7 @@ class Resolver:
         if value is None:
             self._missing[name] = label
         elif value and not plain:
-            self._told.add(value)
+            self._secrets.add(value)
         return value or ""
 
 
@@ -160,7 +160,7 @@ def _end(text: str, start: int) -> int:
         depth += 1 if mark[0] == "${" else -1
         if not depth:
             return mark.start()
-    raise Unresolved("holds a ${ that is not closed")
+    raise UnresolvedReference("holds a ${ that is not closed")
 
 
 # What a server's process gets of our environment by itself: what a program needs to run, and the way to the network.

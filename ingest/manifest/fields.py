@@ -50,22 +50,22 @@ class Objects:
     """Makes the objects of one JSON text, as its parser finds them, and keeps what their names say."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[dict[str, Any], list[str]]] = []
+        self._repeats: list[tuple[dict[str, Any], list[str]]] = []
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
-            self._found.append((result, repeated_names(name for name, _ in pairs)))
+            self._repeats.append((result, repeated_names(name for name, _ in pairs)))
         return result
 
     def tell(self, document: object, note: Note) -> None:
         """Of the objects that are still in the document: where a name comes twice, the first value is in it no more."""
-        for place in islice(self._places(document), MOST_TOLD) if self._found else ():
+        for place in islice(self._places(document), MOST_TOLD) if self._repeats else ():
             note(place)
 
     def _places(self, document: object) -> Iterator[str]:
         """Not by recursion: a document may be nested deeper than that goes."""
-        names = {id(mapping): keys for mapping, keys in self._found}
+        names = {id(mapping): keys for mapping, keys in self._repeats}
         rest: list[tuple[Path, object]] = [((), document)]
         while rest:
             path, value = rest.pop()

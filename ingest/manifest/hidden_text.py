@@ -69,7 +69,7 @@ _OTHERS = "".join(_LATIN.values())
 _LEAST_LATIN_LETTERS = 4
 """Shorter ones are symbols as often as words: units, variables, grades."""
 _LETTER = r"[^\W\d_]"
-_MIXED = re.compile(
+_MIXED_WORD = re.compile(
     rf"(?<!{_LETTER})(?=[a-zA-Z]*[{_OTHERS}])(?=[{_OTHERS}]*[a-zA-Z])[a-zA-Z{_OTHERS}]{{{_LEAST_LATIN_LETTERS},}}(?!{_LETTER})"
 )
 """A run of letters, as between the underscores of a name."""
@@ -82,7 +82,7 @@ def in_latin(text: str) -> str:
 
 def forged_words(text: str) -> list[str]:
     """Words of Latin letters in which others stand for some: no language writes so."""
-    return _MIXED.findall(text)
+    return _MIXED_WORD.findall(text)
 
 
 _FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")

@@ -60,19 +60,19 @@ class Findings:
     """
 
     reasons: tuple[str, ...] = ()
-    named: tuple["NamedTools", ...] = ()
+    named_tools: tuple["NamedTools", ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
     def names(self) -> set[str]:
-        return {name for each in self.named for name in (*each.aside, *each.called)}
+        return {name for each in self.named_tools for name in (*each.aside, *each.calls)}
 
     def flags(self, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
         """At most `MAX_FLAGS` reasons, behind them those that tell of other agents, so that each such agent is in one
         of them. One that begins with NOTICE is no suspicion.
         """
-        owners = elsewhere(sorted(self.names)) if self.named else {}
-        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named, owners), *self.notices)
+        owners = elsewhere(sorted(self.names)) if self.named_tools else {}
+        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named_tools, owners), *self.notices)
 
 
 class NamedTools(NamedTuple):
@@ -80,7 +80,7 @@ class NamedTools(NamedTuple):
 
     where: str
     aside: Mapping[str, str]
-    called: Mapping[str, str]
+    calls: Mapping[str, str]
 
 
 def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:

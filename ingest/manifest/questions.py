@@ -151,7 +151,7 @@ class LanguageModelAuthor:
     """`kept` is the folder of former answers; one that cannot be read or written costs a request, never an error."""
 
     def __init__(self, model: "ChatModel", folder: Path) -> None:
-        self._model, self._kept, self._can_keep = model, folder, True
+        self._model, self._folder, self._can_keep = model, folder, True
 
     def questions(self, agent: Agent, tool: Tool, count: int) -> tuple[str, ...]:
         """Exactly `count`.
@@ -159,7 +159,7 @@ class LanguageModelAuthor:
         Raises LanguageModelUnavailable, LanguageModelRefused, UnfitAnswer if no answer was such a list.
         """
         prompt = _prompt(agent, tool, count)
-        path = self._kept / f"{sha256('\0'.join((self._model.model, SYSTEM, prompt)).encode()).hexdigest()}.json"
+        path = self._folder / f"{sha256('\0'.join((self._model.model, SYSTEM, prompt)).encode()).hexdigest()}.json"
         earlier = _read(path, count)
         if earlier:
             return earlier
@@ -175,7 +175,7 @@ class LanguageModelAuthor:
             write_atomically(path, json.dumps({"questions": questions}, ensure_ascii=False).encode())
         except OSError as exc:
             if self._can_keep:
-                logger.warning("%s cannot be written (%s): each run pays for its questions anew", self._kept, exc)
+                logger.warning("%s cannot be written (%s): each run pays for its questions anew", self._folder, exc)
             self._can_keep = False
 
     def _with_tool_questions(self, prompt: str, tool: Tool, count: int) -> tuple[str, ...]:

@@ -336,6 +336,6 @@ class ServerEntry:
     """The document that names it, of a source that has several; empty: the source itself."""
     in_config: bool = False
     """Whether that document is a client's config, where `config_entry` finds it again with all its values."""
-    written: str = field(default="", repr=False)
+    launch_text: str = field(default="", repr=False)
     """All that the config says of the launch, in one text: its values as they stand there, references by their own
     text, and the variables of its `envFile`. Of servers in a config."""

@@ -17,8 +17,8 @@ from waygraph.registry.model.identity import replace_surrogates
 # What is held in confidence, struck out of what a service or server says: it may repeat what it was sent.
 
 
-STRUCK = "***"
-_ESCAPED = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
+STRUCK_TEXT = "***"
+_ESCAPED_CHAR = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
 """What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP). A run of backslashes
 is read from its begin alone, else a long one would be read once for each of them."""
 
@@ -47,18 +47,18 @@ def struck_json(data: Any, secrets: Sequence[str]) -> Any:
     if isinstance(data, list):
         return [struck_json(part, secrets) for part in data]
     if isinstance(data, (int, float)) and any(secret in json.dumps(data) for secret in secrets):
-        return STRUCK
+        return STRUCK_TEXT
     return data
 
 
 def _without(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
-        text = text.replace(secret, STRUCK)
+        text = text.replace(secret, STRUCK_TEXT)
     return text
 
 
 def _without_json_escapes(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else "/", text)
+    return _ESCAPED_CHAR.sub(lambda match: chr(int(match[1], 16)) if match[1] else "/", text)
 
 
 MOST_CHARS = 300
@@ -68,7 +68,7 @@ _SHORTEST, _SHORTEST_PART = 4, 8
 _COMMON = frozenset("true false none null info debug warn warning error production development".split())
 _MARKS = re.compile(r"[=:@/?&\s\"'{},;]+")
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_UNSEEN_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,20 @@ class Discretion:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     logins: tuple[str, ...] = field(default=(), repr=False)
     """Those of them that are surely a login, by their name."""
-    learned: set[str] = field(default_factory=set, repr=False, compare=False)
+    later_secrets: set[str] = field(default_factory=set, repr=False, compare=False)
     """What came to be held while it ran, such as a token of OAuth."""
 
     def learn(self, *secrets: str | None) -> None:
-        self.learned.update(form for secret in secrets if secret for form in _spellings(secret))
+        self.later_secrets.update(form for secret in secrets if secret for form in _spellings(secret))
 
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
-        plain = self.strike(" ".join(_UNSEEN.sub(" ", ESCAPES.sub("", text)).split()))
+        plain = self.strike(" ".join(_UNSEEN_CHARS.sub(" ", ESCAPES.sub("", text)).split()))
         return shorten(plain, MOST_CHARS)
 
     def excerpt(self, text: str, most_chars: int) -> str:
         """Its lines, nothing in them that a terminal would obey; of a longer text the beginning and the end."""
-        lines = (_UNSEEN.sub(" ", ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
+        lines = (_UNSEEN_CHARS.sub(" ", ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
         return shorten(self.strike("\n".join(lines)), most_chars)
 
     def strike(self, text: str) -> str:
@@ -101,11 +101,13 @@ class Discretion:
     @property
     def _secrets_in_order(self) -> Sequence[str]:
         """Longest first, so that one that holds another is struck as a whole."""
-        return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
+        return (
+            sorted((*self.later_secrets, *self.secrets), key=len, reverse=True) if self.later_secrets else self.secrets
+        )
 
     def redact_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Without logins that the server was sent: whoever calls a tool has not been told them. Else as it came."""
-        secrets = sorted((each for each in (*self.learned, *self.logins) if len(each) >= _SHORTEST_PART), key=len)
+        secrets = sorted((each for each in (*self.later_secrets, *self.logins) if len(each) >= _SHORTEST_PART), key=len)
         return struck_json(result, secrets[::-1]) if secrets else result
 
     def redact_data(self, data: object, most_chars: int) -> object:

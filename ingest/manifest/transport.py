@@ -79,7 +79,7 @@ _REFERENCE = rf"\$\{{{_NAME}\}}"
 _REFERENCES = re.compile(rf"(?i)\s*(?:(?:bearer|basic|token|apikey)\s+)?{_REFERENCE}(?:[\s:]*{_REFERENCE})*\s*")
 # `${TOKEN:-abc}` and its kin. The second form is one whose end cannot be told: all that follows may be the default.
 _DEFAULT = re.compile(rf"\$\{{({_NAME})(?![\w.}}])(?:{_REFERENCE}|[^{{}}])*\}}")
-_NESTED = 20
+_MOST_LEVELS = 20
 """So deep are defaults within defaults followed."""
 _OPEN_DEFAULT = re.compile(rf"(?s)\$\{{({_NAME})(?![\w.}}]).*")
 
@@ -104,7 +104,7 @@ _JOINED_HEADER = re.compile(r"(?s)(-H(?=[^=]*:)|--(?:[\w-]+-)?headers?=)(.+)")
 _JOINED_VARIABLE = re.compile(r"(?s)(-e(?=[A-Z_]\w*=)|--(?:env|environment|build-arg|set-env-vars)=)(.+)")
 # A secret may start with a dash; only what is plainly the next flag is none.
 _LONG_FLAG = re.compile(r"--[a-z]+(?:-[a-z]+)*(?:=.*)?")
-_ASSIGNED = re.compile(r"(?s)(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)")
+_ASSIGNMENT = re.compile(r"(?s)(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)")
 _HEADER = re.compile(r"""(?s)(\s*["'{]*[\w-]+["']?)(\s*[:=]\s*)(.*)""")
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _NAME_ALONE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
@@ -220,7 +220,7 @@ def _reference(name: str, value: object) -> str:
 
 def _without_defaults(text: str) -> str:
     """`${TOKEN:-abc}` as `${TOKEN}`, from the innermost one outwards; what is nested deeper is no reference."""
-    for _ in range(_NESTED):
+    for _ in range(_MOST_LEVELS):
         text, count = _DEFAULT.subn(r"${\1}", text)
         if not count:
             break
@@ -286,14 +286,14 @@ def _word(word: str) -> str:
     for form, redact in ((_JOINED_HEADER, _header), (_JOINED_LOGIN, _login), (_JOINED_VARIABLE, _variable)):
         if match := form.fullmatch(word):
             return match[1] + redact(match[2])
-    if pair := _ASSIGNED.fullmatch(word):
+    if pair := _ASSIGNMENT.fullmatch(word):
         return _redact_assignment(pair)
     pair = _HEADER.fullmatch(word)
     return _with_reference(pair) if pair and names_secret(pair[1]) else _text(word)
 
 
 def _variable(text: str) -> str:
-    pair = _ASSIGNED.fullmatch(text)
+    pair = _ASSIGNMENT.fullmatch(text)
     return _with_reference(pair) if pair else _word(text)
 
 

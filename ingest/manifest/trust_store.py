@@ -151,7 +151,7 @@ def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -
     return VouchedServer(
         launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
         config=config,
-        written=digest_of(server.written) if config else "",
+        written=digest_of(server.launch_text) if config else "",
         folder=folder,
         public=isinstance(launch, HttpLaunch) and launch.public,
         oauth=isinstance(launch, HttpLaunch) and launch.oauth,
@@ -189,7 +189,7 @@ class VouchedFile:
     path: Path
     registry: str
     """The place of its store."""
-    _known: "tuple[object, _Content] | None" = None
+    _cache: "tuple[object, _Content] | None" = None
     """The content, and the stamp of the file that had it: one value, since threads share it."""
 
     def source(self, name: str) -> VouchedSource:
@@ -237,9 +237,9 @@ class VouchedFile:
         """Read anew when the file is another one."""
         if (stamp := self.stamp) is None:
             return _Content()
-        cache = self._known
+        cache = self._cache
         if cache is None or cache[0] != stamp:
-            self._known = cache = stamp, self._read()
+            self._cache = cache = stamp, self._read()
         return cache[1]
 
     def _read(self) -> _Content:

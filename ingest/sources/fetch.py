@@ -42,7 +42,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-class Unfetched(SourceError):
+class FetchFailed(SourceError):
     """An address that gave no document. `status`: of the last answer; 0 if none came."""
 
     def __init__(self, where: str, reason: str, *, status: int = 0) -> None:
@@ -83,14 +83,14 @@ def address_of(url: str) -> str:
 
 
 def fetch(url: str, how: Fetching) -> Page:
-    """The document at an address. Raises Unfetched, whose text holds no login, header or query value."""
+    """The document at an address. Raises FetchFailed, whose text holds no login, header or query value."""
     where = address_of(url)
     _check_headers(how.headers)
     most_s = how.settings.fetch_total_s
     try:
         return run_whole(lambda: asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
     except TimeoutError:
-        raise Unfetched(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
+        raise FetchFailed(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
@@ -189,8 +189,8 @@ class _Fetch:
                 raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         return bytes(content)
 
-    def _fetch_error(self, reason: str, status: int = 0) -> Unfetched:
-        return Unfetched(self.where, reason, status=status)
+    def _fetch_error(self, reason: str, status: int = 0) -> FetchFailed:
+        return FetchFailed(self.where, reason, status=status)
 
 
 # A document by its address: one source, whatever its content turns out to be.
@@ -222,7 +222,7 @@ class WebDocument:
         return f"WebDocument({self.name!r})"
 
     def read(self) -> Manifest:
-        """Asks anew. Raises SourceError; Unfetched if there is no document."""
+        """Asks anew. Raises SourceError; FetchFailed if there is no document."""
         return self.parts().manifest
 
     def parts(self) -> Parts:
@@ -241,9 +241,9 @@ class WebDocument:
         for listing in self._listings():
             try:
                 return read_parts(listing, self.reading)
-            except (Unfetched, UnknownShape) as error:
+            except (FetchFailed, UnknownShape) as error:
                 errors.append(error)
-                if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):
+                if isinstance(error, FetchFailed) and error.status in (0, *_REFUSING):
                     break
         raise errors[0]
 

@@ -1,7 +1,7 @@
 """The kinds of document that are understood. The kind is told from the content; a person may name it instead.
 
-A new kind is one module here and one line in `BUILT_IN`, or one in another package and an entry point of the group
-`waygraph.kinds` that gives a `Kind`. See docs/sources.md.
+A new kind is one module here and one line in `BUILT_IN_KINDS`, or one in another package and an entry point of the
+group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -67,7 +67,7 @@ class Kind:
     live: bool = False
 
 
-BUILT_IN = (
+BUILT_IN_KINDS = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
     Kind("skill", skill.SHAPE, skill.fits, skill.read),
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
@@ -89,12 +89,12 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return (*BUILT_IN, *load_plugins().kinds)
+    return (*BUILT_IN_KINDS, *load_plugins().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    for kind in BUILT_IN:
+    for kind in BUILT_IN_KINDS:
         if kind.fits(document):
             return kind
     if plugin_kind := _contributed_kind_of(document, where):
@@ -178,7 +178,7 @@ GROUP = "waygraph.kinds"
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
+class Plugins:
     """The kinds, by name, and a line for each entry point that gives none."""
 
     kinds: tuple[Kind, ...] = ()
@@ -186,9 +186,9 @@ class Contributed:
 
 
 @cache
-def load_plugins() -> Contributed:
+def load_plugins() -> Plugins:
     """Of the packages that are installed; read once, when no built-in kind is meant: it takes its time."""
-    kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
+    kinds = {kind.name: "Waygraph" for kind in BUILT_IN_KINDS}
     fit_kinds, faults = list[Kind](), list[str]()
     for point in points(GROUP):
         try:
@@ -200,7 +200,7 @@ def load_plugins() -> Contributed:
             continue
         kinds[kind.name] = package_of(point)
         fit_kinds.append(_at_arms_length(kind, package_of(point)))
-    return Contributed(tuple(sorted(fit_kinds, key=lambda kind: kind.name)), tuple(faults))
+    return Plugins(tuple(sorted(fit_kinds, key=lambda kind: kind.name)), tuple(faults))
 
 
 def _kind_of(point: "EntryPoint") -> Kind:

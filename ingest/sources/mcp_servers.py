@@ -27,7 +27,7 @@ LIVE_RANK = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServerProgress:
     """How it stands with one server. `reason` is of one that failed, and one line; `seconds` since its turn came."""
 
     key: str
@@ -37,7 +37,7 @@ class Asked:
     reason: str = ""
 
 
-OnAsked = Callable[[Asked], None]
+OnAsked = Callable[[ServerProgress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class McpServers:
                 answers[place] = await self._ask(server, connect)
 
         for server in self.servers:
-            self.on_asked(Asked(key=server.key, state="waiting"))
+            self.on_asked(ServerProgress(key=server.key, state="waiting"))
         async with anyio.create_task_group() as tasks:
             for place, server in enumerate(self.servers):
                 tasks.start_soon(ask, place, server)
@@ -104,7 +104,7 @@ class McpServers:
         from anyio import current_time
 
         began = current_time()
-        self.on_asked(Asked(key=server.key, state="asking"))
+        self.on_asked(ServerProgress(key=server.key, state="asking"))
         try:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
@@ -204,11 +204,11 @@ def _status(error: UpstreamError) -> str:
     return unreachable(datetime.now(UTC).isoformat(timespec="seconds"), error.reason)
 
 
-def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
+def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> ServerProgress:
     if answer.entry is None:
         [fault, *_] = (*answer.rejected, *answer.cut)
-        return Asked(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
-    return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
+        return ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
+    return ServerProgress(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
 
 
 # What stands for a server that says nothing of itself: its tools' names and first sentences.

@@ -159,7 +159,7 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
         return yaml_text.parse(text, note)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
-    except yaml_text.Unbounded as exc:
+    except yaml_text.UnboundedText as exc:
         raise SourceError(where, str(exc)) from exc
     except ValueError as exc:  # a number that cannot be
         raise SourceError(where, f"cannot be read: {exc}") from exc

@@ -43,7 +43,7 @@ class Listing:
     namespace: str
     are_files: bool = True
     """Whether they are there by these names later on, too."""
-    named: bool = True
+    is_named: bool = True
     """Whether a person named each of them; else they were met below a folder, or fit a pattern."""
     remark: str = ""
     """On what was left out of a folder."""
@@ -89,9 +89,9 @@ class Parts:
     servers: tuple[ServerEntry, ...] = ()
     must_answer: frozenset[str] = frozenset()
     """Keys."""
-    approved: frozenset[str] = frozenset()
+    approved_keys: frozenset[str] = frozenset()
     """Keys of those servers that are asked since a person had them asked before."""
-    kept: frozenset[str] = frozenset()
+    former_keys: frozenset[str] = frozenset()
     """Keys of what is listed still of that which a person had asked before, whether it is asked now or not."""
     waiting: tuple[Rejected, ...] = ()
     """Documents whose servers are not asked before a person says so; the manifest tells of them, too."""
@@ -109,7 +109,7 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merger = _Merged(Intake(where=listing.source, settings=reading.settings), listing)
+    merger = _Merger(Intake(where=listing.source, settings=reading.settings), listing)
     if listing.remark:
         merger.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
     only_settings = all(holds_other_settings(where) for where, _ in listing.files)
@@ -198,7 +198,7 @@ def _servers_note(where: str, names: Sequence[str], reason: str) -> Rejected:
 
 
 @dataclass(slots=True)
-class _Merged:
+class _Merger:
     """What all documents of a source say together."""
 
     intake: Intake
@@ -206,7 +206,7 @@ class _Merged:
     servers: list[ServerEntry] = field(default_factory=list)
     must_answer: set[str] = field(default_factory=set)
     asks: bool = False
-    approved: set[str] = field(default_factory=set)
+    approved_keys: set[str] = field(default_factory=set)
     waiting: list[Rejected] = field(default_factory=list)
     entries: dict[str, AgentEntry] = field(default_factory=dict)
     """The first of each key."""
@@ -245,12 +245,12 @@ class _Merged:
 
     def _servers_to_ask(self, find: FindServers, intake: Intake, reading: Reading) -> list[ServerEntry]:
         """All of a document that a person named, or said yes to; of another those that they had asked before."""
-        if self.listing.named or reading.start:
+        if self.listing.is_named or reading.start:
             return find(intake.where, intake)
         servers = _approved_servers(find, intake, reading)
         approved_keys = {server.key for server in servers}
         waiting = [e.key for e in intake.entries if e.key not in approved_keys and DISABLED not in e.agent.tags]
-        self.approved |= approved_keys
+        self.approved_keys |= approved_keys
         self.waiting += [_servers_note(intake.where, waiting, NOT_STARTED)] if waiting else []
         return servers
 
@@ -290,8 +290,8 @@ class _Merged:
             manifest=replace(manifest, cut=(*manifest.cut, *self.waiting), rank=LIVE_RANK if former_keys else 0),
             servers=tuple(self.servers),
             must_answer=frozenset(self.must_answer),
-            approved=frozenset(self.approved),
-            kept=frozenset(former_keys),
+            approved_keys=frozenset(self.approved_keys),
+            former_keys=frozenset(former_keys),
             waiting=tuple(self.waiting),
         )
 
@@ -379,7 +379,9 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     content = [(str(path), partial(_read_file, path, folder)) for path in folder_files.files]
     is_named = folder_files.files == [Path(text).expanduser()] and folder is None
     root = _root(text)
-    return Listing(files=content, source=name, namespace=space, named=is_named, remark=folder_files.remark, root=root)
+    return Listing(
+        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=root
+    )
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:

@@ -35,7 +35,7 @@ from waygraph.registry.model.settings import Settings
 PAGE_ENTRIES = 100
 """Asked for; a page may have fewer, or more."""
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_BROKEN = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+_BROKEN_ERRORS = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 
 
 class Unread(Exception):
@@ -60,7 +60,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class RegistryContent:
     """The entries of all pages read. `fault`: why the rest could not be; empty: there is none."""
 
     entries: list[object]
@@ -80,7 +80,7 @@ class RegistryPages:
     _left_bytes: int = 0
     _ends_at: float = 0.0
 
-    def fetch(self) -> Fetched:
+    def fetch(self) -> RegistryContent:
         """Raises Unread if not even the first page can be read."""
         self._left_bytes = self.settings.max_source_bytes
         self._ends_at = self.world.clock() + self.settings.mcp_registry_total_s
@@ -93,17 +93,17 @@ class RegistryPages:
                 except Unread as exc:
                     if not number:
                         raise
-                    return Fetched(entries=entries, fault=f"{exc}; {number} pages were read")
+                    return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
                 entries += page
                 if self.progress:
                     self.progress(len(entries), 0)
                 if not cursor:
-                    return Fetched(entries=entries)
+                    return RegistryContent(entries=entries)
                 if cursor in cursors:
-                    return Fetched(entries=entries, fault="gives a cursor again that it gave before")
+                    return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
                 cursors.add(cursor)
         most = self.settings.mcp_registry_max_pages
-        return Fetched(entries=entries, fault=f"has more than {most} pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)")
+        return RegistryContent(entries=entries, fault=f"has more than {most} pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)")
 
     def _client(self) -> httpx2.Client:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
@@ -152,7 +152,7 @@ class RegistryPages:
         try:
             with client.stream("GET", self.url, params=dict(query)) as response:
                 return self._content(response)
-        except _BROKEN:
+        except _BROKEN_ERRORS:
             raise _Passing("breaks the connection") from None
         except httpx2.TimeoutException:
             raise Unread(f"did not answer within {self.settings.mcp_registry_timeout_s:g} s") from None
@@ -218,7 +218,7 @@ class RegistrySource:
         intake = Intake(where=self.url, settings=self.settings)
         return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
 
-    def _fetch(self) -> Fetched:
+    def _fetch(self) -> RegistryContent:
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
         if self.since:
             query |= {"updated_since": self.since, "include_deleted": "true"}
@@ -235,12 +235,12 @@ class RegistrySource:
         except Unread as exc:
             raise SourceError(self.url, str(exc)) from None
 
-    def _document(self, content: Fetched) -> dict[str, object]:
+    def _document(self, content: RegistryContent) -> dict[str, object]:
         """Of what changed, only latest versions: an older one that changed says nothing of the agent."""
         latest = [entry for entry in content.entries if not (self.since and mcp_registry.is_superseded(entry))]
         return {"servers": latest}
 
-    def _manifest(self, content: Fetched) -> Manifest:
+    def _manifest(self, content: RegistryContent) -> Manifest:
         intake = Intake(where=self.url, settings=self.settings)
         for record in mcp_registry.read(self._document(content), self.url, intake):
             intake.take(record)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
@@ -164,9 +164,9 @@ class Opening:
     connect: bool | None = None
     start: bool = False
     """A person's yes to the configurations that are met now below a folder, or fit a pattern."""
-    named: bool = True
+    is_named: bool = True
     """Whether a person named these sources; else they are those that a registry knows."""
-    followed: bool = False
+    is_followed: bool = False
     """Every reading is a new one; else the first is that by which a file was opened."""
     ask: Ask | None = field(default=None, repr=False)
     """None: servers cannot be asked here."""
@@ -292,12 +292,12 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
 def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") -> list[OpenedSource]:
     """Read once here, since only its content tells how many sources a file holds."""
     first = listing()
-    is_named, vouch = first.named and how.named, _vouching(first.source, how, path=path)
+    is_named, vouch = first.is_named and how.is_named, _vouching(first.source, how, path=path)
 
     def listing_now() -> Listing:
         """A folder that became a file since was not named as one."""
         now = listing()
-        return replace(now, named=is_named and now.named)
+        return replace(now, is_named=is_named and now.is_named)
 
     def read_all(now: Listing, how: Opening) -> list[Parts]:
         return read_parts(now, how.approved_reading(now.source))
@@ -311,15 +311,15 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
 
     def read(parts: Parts) -> Callable[[], Parts]:
         again = partial(read_anew, parts.manifest.source)
-        if how.followed and how.start:
+        if how.is_followed and how.start:
             vouch(parts)
-        return again if how.followed else _Read(parts, again)
+        return again if how.is_followed else _Read(parts, again)
 
     return [
         OpenedSource(
             name=parts.manifest.source, parts=read(parts), vouch=vouch, ask=how.reading().ask, listing=listing_now
         )
-        for parts in read_all(replace(first, named=is_named), how)
+        for parts in read_all(replace(first, is_named=is_named), how)
     ]
 
 
@@ -348,10 +348,10 @@ def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") ->
 
 def _vouched_servers(parts: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
     """What a person had asked before counts as long as it is listed, unless it is asked as it is now."""
-    earlier = file.source(parts.manifest.source).servers if parts.kept else {}
-    servers = [server for server in parts.servers if server.key not in parts.approved]
+    earlier = file.source(parts.manifest.source).servers if parts.former_keys else {}
+    servers = [server for server in parts.servers if server.key not in parts.approved_keys]
     return {
-        **{key: server for key, server in earlier.items() if key in parts.kept},
+        **{key: server for key, server in earlier.items() if key in parts.former_keys},
         **vouched_servers(servers, how.surroundings.cwd, file.digest_of),
     }
 
@@ -416,7 +416,7 @@ def _address(url: str, how: Opening) -> OpenedSource:
 
 
 def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
-    from waygraph.ingest.sources.fetch import Fetching, OfOthers, Unfetched, open_document
+    from waygraph.ingest.sources.fetch import FetchFailed, Fetching, OfOthers, open_document
     from waygraph.registry.http.client import origin_of
 
     reading = how.reading()
@@ -427,7 +427,7 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
         try:
             return document.parts()
         except SourceError as error:
-            is_final = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
+            is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
             if how.kind or reading.ask is None or is_final:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
@@ -478,6 +478,6 @@ def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]
     try:
         values = {name: resolver.text(value) for name, value in headers.items()}
         resolver.finish()
-    except Unresolved as exc:
+    except UnresolvedReference as exc:
         raise SourceError("headers", str(exc)) from None
     return values

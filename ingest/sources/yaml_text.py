@@ -90,12 +90,12 @@ def _is_merged(value: Any) -> bool:
     return all(isinstance(part, yaml.MappingNode) for part in parts)
 
 
-class Unbounded(ValueError):
+class UnboundedText(ValueError):
     """Nested too deeply, or an alias that stands for too much."""
 
 
 def parse(text: str, note: Note = ignore_fault) -> object:
-    """Raises yaml.YAMLError, Unbounded, ValueError for a number that cannot be."""
+    """Raises yaml.YAMLError, UnboundedText, ValueError for a number that cannot be."""
     _check(text)
     loader = _CoreLoader(text)
     node = loader.get_single_node()
@@ -133,7 +133,7 @@ def _check(text: str) -> None:
             case yaml.CollectionStartEvent():
                 open_nodes.append((event.anchor, 1))
                 if len(open_nodes) > MAX_DEPTH:
-                    raise Unbounded(TOO_DEEP)
+                    raise UnboundedText(TOO_DEEP)
                 if event.anchor:
                     weights[event.anchor] = None
                 continue
@@ -148,7 +148,7 @@ def _check(text: str) -> None:
         if anchor:
             weights[anchor] = weight
         if weight > most_weight:
-            raise Unbounded(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
+            raise UnboundedText(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
         if open_nodes:
             outer, so_far = open_nodes[-1]
             open_nodes[-1] = (outer, so_far + weight)
@@ -157,7 +157,7 @@ def _check(text: str) -> None:
 def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
     weight = weights.get(anchor, 0)
     if weight is None:
-        raise Unbounded(f"has an alias *{anchor} inside its own anchor")
+        raise UnboundedText(f"has an alias *{anchor} inside its own anchor")
     return weight
 
 
@@ -167,5 +167,5 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=_CoreLoader)
     except yaml.MarkedYAMLError as exc:
         if "maximum nesting depth" in str(exc.problem):
-            raise Unbounded(TOO_DEEP) from exc
+            raise UnboundedText(TOO_DEEP) from exc
         raise

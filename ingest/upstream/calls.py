@@ -44,7 +44,7 @@ _LEVEL_S = 1.0
 _CANCEL_S = 5.0
 
 
-_MARKED = "x-mcp-header"
+_HEADER_MARK = "x-mcp-header"
 
 
 _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
@@ -69,7 +69,7 @@ class ToolCalls:
     ) -> Result:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
         params = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
-        headers = _param_headers(input_schema, arguments) if self._is_modern and _MARKED in input_schema else {}
+        headers = _param_headers(input_schema, arguments) if self._is_modern and _HEADER_MARK in input_schema else {}
         if self.sets_level and not self._is_modern:
             await self._set_level()
         result = await self._request(call, method, params, headers)
@@ -214,7 +214,7 @@ class Questions:
         if call is not None:
             call.scopes.discard(scope)
         if self._open.pop(request.id, None) is not scope:  # withdrawn: it gets no answer
-            self._wire.unanswered -= 1
+            self._wire.open_questions -= 1
             return
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.writing.send(SessionMessage(answer))
@@ -258,7 +258,7 @@ class Following:
 
     def __init__(self, wire: Wire, *, wants_changes: bool) -> None:
         self._wire = wire
-        self._asked = wants_changes
+        self._wants_changes = wants_changes
         self._told = False
         self.changes = 0
         """How often the server told of a change."""
@@ -298,12 +298,12 @@ class Following:
 
     async def follow(self, client: Client) -> None:
         """Keeps the way open for as long as the connection runs. Never raises."""
-        if not self._asked or not _notifies(client.server_capabilities):
+        if not self._wants_changes or not _notifies(client.server_capabilities):
             self._settle(False)
         elif client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await self._subscribe(client)
         else:
-            await self._wire.settled.wait()
+            await self._wire.push_decision.wait()
             self._settle(self._wire.pushes)
 
     async def _subscribe(self, client: Client) -> None:

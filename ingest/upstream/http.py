@@ -83,7 +83,7 @@ async def _streams(
     launch: HttpLaunch, settings: Settings, wire: Wire, client: "OriginClient"
 ) -> AsyncGenerator[tuple[Any, Any]]:
     if launch.form == "sse":
-        wire.settled.set()
+        wire.push_decision.set()
         async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
             yield streams
         return
@@ -181,7 +181,7 @@ class OriginClient(httpx2.AsyncClient):
         if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _Bounded(response.stream, most, partial(self._note_fault, response.request), events=False)
+        response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, response.request), events=False)
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -195,7 +195,7 @@ class OriginClient(httpx2.AsyncClient):
                 return answer_to(request, response.status_code, body)
             error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
             if _asks(request):
-                self._wire.refused_with = response.status_code
+                self._wire.refusal_status = response.status_code
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
@@ -233,7 +233,7 @@ class OriginClient(httpx2.AsyncClient):
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            response.stream = _Bounded(response.stream, most, partial(self._note_fault, request), events=is_stream)
+            response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, request), events=is_stream)
         return response
 
     def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
@@ -263,10 +263,10 @@ class OriginClient(httpx2.AsyncClient):
 
     def _settle(self, pushes: bool) -> None:
         self._streams_missed = 0 if pushes else self._streams_missed
-        if self._wire.pushes and not pushes and self._wire.settled.is_set():
+        if self._wire.pushes and not pushes and self._wire.push_decision.is_set():
             self._wire.on_silence()
         self._wire.pushes = pushes
-        self._wire.settled.set()
+        self._wire.push_decision.set()
 
     # -- reasons -----------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class OriginClient(httpx2.AsyncClient):
         if fault := connection_fault(exc):
             return UpstreamUnreachable(f"{self._place}: {self._line(fault)}")
         if type(exc).__module__.startswith("mcp.client.auth"):
-            status = self.auth.refused_with if isinstance(self.auth, Provider) else 0
+            status = self.auth.refusal_status if isinstance(self.auth, Provider) else 0
             before = f"answered with HTTP {status}, and " if status else ""
             return UpstreamRefused(f"{before}the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
@@ -330,7 +330,7 @@ class OriginClient(httpx2.AsyncClient):
 NoteFault = Callable[[UpstreamError], None]
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     """A body that ends the reading when it, or one event of it, is too long.
 
     What breaks it is an error that the SDK expects there.

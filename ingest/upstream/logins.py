@@ -38,8 +38,8 @@ KEY_BYTES, NONCE_BYTES = 32, 12
 HOW_TO_MAKE = "`openssl rand -base64 32` makes one"
 NO_KEY = f"it needs a key in WAYGRAPH_LOGIN_KEY, 32 random bytes in base64: {HOW_TO_MAKE}"
 OTHER_KEY = "it was written with another key than that in WAYGRAPH_LOGIN_KEY; set the former one, or remove the file"
-MOVED = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
-BEGUN = "begun"
+MOVED_LOGIN = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
+BEGUN_LOGIN = "begun"
 """In place of how one logs in: a login that waits for the caller to come back from the issuer."""
 _BEGUN_S = 3_600.0
 """So long one that was begun and not finished is kept at most."""
@@ -105,7 +105,7 @@ class LoginFile:
     def __init__(self, path: Path, key: str = "", issuer: str = "") -> None:
         self.path, self._key_text, self._issuer = path, key, issuer
         self._key: bytes | None = None
-        self._held: tuple[tuple[int, ...], _Index] = (), {}
+        self._index: tuple[tuple[int, ...], _Index] = (), {}
 
     def check_key(self) -> None:
         """Raises LoginsUnusable without a key."""
@@ -113,7 +113,7 @@ class LoginFile:
 
     def list(self) -> tuple[Login, ...]:
         """By caller and agent. It needs no key."""
-        return tuple(login for login in self._current().values() if login.by != BEGUN)
+        return tuple(login for login in self._current().values() if login.by != BEGUN_LOGIN)
 
     def find(self, caller: str, agent_id: str, address: str) -> Login | None:
         """The login that stands now, for this address of the server."""
@@ -143,8 +143,10 @@ class LoginFile:
         entry = self._seal(login, content)
 
         def replace_former(logins: tuple[Login, ...]) -> Iterable[Login]:
-            others = (o for o in logins if not o.is_of(caller, agent_id) or (o.by == BEGUN) != (by == BEGUN))
-            return (*(o for o in others if o.by != BEGUN or o.age_s() < _BEGUN_S), entry)
+            others = (
+                o for o in logins if not o.is_of(caller, agent_id) or (o.by == BEGUN_LOGIN) != (by == BEGUN_LOGIN)
+            )
+            return (*(o for o in others if o.by != BEGUN_LOGIN or o.age_s() < _BEGUN_S), entry)
 
         self._change(replace_former)
         return entry
@@ -153,7 +155,7 @@ class LoginFile:
         """In place of what this very login holds under these names. Raises UpstreamRefused if it was forgotten."""
 
         def renew(logins: tuple[Login, ...]) -> Iterable[Login]:
-            former = next((login for login in logins if login.user == user and login.by != BEGUN), None)
+            former = next((login for login in logins if login.user == user and login.by != BEGUN_LOGIN), None)
             if former is None:
                 raise UpstreamRefused("the caller's login was forgotten")
             entry = self._seal(former, {**self.open(former), **parts})
@@ -164,13 +166,15 @@ class LoginFile:
 
     def take(self, caller: str, agent_id: str, login_id: str) -> Login | None:
         """One that this caller began, which is taken once."""
-        logins = self._remove(lambda login: login.is_of(caller, agent_id) and (login.by, login.id) == (BEGUN, login_id))
+        logins = self._remove(
+            lambda login: login.is_of(caller, agent_id) and (login.by, login.id) == (BEGUN_LOGIN, login_id)
+        )
         return logins[0] if logins else None
 
     def forget(self, caller: str = "", agent_id: str = "", *, login_id: str = "") -> tuple[Login, ...]:
         """Those of the caller, at the agent, of this id; empty: of any. It needs no key. Tells what is gone."""
         logins = self._remove(lambda login: login.is_of(caller, agent_id) and login_id in ("", login.id))
-        return tuple(login for login in logins if login.by != BEGUN)
+        return tuple(login for login in logins if login.by != BEGUN_LOGIN)
 
     def _remove(self, is_meant: Callable[[Login], bool]) -> tuple[Login, ...]:
         matches: list[Login] = []
@@ -214,7 +218,7 @@ class LoginFile:
             content = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)
             return dict(json.loads(content))
         except (InvalidTag, ValueError, TypeError):
-            raise self._unusable(MOVED) from None
+            raise self._unusable(MOVED_LOGIN) from None
 
     def _key_id(self) -> str:
         return sha256(b"waygraph login key" + self._read_key()).hexdigest()[:12]
@@ -254,10 +258,10 @@ class LoginFile:
         try:
             info = self.path.stat()
             signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-            index = self._held
+            index = self._index
             if index[0] != signature:
                 logins = self._parse(self.path.read_bytes())
-                index = self._held = signature, {(o.caller, o.agent_id, o.by == BEGUN): o for o in logins}
+                index = self._index = signature, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
         except FileNotFoundError:
             return {}
         except OSError as exc:

@@ -140,9 +140,9 @@ async def log_in(
     """
     if launch.user:
         entry = LoginEntry(login_file(settings), launch.user, launch.url)
-        yield UserProvider(launch.url, Kept(entry, discretion), entry)
+        yield UserProvider(launch.url, TokenStore(entry, discretion), entry)
         return
-    token_store = Kept(token_file(settings.data_path, launch.url), discretion)
+    token_store = TokenStore(token_file(settings.data_path, launch.url), discretion)
     if open_page is None:
         yield Provider(launch.url, token_store, f"http://127.0.0.1{_CALLBACK}", None, None)
         return
@@ -162,7 +162,7 @@ class Place(Protocol):
         ...
 
 
-class Kept(TokenStorage):
+class TokenStore(TokenStorage):
     """The SDK's storage over a place."""
 
     def __init__(self, place: Place, discretion: Discretion) -> None:
@@ -214,14 +214,19 @@ class Provider(OAuthClientProvider):
     """The SDK's, that also knows what was known before a restart, and what other connections have got since."""
 
     def __init__(
-        self, address: str, token_store: Kept, callback: str, open_page: OpenPage | None, listener: "Callback | None"
+        self,
+        address: str,
+        token_store: TokenStore,
+        callback: str,
+        open_page: OpenPage | None,
+        listener: "Callback | None",
     ) -> None:
-        self._kept = token_store
+        self._token_store = token_store
         self._callback = callback
         self._open_page = open_page
-        self._awaited = listener
+        self._listener = listener
         self._taken_up: dict[str, Any] = {}
-        self.refused_with = 0
+        self.refusal_status = 0
         """The status of the answer for which a login is asked for."""
         token_store.provider = self
         super().__init__(
@@ -234,10 +239,10 @@ class Provider(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         await super()._initialize()
-        self.context.oauth_metadata, self.context.token_expiry_time = self._kept.issuer()
+        self.context.oauth_metadata, self.context.token_expiry_time = self._token_store.issuer()
         client = self.context.client_info
         addresses = map(str, client.redirect_uris or ()) if client else ()
-        if self._awaited and self._callback not in addresses and not self.context.can_refresh_token():
+        if self._listener and self._callback not in addresses and not self.context.can_refresh_token():
             self.context.client_info = None  # registered for another address: the issuer would refuse this one
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -263,7 +268,7 @@ class Provider(OAuthClientProvider):
                     self._initialized = True  # after one that failed the SDK would read the old token, and try it again
                     if refusal is not None and (is_repeat or request.headers.get("Authorization") == header):
                         scope.shield = False  # a person takes their time, and may leave
-                        has_login, self.refused_with = True, refusal.status_code
+                        has_login, self.refusal_status = True, refusal.status_code
                         outgoing = await flow.asend(refusal)
                         while outgoing is not request:
                             outgoing = await flow.asend((yield outgoing))
@@ -287,7 +292,7 @@ class Provider(OAuthClientProvider):
 
     async def _take_up(self, *, anew: bool) -> None:
         """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
-        content = self._kept.place.read()
+        content = self._token_store.place.read()
         if anew or content != self._taken_up:
             self._taken_up = content
             await self._initialize()
@@ -299,8 +304,8 @@ class Provider(OAuthClientProvider):
         An issuer that gives a new token for an old one takes the old one no more, and may end the login if it comes
         again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
         """
-        timeout_s = _TURN_S + (self._awaited.timeout_s if self._awaited else 0.0)
-        async with self._kept.place.alone(timeout_s):
+        timeout_s = _TURN_S + (self._listener.timeout_s if self._listener else 0.0)
+        async with self._token_store.place.alone(timeout_s):
             with anyio.CancelScope(shield=True) as scope:
                 end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
                 try:
@@ -325,9 +330,9 @@ class Provider(OAuthClientProvider):
         self._open_page(page)
 
     async def _result(self) -> AuthorizationCodeResult:
-        if self._awaited is None:
+        if self._listener is None:
             raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
-        answer = await self._awaited.result()
+        answer = await self._listener.result()
         refuse_nameless_issuer(answer.iss, self.context.protected_resource_metadata)
         return answer
 
@@ -335,7 +340,7 @@ class Provider(OAuthClientProvider):
 class UserProvider(Provider):
     """For the login of a caller, who logs in on a page of ours and never here: a login that has ended is forgotten."""
 
-    def __init__(self, address: str, token_store: Kept, entry: LoginEntry) -> None:
+    def __init__(self, address: str, token_store: TokenStore, entry: LoginEntry) -> None:
         super().__init__(address, token_store, f"http://127.0.0.1{_CALLBACK}", None, None)
         self._entry = entry
 
@@ -349,7 +354,7 @@ class UserProvider(Provider):
         return await super()._handle_refresh_response(response)
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
-        if self.refused_with != 403:
+        if self.refusal_status != 403:
             await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
 

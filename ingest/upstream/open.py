@@ -119,8 +119,8 @@ class _Opening:
         if attempt is None:
             return None
         if isinstance(launch, StdioLaunch):
-            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.heard else None
-        if launch.form == "http" and speaks_older_form(attempt.wire.refused_with):
+            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.message_count else None
+        if launch.form == "http" and speaks_older_form(attempt.wire.refusal_status):
             return replace(launch, form="sse"), "legacy"
         return None
 

@@ -159,7 +159,7 @@ MOST_UNANSWERED = 100
 """A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
 NOTICES = frozenset({"notifications/message", "notifications/progress"})
 """What a server tells of a call."""
-_UNASKED = CHANGES | NOTICES | {"notifications/resources/updated"}
+_UNASKED_METHODS = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
 UNREAD = "Failed to parse "
@@ -178,11 +178,11 @@ class Wire:
     """The program that may have to fetch the server before it runs."""
     on_life: Callable[[], None] = lambda: None
     """A process that has said nothing yet is at work."""
-    heard: int = 0
+    message_count: int = 0
     """How many messages came."""
-    unanswered: int = 0
+    open_questions: int = 0
     """Requests of the server's that we have not answered yet."""
-    skipped: int = 0
+    skipped_lines: int = 0
     """Lines on standard output that are no JSON-RPC."""
     on_change: Callable[[], None] = lambda: None
     on_end: Callable[[], None] = lambda: None
@@ -205,11 +205,11 @@ class Wire:
     """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
     waiting: "dict[RequestId, None]" = field(default_factory=dict)
     """The requests of ours that have no answer yet, in their order."""
-    refused_with: int = 0
+    refusal_status: int = 0
     """The HTTP status of the last refusal that was no JSON-RPC."""
     pushes: bool = True
     """Whether what the server tells by itself can reach us."""
-    settled: anyio.Event = field(default_factory=anyio.Event)
+    push_decision: anyio.Event = field(default_factory=anyio.Event)
     """Set when `pushes` holds for good."""
 
     def error_in_place(self, fault: UpstreamError) -> ErrorData:
@@ -223,7 +223,7 @@ class Wire:
             self.faults.pop(request_id, None)
 
 
-class Watched:
+class WatchedStream:
     """A transport's read stream. Notifications of changes are counted as one word and go no further."""
 
     def __init__(self, inner: "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", wire: Wire) -> None:
@@ -243,7 +243,7 @@ class Watched:
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
-            self._wire.heard += 1
+            self._wire.message_count += 1
             if isinstance(item, Exception):
                 item = self._readable(item)
             if not self._is_ours(item):
@@ -267,9 +267,9 @@ class Watched:
                 item.message.error = self._wire.error_in_place(fault)
             self._wire.note_end(item.message.id)
         if isinstance(item.message, JSONRPCRequest):
-            if self._wire.unanswered >= MOST_UNANSWERED:
+            if self._wire.open_questions >= MOST_UNANSWERED:
                 return True
-            self._wire.unanswered += 1
+            self._wire.open_questions += 1
             return self._wire.on_question(item.message, self.last_context)
         if not isinstance(item.message, JSONRPCNotification):
             return False
@@ -282,7 +282,7 @@ class Watched:
             self._wire.on_notice(method, params, self.last_context)
         elif method == "notifications/cancelled" and isinstance(request_id := params.get("requestId"), int | str):
             self._wire.on_withdrawal(request_id)
-        return method in _UNASKED
+        return method in _UNASKED_METHODS
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -309,7 +309,7 @@ _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
 
-class Counted:
+class CountedStream:
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
     def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
@@ -331,7 +331,7 @@ class Counted:
                 self._wire.on_undelivered(message.id)
             raise
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._wire.unanswered -= 1
+            self._wire.open_questions -= 1
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -139,11 +139,11 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     field = str(fault["loc"][-1]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":
         return f"{pointer}{place}", _unknown_field(field, exc.title)
-    value = reprlib.repr(fault["input"]) if field in _SHOWN else shape_of(fault["input"])
+    value = reprlib.repr(fault["input"]) if field in _PLAIN_FIELDS else shape_of(fault["input"])
     return f"{pointer}{place}", f"{reason_of(fault)}, found {value}"
 
 
-_SHOWN = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
+_PLAIN_FIELDS = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
 
 
 def _unknown_field(field: str, model: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Unresolved
+from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.host_entry import Faulty, is_off, standard_entry
@@ -95,7 +95,7 @@ def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
     try:
         launch = _stdio(server, scope, resolver) if server.form == "stdio" else _http(server, resolver)
         resolver.finish()
-    except Unresolved as exc:
+    except UnresolvedReference as exc:
         raise Faulty(str(exc)) from None
     return launch()
 

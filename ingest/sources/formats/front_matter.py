@@ -18,13 +18,13 @@ from waygraph.registry.model.errors import SourceError
 Remark = Callable[[str, str], None]
 """Told the pointer of a field and what is remarkable of it."""
 _TEXTS = ("name", "description")
-_KNOWN = frozenset((*_TEXTS, "license", "compatibility", "metadata", "version", "allowed-tools"))
+_KNOWN_FIELDS = frozenset((*_TEXTS, "license", "compatibility", "metadata", "version", "allowed-tools"))
 _FIELD = re.compile(
     r"(?m)^(?:(?P<text>name|description)|(?P<plain>[A-Za-z_][\w.-]*)|\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)')"
     r"[ \t]*:(?(text)|(?=\s|$))"
 )
 _BLOCK = re.compile(r"([|>])[-+0-9]*[ \t]*(?:#.*)?")
-_QUOTED = re.compile(r"""(?s)"([^"]*)"|'((?:[^']|(?<=\w)'(?=\w))*)'""")
+_QUOTED_TEXT = re.compile(r"""(?s)"([^"]*)"|'((?:[^']|(?<=\w)'(?=\w))*)'""")
 _ANCHOR = re.compile(r"&(\S+)\s")
 _NO_COMMENT = re.compile(r"#(?!\s|$)")
 _NO_YAML = object()
@@ -37,7 +37,7 @@ def read_front_matter(text: str, where: str, remark: Remark, note_repeated: Call
     fields = dict(_fields(text))
     front = _whole(text, where, note_repeated, must_be_yaml=not fields)
     if front is None:
-        front = {name: _value(name, field, where, remark) for name, field in fields.items() if name in _KNOWN}
+        front = {name: _value(name, field, where, remark) for name, field in fields.items() if name in _KNOWN_FIELDS}
     both = [name for name in _TEXTS if name in front and name in fields]
     return {**front, **{name: _text(name, front[name], fields[name], remark, text) for name in both}}
 
@@ -102,5 +102,5 @@ def _unfold(field: str) -> str:
         return "\n".join(lines).strip()
     paragraphs = "\n".join(lines).split("\n\n")
     text = "\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs).strip()
-    match = _QUOTED.fullmatch(text)
+    match = _QUOTED_TEXT.fullmatch(text)
     return text if match is None else match[1] or match[2] or ""

@@ -63,11 +63,11 @@ _FORMS = {
 """Type, without case, `_` and `-` → the form; empty: the address tells."""
 _OF_OPENCODE = ("local", "remote")
 _OF_HOST = frozenset(("builtin", "platform", "frontend", "inlinepython"))
-_NESTED = ("config", "transport", "command")
+_NESTED_FIELDS = ("config", "transport", "command")
 """Fields in which some hosts keep the launch: Goose, Cline, Zed."""
 
 _TEMPLATE = re.compile(r"\$\{\{\s*(?:secrets|inputs|env)\.([A-Za-z_]\w*)\s*\}\}")
-_BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}")
+_BRACED_REFERENCE = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}")
 _FILE = re.compile(r"(?<!\$)\{file:[^{}]*\}")
 _BARE = re.compile(r"\$([A-Za-z_]\w*)")
 
@@ -135,7 +135,7 @@ def _parts(entry: object) -> Iterator[Mapping[Any, Any]]:
     if not isinstance(entry, Mapping):
         return
     yield entry
-    for name in _NESTED:
+    for name in _NESTED_FIELDS:
         part = entry.get(name)
         if isinstance(part, Mapping) and name == "command":
             yield {"command" if field == "path" else field: value for field, value in part.items()}
@@ -145,7 +145,9 @@ def _parts(entry: object) -> Iterator[Mapping[Any, Any]]:
 
 def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
     """What is nested counts before what is beside it."""
-    fields = {name: value for name, value in entry.items() if name not in _NESTED or not isinstance(value, Mapping)}
+    fields = {
+        name: value for name, value in entry.items() if name not in _NESTED_FIELDS or not isinstance(value, Mapping)
+    }
     for part in list(_parts(entry))[1:]:
         fields |= {name: value for name, value in part.items() if value or name not in fields}
     return fields
@@ -224,7 +226,7 @@ def _references(*, bare: bool, braces: bool) -> Callable[[str], str]:
         if braces and _FILE.search(text):
             raise Faulty("holds {file:…}, which only its host resolves")
         text = _TEMPLATE.sub(r"${\1}", text)
-        text = _BRACED.sub(r"${\1}", text) if braces else text
+        text = _BRACED_REFERENCE.sub(r"${\1}", text) if braces else text
         return _BARE.sub(r"${\1}", text) if bare else text
 
     return resolve

@@ -72,7 +72,7 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
         text = entry.server.launch_text(launch, inputs, entry.project)
-        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, written=text)
+        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, launch_text=text)
 
 
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:

@@ -71,7 +71,7 @@ def is_superseded(entry: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
+class _Version:
     """One version of a server. `is_latest` None: not said. `at`: when it was published, RFC 3339, empty if not said."""
 
     pointer: str
@@ -107,7 +107,7 @@ def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
         yield "", document
 
 
-def _read_list(document: Any, intake: Intake) -> Iterator[_Listed]:
+def _read_list(document: Any, intake: Intake) -> Iterator[_Version]:
     for place, entry in _raw_entries(document):
         server = entry.get("server", entry) if isinstance(entry, Mapping) else entry
         if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
@@ -121,9 +121,9 @@ def _read_list(document: Any, intake: Intake) -> Iterator[_Listed]:
             yield _version_of(place, entry, server)
 
 
-def _version_of(place: str, entry: Fields, server: Fields) -> _Listed:
+def _version_of(place: str, entry: Fields, server: Fields) -> _Version:
     sides = _sides(entry, server)
-    return _Listed(
+    return _Version(
         pointer=place,
         name=server["name"],
         server=server,
@@ -168,9 +168,9 @@ def _is_empty(entry: object) -> bool:
     return True
 
 
-def _latest(candidates: Iterable[_Listed], intake: Intake) -> Iterator[_Listed]:
+def _latest(candidates: Iterable[_Version], intake: Intake) -> Iterator[_Version]:
     """Of each name the version that says so of itself, else the last published; in the order of the names' first."""
-    best: dict[str, _Listed] = {}
+    best: dict[str, _Version] = {}
     versions = set[tuple[str, str]]()
     for version in candidates:
         if (version.name, version.version) in versions:
@@ -183,7 +183,7 @@ def _latest(candidates: Iterable[_Listed], intake: Intake) -> Iterator[_Listed]:
     yield from best.values()
 
 
-def _age(version: _Listed) -> tuple[bool, bool, float]:
+def _age(version: _Version) -> tuple[bool, bool, float]:
     return version.is_latest is True, version.is_latest is not False, _moment(version.at)
 
 
@@ -196,7 +196,7 @@ def _moment(at: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _tell_faulty_parts(version: _Listed, intake: Intake) -> None:
+def _tell_faulty_parts(version: _Version, intake: Intake) -> None:
     """A package or remote that is none costs only itself."""
     for name in ("packages", "remotes"):
         part = version.server.get(name)
@@ -208,7 +208,7 @@ def _tell_faulty_parts(version: _Listed, intake: Intake) -> None:
                 intake.reject(place, f"expected an object, found {shape_of(item)}")
 
 
-def _record(version: _Listed, is_reachable: Callable[[str], bool]) -> AgentRecord:
+def _record(version: _Version, is_reachable: Callable[[str], bool]) -> AgentRecord:
     title = text(version.server, "title")
     kinds = {kind for kind in server_json.types_of(version.server) if not name_fault(kind)}
     return AgentRecord(

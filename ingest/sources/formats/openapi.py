@@ -75,7 +75,7 @@ class _Operation:
     method: str
     item: Mapping[str, Any]
     item_pointer: str
-    stated: object
+    value: object
     pointer: str
     fault: str
 
@@ -159,13 +159,13 @@ class _Service:
                 most = f"{MAX_OPERATIONS} operations or {MAX_ARGUMENTS} arguments"
                 self.intake.reject("/paths", f"of more than {most} the other operations are left out")
                 return
-            if not isinstance(operation.stated, Mapping):
-                fault = operation.fault or f"expected an operation object, found {shape_of(operation.stated)}"
+            if not isinstance(operation.value, Mapping):
+                fault = operation.fault or f"expected an operation object, found {shape_of(operation.value)}"
                 self._reject(operation.pointer, fault)
                 continue
-            tool_arguments = self._arguments(operation, operation.stated)
+            tool_arguments = self._arguments(operation, operation.value)
             arguments += len(tool_arguments)
-            yield self._tool(operation, operation.stated, tool_arguments)
+            yield self._tool(operation, operation.value, tool_arguments)
 
     def _operations(self) -> Iterator[_Operation]:
         paths, root = self.schemas.follow(self.document.get("paths"), "/paths")

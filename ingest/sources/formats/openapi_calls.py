@@ -19,7 +19,7 @@ from typing import Any
 
 from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, text_of
 from waygraph.ingest.manifest.records import shape_of
-from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Converted, Schemas
+from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Conversion, Schemas
 
 PLACES = ("path", "query", "header", "cookie")
 """In this order arguments get their names: what comes later gives way."""
@@ -33,14 +33,14 @@ HEADERS_NOT_SENT = frozenset(
 """Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 """In a path."""
-_SERIALIZED = ("style", "explode", "allowReserved", "collectionFormat")
+_STYLE_FIELDS = ("style", "explode", "allowReserved", "collectionFormat")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _BODY = "body"
 MAX_MEDIA = 50
 """So many media types of one body are looked at."""
 MAX_FIELDS = 2_000
 """So many fields of one body are looked at, required ones first: more names have no room."""
-_KEPT = f"since {MAX_SCHEMA_CHARS} characters are kept"
+_ROOM = f"since {MAX_SCHEMA_CHARS} characters are kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Parameter:
 
     name: str
     place: str
-    stated: Mapping[str, Any]
+    fields: Mapping[str, Any]
     pointer: str
     argument: str = ""
 
@@ -61,7 +61,7 @@ class Body:
     media: str
     schema: object
     pointer: str
-    demanded: bool
+    is_required: bool
     description: str = ""
 
     def with_media(self, media: str) -> "Body":
@@ -70,25 +70,25 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    converted: Converted
-    demanded: bool
+    conversion: Conversion
+    is_required: bool
     remarks: Mapping[str, Any]
 
     @property
     def kind(self) -> dict[str, Any]:
         """What is kept of its schema where there is no room: the type."""
-        schema = self.converted.schema
+        schema = self.conversion.schema
         return {"type": schema["type"]} if isinstance(schema, dict) and "type" in schema else {}
 
-    def within(self, room: int) -> tuple[Converted, bool]:
+    def within(self, room: int) -> tuple[Conversion, bool]:
         """Its schema, as far as there is room for it, and whether that is all of it."""
         words = {word: value for word, value in self.remarks.items() if isinstance(value, (str, bool))}
-        chars = self.converted.chars + sum(len(str(value)) for value in words.values())
-        schema = self.converted.schema if isinstance(self.converted.schema, dict) else {}
+        chars = self.conversion.chars + sum(len(str(value)) for value in words.values())
+        schema = self.conversion.schema if isinstance(self.conversion.schema, dict) else {}
         if chars <= room:
-            return Converted({**schema, **words}, self.converted.refs, chars), True
-        shorter = self.converted.within(room)
-        return (shorter if shorter and isinstance(shorter.schema, dict) else Converted(self.kind)), False
+            return Conversion({**schema, **words}, self.conversion.refs, chars), True
+        shorter = self.conversion.within(room)
+        return (shorter if shorter and isinstance(shorter.schema, dict) else Conversion(self.kind)), False
 
 
 @dataclass(slots=True)
@@ -100,12 +100,12 @@ class Arguments:
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     is_open: bool = False
-    _taken: dict[str, _Argument] = field(default_factory=dict)
-    _unnamed: int = 0
+    _arguments: dict[str, _Argument] = field(default_factory=dict)
+    _omitted_count: int = 0
     """Fields of the body that were not looked at."""
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._arguments)
 
     def schema(self) -> dict[str, Any]:
         """One schema of all arguments, as JSON Schema 2020-12. What is required has room first."""
@@ -114,14 +114,14 @@ class Arguments:
         refs: dict[str, None] = {}
         required_names, shortened_names = list[str](), list[str]()
         for name in names:
-            conversion, is_whole = self._taken[name].within(room)
+            conversion, is_whole = self._arguments[name].within(room)
             if not is_whole:
                 shortened_names.append(name)
             properties[name], room = conversion.schema, room - conversion.chars
             refs.update(dict.fromkeys(conversion.refs))
-            if self._taken[name].demanded:
+            if self._arguments[name].is_required:
                 required_names.append(name)
-        self.schemas.note_names(self.pointer, f"schemas of arguments are shortened, {_KEPT}", shortened_names)
+        self.schemas.note_names(self.pointer, f"schemas of arguments are shortened, {_ROOM}", shortened_names)
         result: dict[str, Any] = {"type": "object", "properties": properties}
         if required_names:
             result["required"] = required_names
@@ -131,17 +131,17 @@ class Arguments:
 
     def _rank_names(self) -> list[str]:
         """The names for which there is room, required ones first. The others may be given, and are not listed."""
-        ranking = sorted(self._taken, key=lambda name: not self._taken[name].demanded)
+        ranking = sorted(self._arguments, key=lambda name: not self._arguments[name].is_required)
         room, names = MAX_SCHEMA_CHARS, list[str]()
         for name in ranking:
-            room -= len(name) + len(str(self._taken[name].kind)) + 6
+            room -= len(name) + len(str(self._arguments[name].kind)) + 6
             if room < 0:
                 break
             names.append(name)
-        if omitted_count := len(ranking) - len(names) + self._unnamed:
+        if omitted_count := len(ranking) - len(names) + self._omitted_count:
             self.is_open = True
             first = ", ".join(name[:60] for name in ranking[len(names) :][:3])
-            what = f"names of arguments are not listed, {_KEPT} of them: {omitted_count}"
+            what = f"names of arguments are not listed, {_ROOM} of them: {omitted_count}"
             self.schemas.note(self.pointer, f"{what}, such as {first}" if first else what)
         return names
 
@@ -151,14 +151,14 @@ class Arguments:
         return {name: part for name, part in parts.items() if part}
 
     def take_parameter(self, parameter: Parameter) -> None:
-        fields, place = parameter.stated, parameter.place
+        fields, place = parameter.fields, parameter.place
         media, schema, pointer = _schema_of(self.schemas, fields, parameter.pointer)
         remarks = {word: fields[word] for word in ("description", "deprecated") if fields.get(word)}
         preferred_name = parameter.argument or parameter.name
         name = self._free_name(preferred_name, (f"{preferred_name}_{place}",))
         is_required = place == "path" or fields.get("required") is True
-        self._taken[name] = _Argument(self.schemas.convert(schema, pointer), is_required, remarks)
-        style = {word: fields[word] for word in _SERIALIZED if isinstance(fields.get(word), (str, bool))}
+        self._arguments[name] = _Argument(self.schemas.convert(schema, pointer), is_required, remarks)
+        style = {word: fields[word] for word in _STYLE_FIELDS if isinstance(fields.get(word), (str, bool))}
         alias = {"name": parameter.name} if name != parameter.name else {}
         self.parameters[name] = {"in": place, **alias, **style, **({"content": media} if media else {})}
 
@@ -166,19 +166,19 @@ class Arguments:
         """Its fields one by one if it is a plain object, else as one argument."""
         self.body = {"type": body.media}
         fields = self.schemas.fields(body.schema, body.pointer) if _has_fields(body.media) else None
-        if not fields or not fields.named:
+        if not fields or not fields.properties:
             self._take_whole(body)
             return
         aliases = {}
-        self.is_open, self._unnamed = fields.is_open, max(0, len(fields.named) - MAX_FIELDS)
-        for name, each in islice(fields.named.items(), MAX_FIELDS):
+        self.is_open, self._omitted_count = fields.is_open, max(0, len(fields.properties) - MAX_FIELDS)
+        for name, each in islice(fields.properties.items(), MAX_FIELDS):
             own = self._free_name(name, (f"{_BODY}_{name}",))
             if own != name:
                 aliases[own] = name
             conversion = self.schemas.convert(each.schema, each.pointer)
             is_file = body.media == _FORMS[1] and is_bytes(fields_of(conversion.schema))
             remarks = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
-            self._taken[own] = _Argument(conversion, each.required and body.demanded, remarks)
+            self._arguments[own] = _Argument(conversion, each.required and body.is_required, remarks)
         if aliases:
             self.body["fields"] = aliases
 
@@ -188,15 +188,15 @@ class Arguments:
         if _is_binary(body.media):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
-        self._taken[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.demanded, remarks)
+        self._arguments[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.is_required, remarks)
 
     def _free_name(self, preferred_name: str, others: Iterable[str]) -> str:
         """The first of these that no argument has yet, else with a number behind it."""
         for name in (preferred_name, *others):
-            if name not in self._taken:
+            if name not in self._arguments:
                 return name
         number = 2
-        while f"{preferred_name}_{number}" in self._taken:
+        while f"{preferred_name}_{number}" in self._arguments:
             number += 1
         return f"{preferred_name}_{number}"
 
@@ -238,8 +238,8 @@ def parameters_in_place(schemas: Schemas, parameters: list[Parameter], path: str
             parameter = Parameter(name, "path", fields, pointer, argument)
         elif parameter.place != "path":
             elsewhere.append(name)
-            fields = {word: value for word, value in parameter.stated.items() if word not in _SERIALIZED}
-            parameter = replace(parameter, place="path", stated=fields)
+            fields = {word: value for word, value in parameter.fields.items() if word not in _STYLE_FIELDS}
+            parameter = replace(parameter, place="path", fields=fields)
         result.append(replace(parameter, name=name, argument=parameter.argument or parameter.name))
     schemas.note_names(pointer, "parts of the path that no parameter declares are required texts", missing)
     schemas.note_names(pointer, "parameters of the path are declared to be elsewhere, and go there", elsewhere)
@@ -296,7 +296,7 @@ def body_of(schemas: Schemas, value: object, pointer: str) -> Body | None:
         media=media,
         schema=fields_of(media_object).get("schema", {}),
         pointer=f"{at}/schema",
-        demanded=fields_of(request).get("required") is True,
+        is_required=fields_of(request).get("required") is True,
         description=text_of(fields_of(request).get("description")),
     )
 
@@ -304,18 +304,18 @@ def body_of(schemas: Schemas, value: object, pointer: str) -> Body | None:
 def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
     """Swagger 2: a parameter in `body`, or those in `formData` together."""
     if whole := next((each for each in parameters if each.place == "body"), None):
-        description = text_of(whole.stated.get("description"))
-        schema = whole.stated.get("schema", {})
-        return Body("", schema, f"{whole.pointer}/schema", whole.stated.get("required") is True, description)
+        description = text_of(whole.fields.get("description"))
+        schema = whole.fields.get("schema", {})
+        return Body("", schema, f"{whole.pointer}/schema", whole.fields.get("required") is True, description)
     form = [each for each in parameters if each.place == "formData"]
     if not form:
         return None
     schema = {
         "type": "object",
-        "properties": {each.name: {**each.stated, "required": None, "name": None} for each in form},
-        "required": [each.name for each in form if each.stated.get("required") is True],
+        "properties": {each.name: {**each.fields, "required": None, "name": None} for each in form},
+        "required": [each.name for each in form if each.fields.get("required") is True],
     }
-    media = _FORMS[any(each.stated.get("type") == "file" for each in form)]
+    media = _FORMS[any(each.fields.get("type") == "file" for each in form)]
     return Body(media, schema, pointer, True)
 
 

@@ -37,8 +37,8 @@ MAX_POINTER_PARTS = 200
 _TYPES = frozenset("array boolean integer null number object string".split())
 _WHOLE = frozenset("items additionalProperties not if then else contains propertyNames".split())
 _WHOLE |= frozenset("unevaluatedItems unevaluatedProperties".split())
-_LISTED = frozenset("allOf anyOf oneOf prefixItems".split())
-_NAMED = frozenset("properties patternProperties dependentSchemas".split())
+_LIST_WORDS = frozenset("allOf anyOf oneOf prefixItems".split())
+_MAP_WORDS = frozenset("properties patternProperties dependentSchemas".split())
 _AMBIGUOUS = re.compile(r"(?<!\\)\[\[|(?<!\\)\[[^\]]*(?:--|&&|~~|\|\|)")
 """Sets that Python will read otherwise one day."""
 _LEGAL = re.compile(r"[A-Za-z0-9_.-]+")
@@ -84,7 +84,7 @@ def _is_pattern(value: object) -> bool:
     return True
 
 
-_CHECKED: dict[str, Callable[[object], bool]] = {
+_CHECKS: dict[str, Callable[[object], bool]] = {
     "type": _are_types,
     "required": _are_names,
     "enum": lambda value: isinstance(value, list),
@@ -103,21 +103,21 @@ _CHECKED: dict[str, Callable[[object], bool]] = {
 
 
 @dataclass(frozen=True)
-class Converted:
+class Conversion:
     """A schema, the names under `$defs` that it refers to, and its length in characters."""
 
     schema: Any
     refs: tuple[str, ...] = ()
     chars: int = 0
 
-    def within(self, room: int) -> "Converted | None":
+    def within(self, room: int) -> "Conversion | None":
         """The longest form that has room, the schema or an outline of it; None: not one has."""
         return self if self.chars <= room else next((each for each in self._shorter if each.chars <= room), None)
 
     @cached_property
-    def _shorter(self) -> "tuple[Converted, ...]":
+    def _shorter(self) -> "tuple[Conversion, ...]":
         shorter = outlines(self.schema) if self.chars > MAX_SHORT_CHARS else ()
-        return tuple(Converted(each, tuple(refs), len(canonical_json(each))) for each, refs in shorter)
+        return tuple(Conversion(each, tuple(refs), len(canonical_json(each))) for each, refs in shorter)
 
 
 @dataclass(slots=True)
@@ -129,11 +129,11 @@ class Schemas:
     where: str = ""
     _pointers: dict[str, str] = field(default_factory=dict)
     """Name under `$defs` → JSON pointer in the document."""
-    _converted: dict[str, Converted] = field(default_factory=dict)
+    _conversions: dict[str, Conversion] = field(default_factory=dict)
     """By JSON pointer: many operations use the same."""
     _fields: dict[str, "Fields | None"] = field(default_factory=dict)
-    _noted: set[tuple[str, str]] = field(default_factory=set)
-    _brought: int = 0
+    _notes: set[tuple[str, str]] = field(default_factory=set)
+    _definition_chars: int = 0
 
     # -- references --------------------------------------------------------------------------------
 
@@ -192,23 +192,23 @@ class Schemas:
         return value
 
     def _note_once(self, pointer: str, reason: str) -> None:
-        if (pointer, reason) not in self._noted:
-            self._noted.add((pointer, reason))
+        if (pointer, reason) not in self._notes:
+            self._notes.add((pointer, reason))
             self.note(pointer, reason)
 
     # -- standing alone ----------------------------------------------------------------------------
 
-    def convert(self, schema: object, pointer: str) -> Converted:
+    def convert(self, schema: object, pointer: str) -> Conversion:
         """The schema at the pointer by itself; what it refers to is named, not yet brought along."""
-        if pointer not in self._converted:
+        if pointer not in self._conversions:
             refs: dict[str, None] = {}
             result = self._schema(schema, pointer, refs, 0)
             try:
-                self._converted[pointer] = Converted(result, tuple(refs), len(canonical_json(result)))
+                self._conversions[pointer] = Conversion(result, tuple(refs), len(canonical_json(result)))
             except RecursionError:
                 self._note_once(pointer, "a schema with values that are nested too deeply is left out")
-                self._converted[pointer] = Converted({})
-        return self._converted[pointer]
+                self._conversions[pointer] = Conversion({})
+        return self._conversions[pointer]
 
     def fields(self, schema: object, pointer: str) -> "Fields | None":
         """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
@@ -234,11 +234,11 @@ class Schemas:
             if name in definitions:
                 continue
             whole = self.convert(self._at(self._pointers[name]), self._pointers[name])
-            conversion = whole.within(room if self._brought <= MAX_DOCUMENT_CHARS else 0) or Converted({})
+            conversion = whole.within(room if self._definition_chars <= MAX_DOCUMENT_CHARS else 0) or Conversion({})
             if conversion is not whole:
                 shortened_names.append(name)
             room -= conversion.chars
-            self._brought += conversion.chars
+            self._definition_chars += conversion.chars
             definitions[name] = conversion.schema
             waiting.extend(conversion.refs)
         self.note_names(
@@ -281,14 +281,14 @@ class Schemas:
         for word, value in schema.items():
             if word in _WHOLE and isinstance(value, (Mapping, bool)):
                 yield word, below(value, word)
-            elif word in _LISTED and isinstance(value, list) and value:
+            elif word in _LIST_WORDS and isinstance(value, list) and value:
                 yield word, [below(item, word, number) for number, item in enumerate(value)]
-            elif word in _NAMED and isinstance(value, Mapping):
+            elif word in _MAP_WORDS and isinstance(value, Mapping):
                 schemas = {
                     name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)
                 }
                 yield word, {name: below(item, word, name) for name, item in schemas.items()}
-            elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
+            elif word in _CHECKS and (plain := _plain(value)) and _CHECKS[word](plain[0]):
                 yield word, plain[0]
 
     def _name(self, pointer: str) -> str:
@@ -372,7 +372,7 @@ class Field:
 class Fields:
     """The properties that a caller may set, required ones first. `is_open`: the schema names others as possible."""
 
-    named: Mapping[str, Field]
+    properties: Mapping[str, Field]
     is_open: bool
 
 
@@ -380,7 +380,7 @@ class Fields:
 class _Look:
     """What one walk over the parts of an object has met."""
 
-    seen: set[str] = field(default_factory=set)
+    pointers: set[str] = field(default_factory=set)
     is_open: bool = False
 
 
@@ -408,10 +408,10 @@ def _in_order(properties: Mapping[str, Field], is_open: bool) -> Fields:
 
 def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict[str, Field] | None:
     target, pointer = schemas.follow(schema, pointer)
-    if pointer in look.seen:
+    if pointer in look.pointers:
         return {}
-    look.seen.add(pointer)
-    if not isinstance(target, Mapping) or target.get("type", "object") not in _OBJECT or len(look.seen) > MAX_PARTS:
+    look.pointers.add(pointer)
+    if not isinstance(target, Mapping) or target.get("type", "object") not in _OBJECT or len(look.pointers) > MAX_PARTS:
         return None
     look.is_open = look.is_open or any(
         isinstance(target.get(word), Mapping) or target.get(word) is True for word in _OPEN

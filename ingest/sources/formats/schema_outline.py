@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_KEPT = ("type", "const", "format", "contentEncoding")
+_OUTLINE_WORDS = ("type", "const", "format", "contentEncoding")
 _DEPTHS = (8, 3, 1, 0)
 MAX_CHOICES_CHARS = 400
 """Of an `enum`; of a longer one the first three stand as examples."""
@@ -24,7 +24,7 @@ def outlines(schema: Any) -> Iterator[tuple[Any, dict[str, None]]]:
 def _outline(schema: Any, depth: int, refs: dict[str, None]) -> Any:
     if not isinstance(schema, Mapping):
         return schema
-    outline = {word: schema[word] for word in _KEPT if word in schema} | _choices(schema)
+    outline = {word: schema[word] for word in _OUTLINE_WORDS if word in schema} | _choices(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith(_REFERENCE):
         outline["$ref"] = reference

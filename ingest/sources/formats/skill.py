@@ -66,10 +66,10 @@ MAX_OPENING_CHARS = 500
 MAX_DESCRIPTION_CHARS = 1024
 """What the specification allows; a longer one is taken, with a remark."""
 _NAME = re.compile(r"(?=.{1,64}$)[a-z0-9]+(?:-[a-z0-9]+)*")
-_FENCED = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
+_FENCED_CODE = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
 _REMARK = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
-_ALLOWED = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
+_ALLOWED_TOOL = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
 
 
 def fits(document: Any) -> bool:
@@ -135,7 +135,7 @@ def _check_description(description: str, intake: Intake) -> str:
 
 def _opening(body: str) -> str:
     """The first paragraphs, as plain text and whole: no headings, code, tables, lists, nor what leads to one."""
-    text = _LINK.sub(r"\1", _REMARK.sub("", _FENCED.sub("", body.replace("\r\n", "\n"))))
+    text = _LINK.sub(r"\1", _REMARK.sub("", _FENCED_CODE.sub("", body.replace("\r\n", "\n"))))
     paragraphs: list[str] = []
     room = MAX_OPENING_CHARS
     for paragraph in re.split(r"\n\s*\n", text):
@@ -165,7 +165,7 @@ def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: st
         "sha256": text_of(document.get("sha256")),
         "license": text_of(front.get("license")),
         "compatibility": text_of(front.get("compatibility")),
-        "allowed-tools": _ALLOWED.findall(tools)
+        "allowed-tools": _ALLOWED_TOOL.findall(tools)
         if isinstance(tools, str)
         else [text_of(item) for item in items_of(tools) if text_of(item)],
         "metadata": {name: scalar_of(value) for name, value in fields_of(front.get("metadata")).items()},
