@@ -37,8 +37,6 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.storage.export.formats import as_catalogue
 
-# Sources that lie here for a registry that a service keeps: read as text here, understood and synced there.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:

@@ -183,9 +183,6 @@ def _transport_error(exc: Exception) -> UpstreamError:
     return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")
 
 
-# A call of a tool, whoever asks for it and whatever runs it. Results are those of MCP, as the wire has them.
-
-
 STOPPING = "the gateway is being stopped"
 """Why calls end, and none begin, while it closes."""
 

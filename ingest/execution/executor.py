@@ -74,9 +74,6 @@ class PatientHost(Through):
             self._scope.deadline -= ANSWER_S - (anyio.current_time() - start_s)
 
 
-# Tools of MCP servers are run over the pool's connections.
-
-
 class McpCaller:
     """A `ToolCaller` for agents that are MCP servers. It lives as long as its pool."""
 
@@ -318,9 +315,6 @@ def _warn_without_key(logins: OwnLogins) -> None:
             logins.file.check_key()
         except LoginsUnusable as fault:
             _log.warning("nobody can log in at %s: %s", ", ".join(agents), fault)
-
-
-# How the server of an agent is started or reached for a call, with every reference resolved.
 
 
 FRESH_S = 1.0

@@ -174,9 +174,6 @@ def in_cookie(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
     return [(parameter.name, ",".join(_parts(value, ",")))]
 
 
-# The body of a request, by the media type that an operation takes.
-
-
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _PLAIN = "application/octet-stream"

@@ -340,9 +340,6 @@ def confidential(login: Login, address: str) -> tuple[str, ...]:
     return discretion(HttpLaunch(url=address, confidential=login.confidential)).secrets
 
 
-# Which sources claim an agent, and what of it a person on this machine vouched for by opening them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceClaim:
     """That a source claims an agent, under a key of its own."""
@@ -394,9 +391,6 @@ def places_vouched_for(trust_file: VouchedFile, claims: Iterable[SourceClaim]) -
     """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
     sources = (trust_file.source(claim.source) for claim in claims)
     return [source.path for source in sources if source.path]
-
-
-# Whether the tools of an agent can be run from here at all: told with what is found, before anybody calls.
 
 
 HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"

@@ -267,9 +267,6 @@ def refuse_outside(path: Path, project: Path) -> None:
         raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")
 
 
-# The entry by which a host starts or reaches the gateway.
-
-
 _INSTALLED_PLACES = ("XDG_DATA_HOME", "XDG_CACHE_HOME")
 _MODULE = "waygraph.api.cli.app"
 

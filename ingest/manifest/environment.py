@@ -163,9 +163,6 @@ def _end(text: str, start: int) -> int:
     raise UnresolvedReference("holds a ${ that is not closed")
 
 
-# What a server's process gets of our environment by itself: what a program needs to run, and the way to the network.
-
-
 _OF_A_USER = frozenset("HOME LOGNAME PATH SHELL TERM USER".split())
 PROXIES = frozenset("HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split())
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

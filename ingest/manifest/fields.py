@@ -1,5 +1,6 @@
-"""Names that come more than once, first of all in an object of JSON: there the last value counts, as for other programs
-that read the same file, and that there were others is told.
+"""Fields of foreign formats: typed reads of values, and names that an object of JSON has more than once.
+
+Of a repeated name the last value counts, as for other programs that read the same file; the repetition is reported.
 """
 
 from collections import Counter
@@ -81,9 +82,6 @@ def show_pointer(path: Path) -> str:
         path, name = path
         names.append(name)
     return "".join(pointer(name)[:_NAME_CHARS] for name in reversed(names))[:_TOLD_CHARS]
-
-
-# Fields of formats that are not ours. What is of another type than agreed is left out, if nobody is found by it.
 
 
 MAX_TAGS = 50

@@ -100,9 +100,6 @@ _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
 """Scripts without spaces, which write U+200B where a line may break."""
 
 
-# Unseen characters.
-
-
 def hidden_characters(text: str) -> Iterator[str]:
     """What a model reads, or what reorders what a person reads; not what scripts and emoji are written with."""
     visible = _FLAG_EMOJI.sub("", text)
@@ -165,9 +162,6 @@ def _spell_tags(tags: re.Match[str]) -> str:
     """The ASCII characters that tag characters stand for."""
     codes = (ord(character) - 0xE0000 for character in tags.group())
     return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
-
-
-# Encoded text: long runs by themselves, short ones if they decode to a command of a shell.
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")

@@ -25,8 +25,6 @@ def _compile(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), _FLAGS)
 
 
-# Concepts: English, German, French, Spanish, Italian, Portuguese, then Russian, Chinese, Japanese, Korean.
-
 _IGNORE = _compile(
     r"\b(?:ignorier\w*|missacht\w*|vergiss|vergessen\s+sie|übergeh\w*)\b",
     r"\b(?:ignore[rz]?|ignorez|oublie[rz]?|faites?\s+abstraction|fais\s+abstraction|outrepasse[rz]?)\b",
@@ -376,9 +374,6 @@ _ELSEWHERE_WORDS = (
 _FILE_WORDS = ("ssh", "id_", ".aws", "/etc/", "netrc", "gnupg", ".kube")
 
 
-# Sentences, and which of them only tell of an order.
-
-
 _END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n(?=[^a-z\s])")
 _SPECIMEN = re.compile(
     r"""\b(?:sample|expected|mock|example|training|canned|illustrative|test|dummy|fake|fixture|returns?|quotes?)\b
@@ -430,9 +425,6 @@ def _is_quoted(sentence: str, span: Span) -> bool:
         if at >= 0 and not within_word and closes not in before[at + 1 :] and closes in after:
             return True
     return False
-
-
-# What a tool says beside its purpose.
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,9 +531,6 @@ def may_order(small: str) -> bool:
         or has_one(_FILE_WORDS, small)
         or (has_one(_SENDS_WORDS[:10], small) and has_one(_ELSEWHERE_WORDS, small))
     )
-
-
-# A tool that says frankly what harm it does gives the model no order: an operator reads of it, and nothing is held.
 
 
 _HARM = re.compile(

@@ -177,9 +177,6 @@ def _one_space(several: re.Match[str]) -> str:
     return "\n" if "\n" in several.group() else " "
 
 
-# Other tools' names.
-
-
 def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
     """What tells of agents that nothing before told of: who reads it may see no other."""
     agents: set[str] = set()
@@ -222,9 +219,6 @@ def _names_to_call(text: str) -> dict[str, str]:
 
 def _name_in(match: re.Match[str], which: str) -> str:
     return next(name for kind in "qctu" if (name := match.group(which + kind)))
-
-
-# Texts of a JSON schema: words, which speak to whoever reads the schema, and data, which are values of a parameter.
 
 
 _DATA_KEYWORDS = frozenset(

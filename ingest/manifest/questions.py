@@ -1,4 +1,4 @@
-"""Questions without a language model: from a tool's name, description and parameters, in any domain. Pure."""
+"""Questions for tools: from a tool's own words by templates, or by a language model; a manifest with them."""
 
 import json
 import logging
@@ -215,9 +215,6 @@ def _read(path: Path, count: int) -> tuple[str, ...]:
         return parse_questions(path.read_text(encoding="utf-8"), count)
     except (OSError, UnicodeDecodeError):
         return ()
-
-
-# Who writes questions, and a manifest with them.
 
 
 TEMPLATES = "templates"

@@ -275,9 +275,6 @@ def shape_of(value: object) -> str:
     return str(names.get(type(value), "null" if value is None else type(value).__name__))
 
 
-# How an MCP server is started or reached: values, with their secrets, that live in memory only.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioLaunch:
     """A command to start; its arguments may hold secrets as well. `env` is all that the server gets beside PATH, HOME,

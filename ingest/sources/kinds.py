@@ -35,9 +35,6 @@ REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
 
 
-# What every source is, whatever its kind.
-
-
 class Source(Protocol):
     """Agents that someone else keeps: files, an address, running servers. Reading it again tells what holds then."""
 
@@ -169,9 +166,6 @@ def _top(document: object) -> str:
     if isinstance(document, list):
         return f"a list, {_top(document[0])} first" if document and not isinstance(document[0], list) else "a list"
     return f"a {type(document).__name__}"
-
-
-# Kinds of source that other packages bring, by entry points of the group `waygraph.kinds`. See docs/sources.md.
 
 
 GROUP = "waygraph.kinds"

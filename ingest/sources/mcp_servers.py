@@ -211,9 +211,6 @@ def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Serve
     return ServerProgress(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
 
 
-# What stands for a server that says nothing of itself: its tools' names and first sentences.
-
-
 BESIDE_TOOLS = "Beside its tools: "
 """Begins the last line of a description: how many prompts and resources the server has."""
 MAX_CHARS, MAX_SENTENCE_CHARS, MAX_EXAMINED_CHARS = 2_000, 160, 1_000_000

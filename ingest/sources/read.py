@@ -332,9 +332,6 @@ def _approved_servers(find: FindServers, intake: Intake, reading: Reading) -> li
     ]
 
 
-# Files, folders, globs and standard input: which documents a source has, and what each holds.
-
-
 STDIN = "-"
 
 

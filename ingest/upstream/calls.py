@@ -174,9 +174,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.25
 """Before a server that only wants to be asked again is."""
 
 
-# What a server of the handshake era asks its client while it runs a tool: its host answers, or it is refused.
-
-
 QUESTIONS: Mapping[str, Question] = {name: name for name in get_args(Question)}
 _OF_A_CALL: frozenset[str] = frozenset({"elicitation/create", "sampling/createMessage"})
 """Roots are of the whole connection in this era, and no single host's to tell."""
@@ -243,9 +240,6 @@ class Questions:
 
 def _refusal(request_id: RequestId, reason: str, code: int = INVALID_REQUEST) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
-
-
-# What a server tells by itself: that its lists have changed, in both protocol eras.
 
 
 _STANDS_S = 3.0

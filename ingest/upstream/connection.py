@@ -1,4 +1,4 @@
-"""The side that asked for a call of a tool, as whoever runs it sees it: questions, progress and logs go there."""
+"""A connection to one MCP server, the host on whose behalf it calls tools, and lists read page by page."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -135,9 +135,6 @@ class Deaf:
     async def log(self, level: str, data: object, logger: str | None) -> None: ...
 
 
-# A connection to one MCP server, as those who follow it and those who call its tools see it. Runs on anyio.
-
-
 class Connection(Protocol):
     """An open connection; it is closed by leaving the context that opened it, in the task that entered it.
 
@@ -224,9 +221,6 @@ class MayHaveRun(UpstreamUnreachable):
 
 Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]
 """Opens a connection, within its deadline. Raises UpstreamError."""
-
-
-# All pages of a list, whatever the server makes of them. A page that fails fails the list: half of one is none.
 
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]

@@ -1,4 +1,4 @@
-"""What passes between a transport and the SDK: seen on its way, so that what costs nothing costs nothing."""
+"""The messages between a transport and the SDK: what they tell of the server, and the words of HTTP refusals."""
 
 import json
 import logging
@@ -93,9 +93,6 @@ def answer_to(request: httpx2.Request, status: int, body: bytes) -> httpx2.Respo
 def error_to(request: httpx2.Request, status: int, error: Mapping[str, Any]) -> httpx2.Response:
     """Without an id: the SDK knows which request it answers."""
     return answer_to(request, status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
-
-
-# The body of an HTTP answer that refuses: read with measure, and looked at for an error of JSON-RPC.
 
 
 WITHIN_S = 10.0

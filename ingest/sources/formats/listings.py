@@ -50,9 +50,6 @@ def is_service(entry: Any) -> bool:
     )
 
 
-# LiveMCPBench's `tools.json`: a list of servers, each with `tools: {server key: {"tools": [MCP tool]}}`.
-
-
 LIVEMCPBENCH_SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
 
 
@@ -96,9 +93,6 @@ def _launch(entry: Mapping[str, Any], key: str) -> object:
     servers = config.get("mcpServers") if isinstance(config, Mapping) else None
     launch = servers.get(key) if isinstance(servers, Mapping) else None
     return launch if isinstance(launch, Mapping) else None
-
-
-# JSON Lines with one server a line: name, URL, description and category, as awesome lists of MCP servers have them.
 
 
 LINES_SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "description": …, "category": …}'
