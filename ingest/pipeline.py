@@ -37,8 +37,6 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.storage.export.formats import as_catalogue
 
-# Sources that lie here for a registry that a service keeps: read as text here, understood and synced there.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
@@ -59,8 +57,8 @@ def offer_of_manifest(manifest: Manifest) -> Offer:
 
     What was rejected goes along as a document without a text: it is counted there, and removes nothing.
     """
-    told = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
-    catalogue = Document(f"{manifest.source}.json", json.dumps(told, ensure_ascii=False))
+    content = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
+    catalogue = Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
     unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
     return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
 
@@ -83,7 +81,7 @@ def offer_documents(
     also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
     what came before.
     """
-    taken = registry.take(
+    answer = registry.take(
         _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
         source=f"{host}:{offer.source}" if host else offer.source,
         namespace=offer.namespace,
@@ -93,13 +91,13 @@ def offer_documents(
         dry_run=dry_run,
         allow_mass_removal=allow_mass_removal,
     )
-    yield from taken.reports
-    if taken.error:
-        raise taken.error
+    yield from answer.reports
+    if answer.error:
+        raise answer.error
 
 
 def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
-    kept, left_bytes = list[Document](), most_bytes
+    documents, left_bytes = list[Document](), most_bytes
     for document in read:
         left_bytes -= len(document.text.encode())
         if left_bytes < 0:
@@ -108,11 +106,11 @@ def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> 
                 f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
                 "here and there); ingest it in parts, each under a source name of its own",
             )
-        kept.append(document)
-    return kept
+        documents.append(document)
+    return documents
 
 
-type Given = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
 
 
@@ -125,7 +123,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingested:
+class IngestResult:
     """What became of one source. `without_questions`: tools that the author of questions had no fit answer for."""
 
     report: SyncReport
@@ -146,7 +144,7 @@ class Ingestion:
 
     def ingest(
         self, registry: Registry, sources: Sequence[OpenedSource], progress: Progress | None = None
-    ) -> Iterator[Ingested]:
+    ) -> Iterator[IngestResult]:
         """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
         after the reports of what came before.
         """
@@ -167,15 +165,15 @@ class Ingestion:
         if not self.dry_run and (is_file or self._known_sources(registry, {manifest.source})):
             self._sync(registry, manifest, None)
 
-    def note_unreadable(self, registry: Registry, given: Given, error: SourceError | MassRemoval) -> None:
+    def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
         if self.dry_run or isinstance(error, NoAnswer):
             return
-        names = {self.opening.source} if self.opening.source else _names_of(given)
+        names = {self.opening.source} if self.opening.source else _names_of(source_input)
         names |= {error.source} if isinstance(error, MassRemoval) else set()
         reason = error.reason if isinstance(error, SourceError) else str(error)
-        if known := self._known_sources(registry, names):
-            put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known})
+        if known_names := self._known_sources(registry, names):
+            put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known_names})
 
     def _known_sources(self, registry: Registry, names: set[str]) -> set[str]:
         if isinstance(registry, RemoteRegistry) or not registry.exists:
@@ -189,11 +187,11 @@ class Ingestion:
         parts: Parts,
         manifest: Manifest,
         progress: Progress | None = None,
-    ) -> Ingested:
+    ) -> IngestResult:
         """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
-        done = self._sync(registry, self._with_policy(manifest), progress)
+        result = self._sync(registry, self._with_policy(manifest), progress)
         self._vouch(source, parts)
-        return done
+        return result
 
     def _manifest(self, source: OpenedSource, parts: Parts) -> Manifest:
         """A dry run starts nothing and asks no server, whoever named it."""
@@ -204,7 +202,7 @@ class Ingestion:
         if not self.dry_run:
             source.vouch(parts)
 
-    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[Ingested]:
+    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[IngestResult]:
         parts = source.parts()
         offer, notes = self._offer(source, parts)
         reports = offer_documents(
@@ -218,9 +216,9 @@ class Ingestion:
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
         )
-        done = [Ingested(report=_with_notes(report, notes)) for report in reports]
+        results = [IngestResult(report=_with_notes(report, notes)) for report in reports]
         self._vouch(source, parts)
-        return done
+        return results
 
     def _offer(self, source: OpenedSource, parts: Parts) -> tuple[Offer, Sequence[Rejected]]:
         """Files are read there, servers are asked here: what is noted of them is known here alone."""
@@ -229,11 +227,11 @@ class Ingestion:
         manifest = self._manifest(source, parts)
         return offer_of_manifest(manifest), manifest.cut
 
-    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> Ingested:
-        asked = self._with_questions(manifest, progress)
+    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
+        full_manifest = self._with_questions(manifest, progress)
         report = sync(
             registry,
-            asked,
+            full_manifest,
             dry_run=self.dry_run,
             allow_mass_removal=self.allow_mass_removal,
             texts=self.texts,
@@ -241,7 +239,7 @@ class Ingestion:
         )
         if not self.dry_run:
             report = with_statuses(registry, manifest, report)
-        return Ingested(report=report, without_questions=len(asked.cut) - len(manifest.cut))
+        return IngestResult(report=report, without_questions=len(full_manifest.cut) - len(manifest.cut))
 
     def _with_policy(self, manifest: Manifest) -> Manifest:
         return replace(manifest, policy=self.policy) if self.policy else manifest
@@ -258,7 +256,7 @@ def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:
 
 def ingest(
     registry: Registry,
-    given: Given,
+    given: SourceInput,
     *,
     source: str = "",
     namespace: str = "",
@@ -301,8 +299,8 @@ def ingest(
         ask=partial(ask_servers, registry.settings),
     )
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    named = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
-    refuse_unused(named, () if named or _is_document(given) else _words(given), how)
+    names = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []
+    refuse_unused(names, () if names or _is_document(given) else _words(given), how)
     try:
         return [each.report for each in terms.ingest(registry, open_given(given, how), progress)]
     except (SourceError, MassRemoval) as error:
@@ -310,39 +308,39 @@ def ingest(
         raise
 
 
-def open_given(given: Given, how: Opening) -> list[OpenedSource]:
+def open_given(source_input: SourceInput, how: Opening) -> list[OpenedSource]:
     """The sources that one text, path, command or document names. Raises SourceError."""
-    if isinstance(given, (str, os.PathLike)):
-        return open_sources(os.fspath(given), how)
-    if _is_document(given):
-        return open_value(given, how)
-    return [open_command(_words(given), how)]
+    if isinstance(source_input, (str, os.PathLike)):
+        return open_sources(os.fspath(source_input), how)
+    if _is_document(source_input):
+        return open_value(source_input, how)
+    return [open_command(_words(source_input), how)]
 
 
-def _names_of(given: Given) -> set[str]:
+def _names_of(source_input: SourceInput) -> set[str]:
     """By which a source may be known that could not be opened. One in memory has a name of its own."""
-    if _is_document(given):
+    if _is_document(source_input):
         return set()
-    if not isinstance(given, (str, os.PathLike)):
-        return {name_of_command(_words(given))}
-    names = {printable_source(os.fspath(given))}
+    if not isinstance(source_input, (str, os.PathLike)):
+        return {name_of_command(_words(source_input))}
+    names = {printable_source(os.fspath(source_input))}
     with suppress(OSError, ValueError, RuntimeError):  # what is no path
-        names.add(str(Path(given).expanduser().resolve()))
+        names.add(str(Path(source_input).expanduser().resolve()))
     return names
 
 
-def _is_document(given: object) -> bool:
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        return bool(given) and all(isinstance(each, Mapping) for each in given)
-    return isinstance(given, Mapping)
+def _is_document(value: object) -> bool:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return bool(value) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, Mapping)
 
 
-def _words(given: object) -> list[str]:
+def _words(value: object) -> list[str]:
     """Of a command. Raises SourceError for what is none."""
-    if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
-        expected = "expected a path, an address, a list of the words of a command, or a document as a dict"
-        raise SourceError("ingest", f"{expected}, not {type(given).__name__}")
-    return list(given)
+    if not isinstance(value, Sequence) or not all(isinstance(word, str) for word in value):
+        expectation = "expected a path, an address, a list of the words of a command, or a document as a dict"
+        raise SourceError("ingest", f"{expectation}, not {type(value).__name__}")
+    return list(value)
 
 
 def ask_servers(settings: Settings, source: str, servers: Sequence[ServerEntry]) -> Manifest:

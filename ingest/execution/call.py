@@ -110,9 +110,9 @@ class Web:
         except UpstreamError as error:
             raise _plain_error(error) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError) as exc:
-            lost = _transport_error(exc)
+            fault = _transport_error(exc)
             may_have_run = request.method not in _READING and not isinstance(exc, _UNSENT)
-            raise (MayHaveRun(lost.reason) if lost.retryable and may_have_run else lost) from None
+            raise (MayHaveRun(fault.reason) if fault.retryable and may_have_run else fault) from None
 
     async def _answer(self, response: httpx2.Response) -> Response:
         decode_body(response)
@@ -165,8 +165,8 @@ def _redirect(request: Request, response: httpx2.Response) -> Request | None:
 def _phrase(status: int) -> str:
     from http import HTTPStatus
 
-    known = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
-    return f"HTTP {status} {known}".rstrip()
+    phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
+    return f"HTTP {status} {phrase}".rstrip()
 
 
 def _plain_error(error: UpstreamError) -> UpstreamError:
@@ -181,9 +181,6 @@ def _transport_error(exc: Exception) -> UpstreamError:
     if fault := connection_fault(exc):
         return UpstreamRefused(fault) if isinstance(exc, Undecodable) else UpstreamUnreachable(fault)
     return UpstreamRefused(f"the request could not be sent ({type(exc).__name__})")
-
-
-# A call of a tool, whoever asks for it and whatever runs it. Results are those of MCP, as the wire has them.
 
 
 STOPPING = "the gateway is being stopped"
@@ -245,14 +242,14 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
     if not response.content:
         return {"content": [text(response.reason)]}
     if _is_text(response):
-        said, parsed = _redact_body(response, secrets)
-        content = {"content": [text(said)]}
-        return {**content, "structuredContent": parsed} if isinstance(parsed, Mapping) else content
+        body, document = _redact_body(response, secrets)
+        content = {"content": [text(body)]}
+        return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
     return {"content": [file_of(_blot_secrets(response.content, secrets), response.media, name)]}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 def error(reason: str) -> Result:
@@ -262,42 +259,42 @@ def error(reason: str) -> Result:
 def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
     """Of the same length, so that what a file says of its own parts stays true."""
     for secret in secrets:
-        told = secret.encode("utf-8", "surrogatepass")
-        content = content.replace(told, b"*" * len(told))
+        raw = secret.encode("utf-8", "surrogatepass")
+        content = content.replace(raw, b"*" * len(raw))
     return content
 
 
 def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
     """An image or a sound as such, anything else as a resource that is in the result itself."""
-    encoded = b64encode(content).decode()
+    blob = b64encode(content).decode()
     media = media or "application/octet-stream"
     kind = media.partition("/")[0]
     if kind in ("image", "audio"):
-        return {"type": kind, "data": encoded, "mimeType": media}
-    return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": encoded}}
+        return {"type": kind, "data": blob, "mimeType": media}
+    return {"type": "resource", "resource": {"uri": f"waygraph:answer/{name}", "mimeType": media, "blob": blob}}
 
 
 def _failure_of(response: Response, secrets: tuple[str, ...]) -> Result:
-    said, _ = _redact_body(response, secrets) if _is_text(response) else ("", None)
-    more = "…" if len(said) > MOST_ERROR_CHARS or not response.whole else ""
-    return error(f"{response.reason}\n\n{said[:MOST_ERROR_CHARS]}{more}".rstrip())
+    body, _ = _redact_body(response, secrets) if _is_text(response) else ("", None)
+    more = "…" if len(body) > MOST_ERROR_CHARS or not response.whole else ""
+    return error(f"{response.reason}\n\n{body[:MOST_ERROR_CHARS]}{more}".rstrip())
 
 
 def _redact_body(response: Response, secrets: tuple[str, ...]) -> tuple[str, object]:
     """The text without secrets, and what it holds if it is JSON: as it came, or made anew if anything was struck."""
-    given = _decode_body(response)
-    said = strike_secrets(given, secrets)
-    parsed = _parse_json(given) if _says_json(response) else None
-    if parsed is None:
-        return said, None
-    kept = struck_json(parsed, secrets)  # a parser takes more escapes than one looks for in a text
-    unchanged = said == given and kept == parsed
-    return (given if unchanged else json.dumps(kept, ensure_ascii=False)), kept
+    raw_text = _decode_body(response)
+    safe_text = strike_secrets(raw_text, secrets)
+    document = _parse_json(raw_text) if _says_json(response) else None
+    if document is None:
+        return safe_text, None
+    safe_document = struck_json(document, secrets)  # a parser takes more escapes than one looks for in a text
+    is_same = safe_text == raw_text and safe_document == document
+    return (raw_text if is_same else json.dumps(safe_document, ensure_ascii=False)), safe_document
 
 
-def _parse_json(said: str) -> object:
+def _parse_json(raw_text: str) -> object:
     try:
-        return sendable(json.loads(said))
+        return sendable(json.loads(raw_text))
     except (ValueError, RecursionError):
         return None
 

@@ -2,7 +2,7 @@
 
 Where the agent is says its card, which is somebody else's document. It is asked only at an address that an operator
 wrote into the services file, or at the very origin of an address that a person on this machine ingested the card from
-(`ingest.vouched`), with the transport as it was then.
+(`manifest.trust_store`), with the transport as it was then.
 """
 
 import json
@@ -18,10 +18,10 @@ from anyio import to_thread
 
 from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, text
 from waygraph.ingest.execution.services import (
-    Configured,
     Incomplete,
     Login,
     Service,
+    ServiceFinder,
     claims_on,
     confidential,
     origins_vouched_for,
@@ -56,7 +56,7 @@ _WAITING = frozenset({"input-required"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class AgentMessage:
     """What goes to an agent. `output_modes`: the media types that its skill gives; empty: any."""
 
     message_id: str
@@ -76,21 +76,25 @@ class Dialect:
     get: str
     cancel: str
 
-    def message(self, said: Said, tenant: str) -> dict[str, Any]:
+    def message(self, agent_message: AgentMessage, tenant: str) -> dict[str, Any]:
         """The params of `send`."""
         is_modern = self is MODERN
-        part = {"text": said.text} if is_modern else {"kind": "text", "text": said.text}
+        part = {"text": agent_message.text} if is_modern else {"kind": "text", "text": agent_message.text}
         message: dict[str, Any] = {
-            "messageId": said.message_id,
+            "messageId": agent_message.message_id,
             "role": "ROLE_USER" if is_modern else "user",
             "parts": [part],
-            "metadata": {"skillId": said.skill},
+            "metadata": {"skillId": agent_message.skill},
         }
         message |= {} if is_modern else {"kind": "message"}
-        message |= {name: value for name, value in (("taskId", said.task_id), ("contextId", said.context_id)) if value}
+        message |= {
+            name: value
+            for name, value in (("taskId", agent_message.task_id), ("contextId", agent_message.context_id))
+            if value
+        }
         configuration: dict[str, Any] = {"returnImmediately": True} if is_modern else {"blocking": False}
-        if said.output_modes:
-            configuration["acceptedOutputModes"] = list(said.output_modes)
+        if agent_message.output_modes:
+            configuration["acceptedOutputModes"] = list(agent_message.output_modes)
         return self._of_tenant({"message": message, "configuration": configuration}, tenant)
 
     def task(self, task_id: str, tenant: str) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def dialect_of(version: str) -> Dialect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class AgentReply:
     """A message, or a task as it stands. `state` is empty of a message."""
 
     state: str = ""
@@ -135,22 +139,22 @@ class Heard:
         return "\n".join(filter(None, (text_of(part.get("text")) for part in self.status)))
 
 
-def parse_result(result: object) -> Heard | None:
+def parse_result(result: object) -> AgentReply | None:
     """The result of a request, in either dialect; None: it is neither message nor task."""
-    told = fields_of(result)
-    task = fields_of(told.get("task")) or (told if told.get("kind") == "task" or "status" in told else {})
+    fields = fields_of(result)
+    task = fields_of(fields.get("task")) or (fields if fields.get("kind") == "task" or "status" in fields else {})
     if task and text_of(task.get("id")):
         return _task(task)
-    message = fields_of(told.get("message")) or (told if "parts" in told else {})
+    message = fields_of(fields.get("message")) or (fields if "parts" in fields else {})
     if "parts" not in message:
         return None
-    return Heard(context_id=text_of(message.get("contextId")), parts=_parts(message))
+    return AgentReply(context_id=text_of(message.get("contextId")), parts=_parts(message))
 
 
-def _task(task: Mapping[str, Any]) -> Heard:
+def _task(task: Mapping[str, Any]) -> AgentReply:
     status = fields_of(task.get("status"))
     artifacts = [part for artifact in items_of(task.get("artifacts")) for part in _parts(fields_of(artifact))]
-    return Heard(
+    return AgentReply(
         state=_state(text_of(status.get("state"))),
         task_id=text_of(task.get("id")),
         context_id=text_of(task.get("contextId")),
@@ -159,16 +163,18 @@ def _task(task: Mapping[str, Any]) -> Heard:
     )
 
 
-def _state(told: str) -> str:
-    return told.lower().removeprefix("task_state_").replace("_", "-")
+def _state(state: str) -> str:
+    return state.lower().removeprefix("task_state_").replace("_", "-")
 
 
 def _last_words(task: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of a task without artifacts and without a word on its state: what the agent said last."""
     if fields_of(task.get("status")).get("message"):
         return []
-    said = [fields_of(message) for message in items_of(task.get("history"))]
-    return next((_parts(each) for each in reversed(said) if text_of(each.get("role")).lower().endswith("agent")), [])
+    messages = [fields_of(message) for message in items_of(task.get("history"))]
+    return next(
+        (_parts(each) for each in reversed(messages) if text_of(each.get("role")).lower().endswith("agent")), []
+    )
 
 
 def _parts(of: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -178,31 +184,31 @@ def _parts(of: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 # -- as a result -----------------------------------------------------------------------------------
 
 
-def result_of(said: Heard) -> Result:
+def result_of(reply: AgentReply) -> Result:
     """A settled message or task as the result of a tool."""
-    content = [item for part in (*said.parts, *said.status) for item in _content(part)]
-    ids = {"taskId": said.task_id, "contextId": said.context_id, "state": said.state}
+    content = [item for part in (*reply.parts, *reply.status) for item in _content(part)]
+    ids = {"taskId": reply.task_id, "contextId": reply.context_id, "state": reply.state}
     result: dict[str, Any] = {
         "content": content,
         "_meta": {META: {name: value for name, value in ids.items() if value}},
     }
-    data = [fields_of(part.get("data")) for part in said.parts if isinstance(part.get("data"), Mapping)]
+    data = [fields_of(part.get("data")) for part in reply.parts if isinstance(part.get("data"), Mapping)]
     if len(data) == 1:
         result["structuredContent"] = data[0]
-    if said.state in _WAITING:
-        content.append(text(_how_to_go_on(said)))
-    if said.state in _ENDED_BADLY:
-        content.insert(0, text(_why_not(said.state)))
+    if reply.state in _WAITING:
+        content.append(text(_how_to_go_on(reply)))
+    if reply.state in _ENDED_BADLY:
+        content.insert(0, text(_why_not(reply.state)))
         result["isError"] = True
     if not content:
         content.append(text("The agent has done it, and says nothing of it."))
     return result
 
 
-def _how_to_go_on(said: Heard) -> str:
-    ids = {TASK: said.task_id, CONTEXT: said.context_id}
-    given = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
-    return f"The agent asks for more before it goes on. Answer by calling this tool again with {given}."
+def _how_to_go_on(reply: AgentReply) -> str:
+    ids = {TASK: reply.task_id, CONTEXT: reply.context_id}
+    arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in ids.items() if value)
+    return f"The agent asks for more before it goes on. Answer by calling this tool again with {arguments}."
 
 
 def _why_not(state: str) -> str:
@@ -218,8 +224,8 @@ def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     name = text_of(part.get("filename")) or text_of(file.get("name"))
     if isinstance(part.get("text"), str):
         yield text(part["text"])
-    elif isinstance(encoded := part.get("raw") or file.get("bytes"), str):
-        yield _file(encoded, media, name)
+    elif isinstance(blob := part.get("raw") or file.get("bytes"), str):
+        yield _file(blob, media, name)
     elif address := text_of(part.get("url")) or text_of(file.get("uri")):
         link = {"type": "resource_link", "uri": address, "name": name or address}
         yield {**link, "mimeType": media} if media else link
@@ -227,13 +233,13 @@ def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield text(json.dumps(part["data"], ensure_ascii=False))
 
 
-def _file(encoded: str, media: str, name: str) -> dict[str, Any]:
+def _file(blob: str, media: str, name: str) -> dict[str, Any]:
     kind = media.partition("/")[0]
     if kind in ("image", "audio"):
-        return {"type": kind, "data": encoded, "mimeType": media}
+        return {"type": kind, "data": blob, "mimeType": media}
     address = f"waygraph:answer/{quote(name or 'file', safe='')}"
-    held = {"uri": address, "mimeType": media or "application/octet-stream", "blob": encoded}
-    return {"type": "resource", "resource": held}
+    resource = {"uri": address, "mimeType": media or "application/octet-stream", "blob": blob}
+    return {"type": "resource", "resource": resource}
 
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 2.0
@@ -257,8 +263,8 @@ class Interface:
 class A2aCaller:
     """A ToolCaller for agents of the kind `a2a_agent`."""
 
-    configured: Configured
-    vouched: VouchedFile
+    finder: ServiceFinder
+    trust_file: VouchedFile
     web: Web
 
     async def call(self, call: ToolCall) -> Result:
@@ -266,48 +272,48 @@ class A2aCaller:
         on. Cancelled, the agent is asked to cancel the task.
         """
         interface = await self._interface(call)  # who mends its arguments should not learn only then that it is nowhere
-        said = _message_of(call.tool, call.arguments)
-        return result_of(await _Conversation(self.web, interface).await_end(said, call.host))
+        message = _message_of(call.tool, call.arguments)
+        return result_of(await _Conversation(self.web, interface).await_end(message, call.host))
 
     async def _interface(self, call: ToolCall) -> Interface:
         """Raises NotCallable."""
         name, agent = call.name, call.agent
-        offered = list(_interfaces(agent))
-        if service := await self.configured.service(agent):
+        interfaces = list(_interfaces(agent))
+        if service := await self.finder.service(agent):
             try:
-                return self._choose_interface(offered, service)
+                return self._choose_interface(interfaces, service)
             except Incomplete as reason:
-                raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
-        if not offered:
+                raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
+        if not interfaces:
             raise NotCallable(name, "its card names no interface that speaks JSON-RPC over HTTP")
         origins = await to_thread.run_sync(self._vouched_origins, agent)
-        for interface in offered:
+        for interface in interfaces:
             if origin_of(interface.url) in origins:
                 return replace(interface, allow_private=True)  # by its own name or number a person named it
-        raise NotCallable(name, self._not_vouched(agent, offered, origins))
+        raise NotCallable(name, self._not_vouched(agent, interfaces, origins))
 
-    def _choose_interface(self, offered: list[Interface], service: Service) -> Interface:
+    def _choose_interface(self, interfaces: list[Interface], service: Service) -> Interface:
         """The one at that address; else the first, or one of 1.0, at that address. Raises Incomplete."""
-        first = offered[0] if offered else Interface(url=service.base_url, dialect=MODERN)
+        first = interfaces[0] if interfaces else Interface(url=service.base_url, dialect=MODERN)
         elsewhere = replace(first, url=service.base_url)
-        found = next((each for each in offered if each.url.rstrip("/") == service.base_url), elsewhere)
-        login = service.login(self.configured.surroundings)
-        return replace(found, login=login, allow_private=service.allow_private)
+        interface = next((each for each in interfaces if each.url.rstrip("/") == service.base_url), elsewhere)
+        login = service.login(self.finder.surroundings)
+        return replace(interface, login=login, allow_private=service.allow_private)
 
     def _vouched_origins(self, agent: Agent) -> set[str]:
-        return origins_vouched_for(self.vouched, claims_on(self.configured.registry, agent.id), agent)
+        return origins_vouched_for(self.trust_file, claims_on(self.finder.registry, agent.id), agent)
 
-    def _not_vouched(self, agent: Agent, offered: list[Interface], origins: set[str]) -> str:
+    def _not_vouched(self, agent: Agent, interfaces: list[Interface], origins: set[str]) -> str:
         """What to write where."""
-        shown = offered[0].url[:200] if offered[0].url.isprintable() else "what cannot be shown"
+        url = interfaces[0].url[:200] if interfaces[0].url.isprintable() else "what cannot be shown"
         entry = f'[[service]] agent = {json.dumps(agent.id, ensure_ascii=False)} base_url = "…" (three lines)'
-        where = self.configured.services.where_to_write()
+        where = self.finder.services.where_to_write()
         if origins:
             first = sorted(origins)[0]
-            at = f"its card came from {first}, and says that it is at {shown!r}"
+            at = f"its card came from {first}, and says that it is at {url!r}"
             return f"{at}: if you trust that, write {entry} into {where}"
         return (
-            f"nobody here named its address; its card says {shown!r}. Run `waygraph ingest https://HOST`, with the "
+            f"nobody here named its address; its card says {url!r}. Run `waygraph ingest https://HOST`, with the "
             f"address of the agent itself, on the machine of this gateway, or write {entry} into {where}"
         )
 
@@ -319,15 +325,15 @@ class _Conversation:
         self._web, self._interface = web, interface
         self._secrets = confidential(interface.login, interface.url)
 
-    async def await_end(self, said: Said, host: Host) -> Heard:
+    async def await_end(self, agent_message: AgentMessage, host: Host) -> AgentReply:
         """The message, or the task when nothing more comes by waiting."""
         dialect, tenant = self._interface.dialect, self._interface.tenant
-        now = await self._ask(dialect.send, dialect.message(said, tenant))
+        now = await self._ask(dialect.send, dialect.message(agent_message, tenant))
         try:
-            pause_s, told = FIRST_LOOK_S, 0
+            pause_s, looks = FIRST_LOOK_S, 0
             while not now.is_settled:
-                told += 1
-                await host.progress(float(told), None, now.status_text or now.state or None)
+                looks += 1
+                await host.progress(float(looks), None, now.status_text or now.state or None)
                 await anyio.sleep(pause_s)
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
                 now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
@@ -344,16 +350,16 @@ class _Conversation:
         dialect = self._interface.dialect
         await self._send(dialect.cancel, dialect.task(task_id, self._interface.tenant))
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Heard:
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> AgentReply:
         """Raises UpstreamError."""
         answer = _message_in(await self._send(method, params), self._secrets)
         error = answer.get("error")
         if isinstance(error, Mapping):
             raise self._error(error)
-        found = parse_result(answer.get("result"))
-        if found is None:
+        reply = parse_result(answer.get("result"))
+        if reply is None:
             raise UpstreamRefused("answered with neither a message nor a task")
-        return found
+        return reply
 
     async def _send(self, method: str, params: Mapping[str, Any]) -> Response:
         interface = self._interface
@@ -379,10 +385,10 @@ class _Conversation:
 
     def _error(self, error: Mapping[str, Any]) -> UpstreamAnswered:
         code, message = error.get("code"), error.get("message")
-        told = message if isinstance(message, str) else "no reason given"
+        reason = message if isinstance(message, str) else "no reason given"
         most = self._web.most_error_chars
         data = Discretion().redact_data(error.get("data"), most)
-        return UpstreamAnswered(code if isinstance(code, int) else 0, shorten(told, most), data)
+        return UpstreamAnswered(code if isinstance(code, int) else 0, shorten(reason, most), data)
 
 
 def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, Any]:
@@ -400,20 +406,20 @@ def _message_in(response: Response, secrets: tuple[str, ...]) -> Mapping[str, An
     raise UpstreamRefused(f"answered with {response.reason}, and with no message of JSON-RPC")
 
 
-def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> Said:
+def _message_of(tool: Tool, arguments: Mapping[str, Any]) -> AgentMessage:
     """Raises InvalidArguments."""
-    given = {name: arguments.get(name, "") for name in (MESSAGE, TASK, CONTEXT)}
-    faults = [(f"/{name}", "a text") for name, value in given.items() if not isinstance(value, str)]
-    if faults or not given[MESSAGE].strip():
+    texts = {name: arguments.get(name, "") for name in (MESSAGE, TASK, CONTEXT)}
+    faults = [(f"/{name}", "a text") for name, value in texts.items() if not isinstance(value, str)]
+    if faults or not texts[MESSAGE].strip():
         name = tool.call_name or tool.id
         raise InvalidArguments(name, faults or [(f"/{MESSAGE}", "what the agent is asked, in words")])
     annotations = fields_of(parse_field(tool.annotations))
-    return Said(
+    return AgentMessage(
         message_id=uuid4().hex,
-        text=given[MESSAGE],
+        text=texts[MESSAGE],
         skill=tool.name,
-        task_id=given[TASK],
-        context_id=given[CONTEXT],
+        task_id=texts[TASK],
+        context_id=texts[CONTEXT],
         output_modes=tuple(lines_of(annotations.get("outputModes"))),
     )
 

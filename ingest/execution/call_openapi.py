@@ -23,7 +23,7 @@ from waygraph.ingest.execution.openapi_request import (
     in_query,
     parameter_of,
 )
-from waygraph.ingest.execution.services import Configured, Incomplete, Login, Service, Services, confidential
+from waygraph.ingest.execution.services import Incomplete, Login, Service, ServiceFinder, Services, confidential
 from waygraph.ingest.manifest.fields import fields_of, text_of
 from waygraph.ingest.sources.formats.openapi import METHODS
 from waygraph.ingest.sources.formats.openapi_calls import HEADERS_NOT_SENT, PLACEHOLDER, fold_header
@@ -44,7 +44,7 @@ _ACCEPT = "application/json, */*;q=0.5"
 class OpenApiCaller:
     """A ToolCaller for agents of the kind `openapi`."""
 
-    configured: Configured
+    finder: ServiceFinder
     web: Web
     settings: Settings
 
@@ -55,14 +55,14 @@ class OpenApiCaller:
         """
         name = call.name
         operation = Operation.of(call)
-        service = await self.configured.service(call.agent)
+        service = await self.finder.service(call.agent)
         if service is None:
-            raise NotCallable(name, not_configured(call.agent, self.configured.services))
+            raise NotCallable(name, not_configured(call.agent, self.finder.services))
         try:
-            login = service.login(self.configured.surroundings)
+            login = service.login(self.finder.surroundings)
             request = operation.request(call.arguments, service, login)
         except (Incomplete, Elsewhere) as reason:
-            raise NotCallable(name, f"{reason} ({self.configured.place_of(service)})") from None
+            raise NotCallable(name, f"{reason} ({self.finder.place_of(service)})") from None
         except Fault as fault:
             raise InvalidArguments(name, [(f"/{fault.argument}", fault.expected)]) from None
         response = await self.web.ask(request)
@@ -103,11 +103,11 @@ class Operation:
             *_without(self._query(arguments), login),
             *(f"{quote(name)}={quote(text, safe='')}" for name, text in login.query.items()),
         ]
-        path, _, fixed = self._path(arguments).partition("?")
-        asked = "&".join(filter(None, (*_without(fixed.split("&"), login), *query)))
+        path, _, fixed_query = self._path(arguments).partition("?")
+        query_text = "&".join(filter(None, (*_without(fixed_query.split("&"), login), *query)))
         return Request(
             method=str(self.http["method"]).upper(),
-            url=f"{self._base(service)}{path}{'?' if asked else ''}{asked}",
+            url=f"{self._base(service)}{path}{'?' if query_text else ''}{query_text}",
             headers=self._headers(arguments, login, body),
             content=body.content,
             parts=body.parts,
@@ -117,10 +117,10 @@ class Operation:
     def _refuse_unsent(self, arguments: Mapping[str, Any]) -> None:
         """Raises Fault for an argument that would go nowhere: a document may list fewer than an operation takes."""
         body, parameters = fields_of(self.http.get("body")), fields_of(self.http.get("parameters"))
-        known = {*parameters, *filter(None, [text_of(body.get("argument"))])}
+        names = {*parameters, *filter(None, [text_of(body.get("argument"))])}
         for name in arguments if not body or "argument" in body else ():
-            if name not in known:
-                raise Fault(name, unknown_name(name, known))
+            if name not in names:
+                raise Fault(name, unknown_name(name, names))
 
     def _base(self, service: Service) -> str:
         """That of the service, or the address of its own that an operation has on an origin that is configured."""
@@ -129,8 +129,10 @@ class Operation:
             return service.base_url
         if names_user(own):
             raise Elsewhere("this operation names a login in its own address, and none but an operator's is used")
-        if unfilled := PLACEHOLDER.search(own):
-            raise Elsewhere(f"this operation is at {own[:200]!r}, and its document says no value of {unfilled[0][:80]}")
+        if placeholder := PLACEHOLDER.search(own):
+            raise Elsewhere(
+                f"this operation is at {own[:200]!r}, and its document says no value of {placeholder[0][:80]}"
+            )
         if own.startswith("/") and not own.startswith("//"):
             return origin_of(service.base_url) + own
         if origin_of(own) in (origin_of(service.base_url), *service.also) and "?" not in own and "#" not in own:
@@ -146,20 +148,20 @@ class Operation:
                 raise Fault(name, "a value: it is part of the path")
             return in_path(parameter, arguments[parameter.argument])
 
-        written, _, fixed = str(self.http["path"]).partition("#")[0].partition("?")
-        pieces = PLACEHOLDER.split(written)  # text, name, text, name …
-        told = "".join(
+        template, _, fixed_query = str(self.http["path"]).partition("#")[0].partition("?")
+        pieces = PLACEHOLDER.split(template)  # text, name, text, name …
+        path = "".join(
             value(piece) if place % 2 else quote(piece, safe="/:@!$&'()*+,;=~%") for place, piece in enumerate(pieces)
         )
-        if _leads_elsewhere(told) or told.startswith("//"):
+        if _leads_elsewhere(path) or path.startswith("//"):
             leading = [name for name in pieces[1::2] if _leads_elsewhere(value(name))] or pieces[1::2]
-            named = parameters[leading[0]].argument if leading else ""
-            raise Fault(named, "a value that leaves the path where it is: no part of it may be . or ..")
+            argument = parameters[leading[0]].argument if leading else ""
+            raise Fault(argument, "a value that leaves the path where it is: no part of it may be . or ..")
         query = "".join(
             quote(value(piece), safe="%") if place % 2 else quote(piece, safe="=&:/%+,;@")
-            for place, piece in enumerate(PLACEHOLDER.split(fixed))
+            for place, piece in enumerate(PLACEHOLDER.split(fixed_query))
         )
-        return f"{told}?{query}" if query else told
+        return f"{path}?{query}" if query else path
 
     def _query(self, arguments: Mapping[str, Any]) -> Iterator[str]:
         for parameter in self._parameters("query"):
@@ -168,7 +170,7 @@ class Operation:
 
     def _headers(self, arguments: Mapping[str, Any], login: Login, body: Body) -> dict[str, str]:
         """What an operator sends stands before what an argument says."""
-        told = {"Accept": _ACCEPT}
+        headers = {"Accept": _ACCEPT}
         for parameter in self._parameters("header"):
             value = arguments.get(parameter.argument)
             if (
@@ -176,13 +178,13 @@ class Operation:
                 and _TOKEN.fullmatch(parameter.name)
                 and fold_header(parameter.name) not in HEADERS_NOT_SENT
             ):
-                told[parameter.name] = in_header(parameter, value)
+                headers[parameter.name] = in_header(parameter, value)
         if body.content:
-            told["Content-Type"] = body.media
+            headers["Content-Type"] = body.media
         if cookies := "; ".join(self._cookies(arguments, login)):
-            told["Cookie"] = cookies
+            headers["Cookie"] = cookies
         own = {fold_header(name) for name in login.headers}
-        return {**{name: value for name, value in told.items() if fold_header(name) not in own}, **login.headers}
+        return {**{name: value for name, value in headers.items() if fold_header(name) not in own}, **login.headers}
 
     def _cookies(self, arguments: Mapping[str, Any], login: Login) -> Iterator[str]:
         for parameter in self._parameters("cookie"):
@@ -193,9 +195,9 @@ class Operation:
         yield from (f"{name}={text}" for name, text in login.cookies.items())
 
     def _parameters(self, place: str) -> Iterator[Parameter]:
-        for argument, told in fields_of(self.http.get("parameters")).items():
-            if fields_of(told).get("in") == place:
-                yield parameter_of(argument, fields_of(told), swagger=self.swagger)
+        for argument, fields in fields_of(self.http.get("parameters")).items():
+            if fields_of(fields).get("in") == place:
+                yield parameter_of(argument, fields_of(fields), swagger=self.swagger)
 
 
 def _leads_elsewhere(path: str) -> bool:
@@ -213,8 +215,8 @@ def _without(parts: Iterable[str], login: Login) -> Iterator[str]:
 def not_configured(agent: Agent, services: Services) -> str:
     """What to write where."""
     address = text_of(fields_of(parse_field(agent.transport)).get("url"))
-    shown = address[:200] if address.isprintable() else ""
-    says = f"; its document names {shown!r}, which you have to check" if shown else ""
+    url = address[:200] if address.isprintable() else ""
+    says = f"; its document names {url!r}, which you have to check" if url else ""
     name = json.dumps(agent.id, ensure_ascii=False)
     return (
         "it is not configured where its service is. What its document says is not enough: write "

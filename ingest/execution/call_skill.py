@@ -1,7 +1,7 @@
 """A skill that is called gives its text, the SKILL.md, to the model that is to follow it. Its scripts are not run.
 
-The text is read from the folder that a person on this machine ingested (`ingest.vouched`), and only if it is the very
-text that was ingested, by its digest: so neither a link nor a name leads to another file, and what was changed is
+The text is read from the folder that a person on this machine ingested (`manifest.trust_store`), and only if it is the
+very text that was ingested, by its digest: so neither a link nor a name leads to another file, and what was changed is
 looked at before a model follows it.
 """
 
@@ -32,7 +32,7 @@ class SkillTexts:
     """A ToolCaller for agents of the kind `skill`. Which of its tools is called only says what is told of scripts."""
 
     registry: Registry
-    vouched: VouchedFile
+    trust_file: VouchedFile
 
     async def call(self, call: ToolCall) -> Result:
         """As `ToolCaller.call`."""
@@ -43,15 +43,15 @@ class SkillTexts:
         transport = fields_of(parse_field(agent.transport))
         digest, folder = text_of(transport.get("sha256")), text_of(transport.get("folder"))
         places = self._places(agent)
-        seen = False
+        is_there = False
         for file in (file for place in places for file in _skills(place) if file.absolute().parent.name == folder):
-            seen = True
-            if digest and (found := _content(file)) is not None and _digest(found) == digest:
-                return {"content": [text(_bound_text(found)), text(_of_scripts(file.absolute().parent, tool))]}
-        raise NotCallable(tool.call_name or tool.id, _why_not(places, seen=seen))
+            is_there = True
+            if digest and (content := _content(file)) is not None and _digest(content) == digest:
+                return {"content": [text(_bound_text(content)), text(_of_scripts(file.absolute().parent, tool))]}
+        raise NotCallable(tool.call_name or tool.id, _why_not(places, is_there=is_there))
 
     def _places(self, agent: Agent) -> list[str]:
-        return places_vouched_for(self.vouched, claims_on(self.registry, agent.id))
+        return places_vouched_for(self.trust_file, claims_on(self.registry, agent.id))
 
 
 def _skills(place: str) -> Iterator[Path]:
@@ -70,8 +70,8 @@ def _skills(place: str) -> Iterator[Path]:
 def _content(file: Path) -> str | None:
     """None if it cannot be read as it once was."""
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(MAX_SKILL_BYTES + 1)
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_SKILL_BYTES + 1)
         return raw.decode("utf-8-sig") if len(raw) <= MAX_SKILL_BYTES else None
     except (OSError, UnicodeDecodeError):
         return None
@@ -83,8 +83,8 @@ def _digest(content: str) -> str:
 
 
 def _bound_text(content: str) -> str:
-    left = len(content) - MOST_CHARS
-    return content if left <= 0 else f"{content[:MOST_CHARS]}\n\n… ({left} more characters stand in the file)"
+    rest = len(content) - MOST_CHARS
+    return content if rest <= 0 else f"{content[:MOST_CHARS]}\n\n… ({rest} more characters stand in the file)"
 
 
 def _of_scripts(folder: Path, tool: Tool) -> str:
@@ -92,15 +92,15 @@ def _of_scripts(folder: Path, tool: Tool) -> str:
     path, digest = text_of(script.get("path")), text_of(script.get("sha256"))
     if not path:
         return f"This is the text of the skill in {folder}. Follow it; nothing was run."
-    told = f", SHA-256 {digest} when it was ingested" if digest else ""
+    remark = f", SHA-256 {digest} when it was ingested" if digest else ""
     return (
-        f"Nothing was run: a skill's scripts are not run here. {path} lies in {folder}{told}. Whoever may run programs "
-        "on that machine runs it as the text above says."
+        f"Nothing was run: a skill's scripts are not run here. {path} lies in {folder}{remark}. Whoever may run "
+        "programs on that machine runs it as the text above says."
     )
 
 
-def _why_not(places: list[str], *, seen: bool) -> str:
-    if seen:
+def _why_not(places: list[str], *, is_there: bool) -> str:
+    if is_there:
         return (
             "its SKILL.md is another than was ingested, or cannot be read: look at it, and run `waygraph ingest` again"
         )

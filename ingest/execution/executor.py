@@ -24,9 +24,9 @@ from waygraph.ingest.execution.own_logins import OwnLogins
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
     HOW_TO_NAME,
-    Claimed,
-    Configured,
+    ServiceFinder,
     Services,
+    SourceClaim,
     claims_on,
     load_services,
     servers_vouched_for,
@@ -58,7 +58,7 @@ _log = logging.getLogger("waygraph.gateway")
 # A person is given time to think: what a question takes does not count to the deadline of its call.
 
 
-class Unhurried(Through):
+class PatientHost(Through):
     """The host of one call, whose deadline is that of `scope`. Equal where the hosts are."""
 
     def __init__(self, host: Host, scope: anyio.CancelScope) -> None:
@@ -66,15 +66,12 @@ class Unhurried(Through):
         self._scope = scope
 
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked_at = anyio.current_time()
+        start_s = anyio.current_time()
         self._scope.deadline += ANSWER_S
         try:
             return await super().ask(question, params)
         finally:
-            self._scope.deadline -= ANSWER_S - (anyio.current_time() - asked_at)
-
-
-# Tools of MCP servers are run over the pool's connections.
+            self._scope.deadline -= ANSWER_S - (anyio.current_time() - start_s)
 
 
 class McpCaller:
@@ -141,7 +138,7 @@ class Executor:
         with anyio.move_on_after(call.deadline_s) as scope, self._cancelling(scope):
             async with self._place_of_caller(call), self._of_agents.place(call.agent.id), _place(self._places):
                 with _naming(call.agent):
-                    return await way.call(replace(call, host=Unhurried(call.host, scope)))
+                    return await way.call(replace(call, host=PatientHost(call.host, scope)))
         if self._closed:
             raise MayHaveRun(STOPPING)
         raise CallTimedOut(call.name, call.deadline_s)
@@ -262,22 +259,22 @@ class _OnFirstCall:
             return self._way
 
 
-def _a2a(configured: Configured, vouched: VouchedFile, web: Web) -> ToolCaller:
+def _a2a(finder: ServiceFinder, trust_file: VouchedFile, web: Web) -> ToolCaller:
     from waygraph.ingest.execution.call_a2a import A2aCaller
 
-    return A2aCaller(configured=configured, vouched=vouched, web=web)
+    return A2aCaller(finder=finder, trust_file=trust_file, web=web)
 
 
-def _openapi(configured: Configured, web: Web, settings: Settings) -> ToolCaller:
+def _openapi(finder: ServiceFinder, web: Web, settings: Settings) -> ToolCaller:
     from waygraph.ingest.execution.call_openapi import OpenApiCaller
 
-    return OpenApiCaller(configured=configured, web=web, settings=settings)
+    return OpenApiCaller(finder=finder, web=web, settings=settings)
 
 
-def _skill(registry: Registry, vouched: VouchedFile) -> ToolCaller:
+def _skill(registry: Registry, trust_file: VouchedFile) -> ToolCaller:
     from waygraph.ingest.execution.call_skill import SkillTexts
 
-    return SkillTexts(registry=registry, vouched=vouched)
+    return SkillTexts(registry=registry, trust_file=trust_file)
 
 
 @asynccontextmanager
@@ -293,9 +290,9 @@ async def open_executor(
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(aclosing(Web(settings)))
-        vouched = vouched_file(settings.data_path, registry.store.place)
-        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, vouched=vouched)
-        configured = Configured(registry=registry, services=services, surroundings=surroundings)
+        trust_file = vouched_file(settings.data_path, registry.store.place)
+        launches = Launches(registry=registry, settings=settings, surroundings=surroundings, trust_file=trust_file)
+        finder = ServiceFinder(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
             services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
         )
@@ -303,9 +300,9 @@ async def open_executor(
         pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
         ways: dict[AgentKind, ToolCaller] = {
             "mcp_server": McpCaller(pool, logins),
-            "a2a_agent": _OnFirstCall(lambda: _a2a(configured, vouched, web)),
-            "openapi": _OnFirstCall(lambda: _openapi(configured, web, settings)),
-            "skill": _OnFirstCall(lambda: _skill(registry, vouched)),
+            "a2a_agent": _OnFirstCall(lambda: _a2a(finder, trust_file, web)),
+            "openapi": _OnFirstCall(lambda: _openapi(finder, web, settings)),
+            "skill": _OnFirstCall(lambda: _skill(registry, trust_file)),
         }
         executor = Executor(ways, settings.calls_at_once, logins)
         stack.callback(executor.close)
@@ -320,9 +317,6 @@ def _warn_without_key(logins: OwnLogins) -> None:
             _log.warning("nobody can log in at %s: %s", ", ".join(agents), fault)
 
 
-# How the server of an agent is started or reached for a call, with every reference resolved.
-
-
 FRESH_S = 1.0
 """So long a launch counts as it was found: calls that come one after the other do not each read files."""
 
@@ -334,20 +328,20 @@ class Launches:
     registry: Registry
     settings: Settings
     surroundings: Surroundings = field(repr=False)
-    vouched: VouchedFile
-    _known: FIFOCache[str, "_Known"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
+    trust_file: VouchedFile
+    _states: FIFOCache[str, "_LaunchState"] = field(default_factory=lambda: FIFOCache(MOST_AGENTS), repr=False)
 
     async def fresh(self, agent: Agent) -> Launch:
         """As it was at most FRESH_S ago. Raises as `of`."""
-        self._known[agent.id] = known = self._known.get(agent.id) or _Known()
-        if launch := known.fresh(agent):
+        self._states[agent.id] = state = self._states.get(agent.id) or _LaunchState()
+        if launch := state.fresh(agent):
             return launch
-        async with known.lock:
-            if launch := known.fresh(agent):
+        async with state.lock:
+            if launch := state.fresh(agent):
                 return launch
-            known.launch, now = None, anyio.current_time()
-            known.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
-            known.transport, known.at = agent.transport, now
+            state.launch, now = None, anyio.current_time()
+            state.launch = launch = await to_thread.run_sync(self.of, agent, abandon_on_cancel=True)
+            state.transport, state.at = agent.transport, now
             return launch
 
     def of(self, agent: Agent) -> Launch:
@@ -357,7 +351,7 @@ class Launches:
         """
         claims = claims_on(self.registry, agent.id)
         faults: list[str] = []
-        for claim, server in servers_vouched_for(self.vouched, claims, agent):
+        for claim, server in servers_vouched_for(self.trust_file, claims, agent):
             try:
                 return self._launch(claim, server, agent)
             except (Faulty, SourceError, Refusal) as fault:
@@ -366,7 +360,7 @@ class Launches:
             raise NotCallable(agent.id, f"its server cannot be started or reached: {'; '.join(faults)}")
         raise NotCallable(agent.id, _not_vouched(claims))
 
-    def _launch(self, claim: Claimed, server: VouchedServer, agent: Agent) -> Launch:
+    def _launch(self, claim: SourceClaim, server: VouchedServer, agent: Agent) -> Launch:
         """Raises Faulty, SourceError, Refusal."""
         around = replace(self.surroundings, cwd=server.folder or self.surroundings.cwd)
         if server.config:
@@ -379,12 +373,12 @@ class Launches:
             return replace(launch, public=server.public, oauth=launch.oauth or server.oauth)
         return launch_in(launch, server.folder)
 
-    def _from_config(self, claim: Claimed, server: VouchedServer, around: Surroundings) -> Launch:
+    def _from_config(self, claim: SourceClaim, server: VouchedServer, around: Surroundings) -> Launch:
         """The graph holds references in place of its values; the config has them."""
         entry = config_entry(server.config, plain_key(claim.key), self.settings, around)
         if not server.written:
             reason = "was ingested when its values were not noted yet"
-        elif self.vouched.digest_of(entry.written) != server.written:
+        elif self.trust_file.digest_of(entry.launch_text) != server.written:
             reason = "is another than was ingested"
         else:
             return entry.launch
@@ -392,7 +386,7 @@ class Launches:
 
 
 @dataclass(slots=True)
-class _Known:
+class _LaunchState:
     """A launch as it was found last. The lock keeps calls of one agent from looking for it all at once."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
@@ -406,7 +400,7 @@ class _Known:
         return None if self.transport != agent.transport or is_old else self.launch
 
 
-def _not_vouched(claims: list[Claimed]) -> str:
+def _not_vouched(claims: list[SourceClaim]) -> str:
     if not any(claim.is_live for claim in claims):
         return (
             "it is known from a catalogue only, and what only a catalogue, a document or a service's caller names is "

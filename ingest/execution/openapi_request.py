@@ -17,7 +17,7 @@ from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.fields import text_of as stripped
 from waygraph.ingest.sources.formats.openapi_calls import is_bytes, is_json
 
-_RESERVED = ":/?@!$'()*,;"
+_RESERVED_CHARS = ":/?@!$'()*,;"
 """Of RFC 3986, without those that end or part what stands in a query."""
 _SWAGGER_STYLES = {"csv": "form", "ssv": "spaceDelimited", "tsv": "tabDelimited", "pipes": "pipeDelimited"}
 _BETWEEN = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
@@ -43,27 +43,27 @@ class Parameter:
     place: str
     style: str
     explode: bool
-    reserved: bool = False
+    allows_reserved: bool = False
     content: str = ""
 
 
-def parameter_of(argument: str, told: Mapping[str, Any], *, swagger: bool) -> Parameter:
+def parameter_of(argument: str, fields: Mapping[str, Any], *, swagger: bool) -> Parameter:
     """Of an entry of the annotation `http.parameters`."""
-    place = str(told.get("in", ""))
-    style = told.get("style") or ("simple" if place in ("path", "header") else "form")
-    explode = told.get("explode", style == "form")
-    if swagger or "collectionFormat" in told:
-        multi = told.get("collectionFormat") == "multi"
-        style = _SWAGGER_STYLES.get(str(told.get("collectionFormat")), "form") if place == "query" else "simple"
+    place = str(fields.get("in", ""))
+    style = fields.get("style") or ("simple" if place in ("path", "header") else "form")
+    explode = fields.get("explode", style == "form")
+    if swagger or "collectionFormat" in fields:
+        multi = fields.get("collectionFormat") == "multi"
+        style = _SWAGGER_STYLES.get(str(fields.get("collectionFormat")), "form") if place == "query" else "simple"
         style, explode = "form" if multi else style, multi
     return Parameter(
         argument=argument,
-        name=str(told.get("name") or argument),
+        name=str(fields.get("name") or argument),
         place=place,
         style=str(style),
         explode=explode is True,
-        reserved=told.get("allowReserved") is True,
-        content=str(told.get("content") or ""),
+        allows_reserved=fields.get("allowReserved") is True,
+        content=str(fields.get("content") or ""),
     )
 
 
@@ -111,7 +111,7 @@ def _parts(value: Any, between: str, safe: str = "") -> Iterator[str]:
 
 def in_query(parameter: Parameter, value: Any) -> list[str]:
     """The `name=value` parts, escaped; none for null and for what is empty and has no part."""
-    safe = _RESERVED if parameter.reserved else ""
+    safe = _RESERVED_CHARS if parameter.allows_reserved else ""
     if value is None:
         return []
     if parameter.content or not isinstance(value, (list, Mapping)):
@@ -154,15 +154,15 @@ def _deep(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 def in_header(parameter: Parameter, value: Any) -> str:
     """Raises Fault for what no header may hold."""
     if parameter.content or not isinstance(value, (list, Mapping)):
-        told = text_of(value)
+        text = text_of(value)
     elif isinstance(value, Mapping):
         between = "=" if parameter.explode else ","
-        told = ",".join(f"{key}{between}{text_of(item)}" for key, item in value.items())
+        text = ",".join(f"{key}{between}{text_of(item)}" for key, item in value.items())
     else:
-        told = ",".join(map(text_of, value))
-    if _CONTROL.search(told) or not told.isascii():
+        text = ",".join(map(text_of, value))
+    if _CONTROL.search(text) or not text.isascii():
         raise Fault(parameter.argument, "printable ASCII on one line: it is a header")
-    return told.strip()
+    return text.strip()
 
 
 def in_cookie(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
@@ -172,9 +172,6 @@ def in_cookie(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
     if parameter.explode:
         return [(name, quote(text_of(item), safe="")) for name, item in _explode(parameter.name, value)]
     return [(parameter.name, ",".join(_parts(value, ",")))]
-
-
-# The body of a request, by the media type that an operation takes.
 
 
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -198,19 +195,19 @@ def body_of(http: Mapping[str, Any], arguments: Mapping[str, Any], properties: M
 
     Raises Fault for what cannot be sent so.
     """
-    told = fields_of(http.get("body"))
-    if not told:
+    body = fields_of(http.get("body"))
+    if not body:
         return Body()
-    media = _exact(str(told.get("type") or "application/json"))
-    if whole := stripped(told.get("argument")):
+    media = _exact(str(body.get("type") or "application/json"))
+    if whole := stripped(body.get("argument")):
         return _whole(media, whole, arguments, fields_of(properties.get(whole))) if whole in arguments else Body()
-    names = fields_of(told.get("fields"))
+    names = fields_of(body.get("fields"))
     parameters = fields_of(http.get("parameters"))
-    given = {str(names.get(key, key)): value for key, value in arguments.items() if key not in parameters}
-    if not given and http.get("method") not in _WITH_BODY:
+    values = {str(names.get(key, key)): value for key, value in arguments.items() if key not in parameters}
+    if not values and http.get("method") not in _WITH_BODY:
         return Body()
     schemas = {str(names.get(key, key)): fields_of(schema) for key, schema in properties.items()}
-    return _fields(media, given, schemas)
+    return _fields(media, values, schemas)
 
 
 def _exact(media: str) -> str:
@@ -233,20 +230,20 @@ def _whole(media: str, argument: str, arguments: Mapping[str, Any], schema: Mapp
     return Body(media=media, content=_json(value))
 
 
-def _fields(media: str, given: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]) -> Body:
+def _fields(media: str, values: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]) -> Body:
     match _plain(media):
         case "application/x-www-form-urlencoded":
-            return Body(media=media, content=urlencode(list(_pairs(given))).encode())
+            return Body(media=media, content=urlencode(list(_pairs(values))).encode())
         case "multipart/form-data":
-            parts = (part for name, value in given.items() for part in _body_parts(name, value, schemas.get(name, {})))
+            parts = (part for name, value in values.items() for part in _body_parts(name, value, schemas.get(name, {})))
             return Body(media=media, parts=tuple(parts))
         case _:
-            return Body(media=media, content=_json(given))
+            return Body(media=media, content=_json(values))
 
 
-def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _pairs(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Objects as JSON, lists as repeated names, as OpenAPI has it where no encoding is told."""
-    for name, value in given.items():
+    for name, value in values.items():
         for item in value if isinstance(value, list) else [value]:
             if item is not None:
                 yield name, text_of(item)

@@ -24,7 +24,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.logins import BEGUN, LoginFile, digest_of, login_file, refusal_code
+from waygraph.ingest.upstream.logins import BEGUN_LOGIN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.numbers import read_number
@@ -53,7 +53,7 @@ class OwnLogins:
     surroundings: Surroundings = field(repr=False)
     launches: Callable[[Agent], Awaitable[Launch]]
     web: Web
-    _tokens: "FIFOCache[tuple[str, str, str], _Exchanged]" = field(
+    _tokens: "FIFOCache[tuple[str, str, str], _ExchangeToken]" = field(
         default_factory=lambda: FIFOCache(MOST_TOKENS), repr=False
     )
 
@@ -127,13 +127,15 @@ class OwnLogins:
         self.file.check_key()
         rule, launch = await self.server_of(agent)
         client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
-        begun = await begin_login(launch, self.settings, callback, client, rule.issuer)
-        content = {**begun.content, "browser": browser}
-        put = partial(self.file.put, caller, agent.id, launch.url, BEGUN, content, login_id=digest_of(begun.state))
+        start = await begin_login(launch, self.settings, callback, client, rule.issuer)
+        content = {**start.content, "browser": browser}
+        put = partial(
+            self.file.put, caller, agent.id, launch.url, BEGUN_LOGIN, content, login_id=digest_of(start.state)
+        )
         await to_thread.run_sync(put)
-        return begun.page
+        return start.page
 
-    async def finish(self, caller: str, agent: Agent, callback: str, browser: str, said: Mapping[str, str]) -> None:
+    async def finish(self, caller: str, agent: Agent, callback: str, browser: str, query: Mapping[str, str]) -> None:
         """With what the browser brought back: `code` or `error`, `state`, `iss`. A login is finished once.
 
         Raises NotAllowed for what was not begun by this caller in this browser a short time ago; else as `begin`.
@@ -141,26 +143,28 @@ class OwnLogins:
         from waygraph.ingest.upstream.browser_login import finish_login
 
         _, launch = await self.server_of(agent)
-        take = partial(self.file.take, caller, agent.id, digest_of(said.get("state", "")))
-        begun = await to_thread.run_sync(take)
-        content = self.file.open(begun) if begun else {}
-        is_late = begun is not None and begun.age_s() > self.settings.upstream_login_timeout_s
-        if begun is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
+        take = partial(self.file.take, caller, agent.id, digest_of(query.get("state", "")))
+        login = await to_thread.run_sync(take)
+        content = self.file.open(login) if login else {}
+        is_late = login is not None and login.age_s() > self.settings.upstream_login_timeout_s
+        if login is None or is_late or not hmac.compare_digest(str(content["browser"]), browser):
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
-        if begun.address != self.file.place_of(caller, launch.url):
+        if login.address != self.file.place_of(caller, launch.url):
             raise NotAllowed("the agent's server has another address by now: begin the login again")
-        if "code" not in said:
-            raise UpstreamRefused(f"the login was refused ({refusal_code(said.get('error')) or 'no reason given'})")
-        held = await finish_login(launch, self.settings, callback, content, code=said["code"], iss=said.get("iss"))
-        await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", held))
+        if "code" not in query:
+            raise UpstreamRefused(f"the login was refused ({refusal_code(query.get('error')) or 'no reason given'})")
+        new_content = await finish_login(
+            launch, self.settings, callback, content, code=query["code"], iss=query.get("iss")
+        )
+        await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", new_content))
 
     # -- RFC 8693 ----------------------------------------------------------------------------------
 
-    def token_place(self, call: ToolCall) -> "_Exchanged":
+    def token_place(self, call: ToolCall) -> "_ExchangeToken":
         """The place of the token for this caller, agent and token shown."""
-        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _Exchanged())
+        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _ExchangeToken())
 
-    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_Exchanged":
+    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_ExchangeToken":
         """A token for the server in the caller's name. Raises NotCallable, UpstreamError; neither holds a token."""
         if not call.caller.startswith("oidc:") or not call.token:
             raise NotCallable(
@@ -168,9 +172,9 @@ class OwnLogins:
                 "it acts as its caller by the caller's token of the OIDC issuer, and this caller showed none (an API "
                 "key cannot be exchanged)",
             )
-        found = self.token_place(call)
-        async with found.lock:
-            if not found.is_fresh:
+        place = self.token_place(call)
+        async with place.lock:
+            if not place.is_fresh:
                 answer = await self._ask_exchange(rule, call.token)
                 token, ends = answer.get("access_token"), answer.get("expires_in")
                 is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
@@ -178,11 +182,11 @@ class OwnLogins:
                     raise UpstreamRefused("the token exchange gave no bearer token")
                 known_s = read_number(ends)
                 lasts_s = UNTIMED_S if known_s is None else min(max(0.0, known_s - EARLY_S), LONGEST_S)
-                found.token, found.ends_s = token, time.monotonic() + lasts_s
-        return found
+                place.token, place.ends_s = token, time.monotonic() + lasts_s
+        return place
 
     async def _ask_exchange(self, rule: LoginRule, subject: str) -> Mapping[str, Any]:
-        asked = {
+        fields = {
             "grant_type": _GRANT,
             "subject_token": subject,
             "subject_token_type": _ACCESS_TOKEN,
@@ -196,26 +200,26 @@ class OwnLogins:
         if rule.client_secret:
             pair = f"{quote(rule.client_id, safe='')}:{quote(rule.client_secret, safe='')}"  # RFC 6749, 2.3.1
             headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-        content = urlencode({name: value for name, value in asked.items() if value}).encode()
+        content = urlencode({name: value for name, value in fields.items() if value}).encode()
         request = Request(
             method="POST", url=rule.token_endpoint, headers=headers, content=content, allow_private=True
         )  # the operator named it
         with anyio.move_on_after(self.settings.upstream_connect_timeout_s):
             answer = await self.web.ask(request)
             try:
-                said = json.loads(answer.content)
+                document = json.loads(answer.content)
             except (ValueError, RecursionError):
-                said = None
-            told: Mapping[str, Any] = said if isinstance(said, dict) else {}
+                document = None
+            body: Mapping[str, Any] = document if isinstance(document, dict) else {}
             if answer.status == 200:
-                return told
-            reason = refusal_code(told.get("error")) or f"HTTP {answer.status}"
+                return body
+            reason = refusal_code(body.get("error")) or f"HTTP {answer.status}"
             raise UpstreamRefused(f"the token exchange was refused ({reason})")
         raise UpstreamRefused("the token exchange took too long")
 
 
 @dataclass(slots=True)
-class _Exchanged:
+class _ExchangeToken:
     """A token, until when it is used by the clock that never runs back, and the lock of who asks for another."""
 
     token: str = field(default="", repr=False)
@@ -250,22 +254,22 @@ class ActingCaller:
         name = self.call.name
         rule, plain = await self.logins.server_of(self.call.agent, name)
         if rule.by == "exchange":
-            exchanged = await self.logins.exchange(rule, self.call)
-            return _with_header(plain, "Authorization", f"Bearer {exchanged.token}", exchanged.token)
+            place = await self.logins.exchange(rule, self.call)
+            return _with_header(plain, "Authorization", f"Bearer {place.token}", place.token)
         if not rule.takes_login:
             return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=./")))
         find = partial(self.logins.file.find, self.caller, self.call.agent.id, plain.url)
-        found = await to_thread.run_sync(find)  # of many callers the file is large
-        if found is None or found.by != rule.by:
+        login = await to_thread.run_sync(find)  # of many callers the file is large
+        if login is None or login.by != rule.by:
             raise NeedsLogin(name, self.call.agent.id)
-        held = self.logins.file.open(found)
+        content = self.logins.file.open(login)
         if rule.by == "oauth":
-            former = held.get("client") or {}
+            former = content.get("client") or {}
             client = {**former, **_client_of(rule)} if rule.client_id else former
             if client != former:  # the operator has changed its secret since
-                await to_thread.run_sync(partial(self.logins.file.keep, found.user, {"client": client}))
-            return replace(plain, oauth=True, user=found.user)
-        key = str(held.get("key", ""))
+                await to_thread.run_sync(partial(self.logins.file.keep, login.user, {"client": client}))
+            return replace(plain, oauth=True, user=login.user)
+        key = str(content.get("key", ""))
         return _with_header(plain, rule.name, rule.value.replace(KEY, key), key)
 
     async def check(self, refusal: UpstreamRefused) -> None:
@@ -299,5 +303,5 @@ def _holds_secret(launch: HttpLaunch) -> bool:
 
 
 def _with_header(launch: HttpLaunch, name: str, value: str, *secrets: str) -> HttpLaunch:
-    others = {other: said for other, said in launch.headers.items() if other.lower() != name.lower()}
+    others = {other: text for other, text in launch.headers.items() if other.lower() != name.lower()}
     return replace(launch, headers={**others, name: value}, confidential=launch.confidential | {*secrets})

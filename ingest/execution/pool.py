@@ -67,18 +67,18 @@ FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 @asynccontextmanager
 async def calling_pool(launch_of: LaunchOf, settings: Settings) -> AsyncGenerator["Pool"]:
     """A pool for as long as the block; leaving it closes all connections within 2 s, and ends their processes."""
-    raised: Exception | None = None
+    error: Exception | None = None
     async with anyio.create_task_group() as tasks:
         pool = Pool(tasks, launch_of, settings, SystemClock(), _connecting(settings))
         try:
             yield pool
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
-            raised = exc
+            error = exc
         finally:
             pool.close()
             tasks.cancel_scope.cancel()
-    if raised is not None:
-        raise raised
+    if error is not None:
+        raise error
 
 
 def _connecting(settings: Settings) -> OpenConnections:
@@ -225,9 +225,9 @@ class Pool:
 
     def _close_unused(self) -> None:
         """Makes room for one more connection of a user."""
-        unused = [line for (_, user), line in self._lines.items() if user and line.is_unused]
+        lines = [line for (_, user), line in self._lines.items() if user and line.is_unused]
         more = self.open_of_users - MOST_USER_LINES + 1
-        for line in sorted(unused, key=lambda line: line.used_s)[: max(0, more)]:
+        for line in sorted(lines, key=lambda line: line.used_s)[: max(0, more)]:
             line.retire()
 
     async def _run(self, key: _Key, line: "_Line") -> None:
@@ -296,7 +296,7 @@ class _Line:
         self._settled = anyio.Event()
         self._stirred = anyio.Event()
         self._calls = 0
-        self._heard = self._silences = 0
+        self._message_count = self._silences = 0
         """How many messages had come at the last silence, and how many calls in a row were given up since."""
         self._is_waited_to_rest = False
         self.used_s = clock.now_s()
@@ -346,13 +346,13 @@ class _Line:
     @contextmanager
     def _minding_silence(self, connection: CallConnection) -> Iterator[None]:
         """A server that hangs does not end by itself: after some calls without a word the next one has a new one."""
-        heard = connection.message_count
+        count_before = connection.message_count
         try:
             yield
         except (CallTimedOut, anyio.get_cancelled_exc_class()):
-            if connection.message_count != self._heard:
-                self._heard, self._silences = connection.message_count, 0
-            self._silences += connection.message_count == heard
+            if connection.message_count != self._message_count:
+                self._message_count, self._silences = connection.message_count, 0
+            self._silences += connection.message_count == count_before
             if self._silences >= MOST_SILENCES:
                 self.retire()
             raise

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
@@ -75,9 +75,9 @@ class Service:
         resolver = Resolver(Scope(surroundings=surroundings))
         try:
             headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = self.auth.resolve(resolver) if self.auth else _Told()
+            secret = self.auth.resolve(resolver) if self.auth else _Credential()
             resolver.finish()
-        except Unresolved as exc:
+        except UnresolvedReference as exc:
             raise Incomplete(str(exc)) from None
         told_by_name = (value for name, value in headers.items() if references_only({name: value})[name] != value)
         return Login(
@@ -110,8 +110,8 @@ class Services:
 
     def of_source(self, sources: Iterable[str]) -> Service | None:
         """The first that is of one of these."""
-        named = frozenset(sources)
-        return next((entry for entry in self.entries if entry.source and entry.source in named), None)
+        names = frozenset(sources)
+        return next((entry for entry in self.entries if entry.source and entry.source in names), None)
 
     @property
     def name_sources(self) -> bool:
@@ -126,8 +126,8 @@ def load_services(path: str) -> Services:
     if not path:
         return Services()
     try:
-        said = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
-        checked = _File.model_validate(said)
+        document = tomllib.loads(as_written(path).read_text(encoding="utf-8"))
+        content = _File.model_validate(document)
     except OSError as exc:
         raise InvalidSetting(f"services file {path} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError:
@@ -136,14 +136,14 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
     except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
-    return Services(tuple(entry.service() for entry in checked.service), path, tuple(checked.login))
+    return Services(tuple(entry.service() for entry in content.service), path, tuple(content.login))
 
 
 # -- as it is written ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Credential:
     place: Place = "header"
     name: str = ""
     value: str = field(default="", repr=False)
@@ -173,16 +173,16 @@ class Auth(_Strict):
             raise ValueError("give one: bearer; user with password; key, with name and in")
         return self
 
-    def resolve(self, resolver: Resolver) -> _Told:
+    def resolve(self, resolver: Resolver) -> _Credential:
         if self.bearer:
             token = resolver.text(self.bearer)
-            return _Told("header", "Authorization", f"Bearer {token}", (token,))
+            return _Credential("header", "Authorization", f"Bearer {token}", (token,))
         if self.key:
             key = resolver.text(self.key)
-            return _Told(self.place, self.name, key, (key,))
+            return _Credential(self.place, self.name, key, (key,))
         user, password = resolver.text(self.user), resolver.text(self.password)
-        encoded = b64encode(f"{user}:{password}".encode()).decode()
-        return _Told("header", "Authorization", f"Basic {encoded}", (password, encoded))
+        credentials = b64encode(f"{user}:{password}".encode()).decode()
+        return _Credential("header", "Authorization", f"Basic {credentials}", (password, credentials))
 
 
 class _Entry(_Strict):
@@ -268,7 +268,7 @@ class LoginRule(_Strict):
             headers = {name: resolver.text(value) for name, value in self.headers.items()}
             secret = resolver.text(self.client_secret)
             resolver.finish()
-        except Unresolved as exc:
+        except UnresolvedReference as exc:
             raise Incomplete(str(exc)) from None
         return self.model_copy(update={"headers": headers, "client_secret": secret})
 
@@ -316,7 +316,7 @@ _NOT_KNOWN = "extra_forbidden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
+class ServiceFinder:
     """`surroundings` resolve references at each call."""
 
     registry: Registry
@@ -340,11 +340,8 @@ def confidential(login: Login, address: str) -> tuple[str, ...]:
     return discretion(HttpLaunch(url=address, confidential=login.confidential)).secrets
 
 
-# Which sources claim an agent, and what of it a person on this machine vouched for by opening them.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class SourceClaim:
     """That a source claims an agent, under a key of its own."""
 
     source: str
@@ -352,51 +349,48 @@ class Claimed:
     is_live: bool
 
 
-def claims_on(registry: Registry, agent_id: str) -> list[Claimed]:
+def claims_on(registry: Registry, agent_id: str) -> list[SourceClaim]:
     """By the source's name."""
-    return [claim for claimed, claim in _claims(registry) if claimed == agent_id]
+    return [claim for owner_id, claim in _claims(registry) if owner_id == agent_id]
 
 
-def all_claims(registry: Registry) -> dict[str, list[Claimed]]:
+def all_claims(registry: Registry) -> dict[str, list[SourceClaim]]:
     """By agent id, those of each by the source's name."""
-    claims: dict[str, list[Claimed]] = {}
+    claims: dict[str, list[SourceClaim]] = {}
     for agent_id, claim in _claims(registry):
         claims.setdefault(agent_id, []).append(claim)
     return claims
 
 
-def _claims(registry: Registry) -> Iterator[tuple[str, Claimed]]:
+def _claims(registry: Registry) -> Iterator[tuple[str, SourceClaim]]:
     for source in registry.store.look(lambda index: list(index.sources())):
         for key, agent_id in source.claims:
-            yield agent_id, Claimed(source=source.name, key=key, is_live=source.rank > 0)
+            yield agent_id, SourceClaim(source=source.name, key=key, is_live=source.rank > 0)
 
 
 def servers_vouched_for(
-    vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent
-) -> Iterator[tuple[Claimed, VouchedServer]]:
+    trust_file: VouchedFile, claims: Iterable[SourceClaim], agent: Agent
+) -> Iterator[tuple[SourceClaim, VouchedServer]]:
     """Of live sources, where the launch is what the graph holds now. Raises StorageFailed."""
-    held = launch_digest(agent.transport)
+    digest = launch_digest(agent.transport)
     for claim in claims:
-        servers = vouched.source(claim.source).servers
+        servers = trust_file.source(claim.source).servers
         server = servers.get(claim.key) or servers.get(plain_key(claim.key))
-        if claim.is_live and server is not None and server.launch == held:
+        if claim.is_live and server is not None and server.launch == digest:
             yield claim, server
 
 
-def origins_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed], agent: Agent) -> set[str]:
+def origins_vouched_for(trust_file: VouchedFile, claims: Iterable[SourceClaim], agent: Agent) -> set[str]:
     """The origins of addresses that gave the agent's card as the graph holds it now. Raises StorageFailed."""
-    held = launch_digest(agent.transport)
-    sources = [(vouched.source(claim.source), claim.key) for claim in claims]
-    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == held}
+    digest = launch_digest(agent.transport)
+    sources = [(trust_file.source(claim.source), claim.key) for claim in claims]
+    return {source.origin for source, key in sources if source.origin and source.cards.get(key) == digest}
 
 
-def places_vouched_for(vouched: VouchedFile, claims: Iterable[Claimed]) -> list[str]:
+def places_vouched_for(trust_file: VouchedFile, claims: Iterable[SourceClaim]) -> list[str]:
     """The files, folders and patterns that hold the agent's skill. Raises StorageFailed."""
-    sources = (vouched.source(claim.source) for claim in claims)
+    sources = (trust_file.source(claim.source) for claim in claims)
     return [source.path for source in sources if source.path]
-
-
-# Whether the tools of an agent can be run from here at all: told with what is found, before anybody calls.
 
 
 HOW_TO_NAME = "`waygraph ingest -- COMMAND`, `waygraph ingest https://HOST/mcp` or `waygraph ingest CONFIG.json`"
@@ -424,21 +418,21 @@ class Reach:
 
     registry: Registry
     services: Services
-    vouched: VouchedFile
-    _kept: "tuple[object, ReachNow] | None" = field(default=None, repr=False)
+    trust_file: VouchedFile
+    _cache: "tuple[object, ReachNow] | None" = field(default=None, repr=False)
 
     def now(self) -> "ReachNow":
         """As things stand. Raises RegistryNotFound."""
-        stamp, kept = (self.registry.stamp, self.stamp), self._kept
-        if kept is None or kept[0] != stamp:
-            self._kept = kept = stamp, ReachNow(self.services, self.vouched, all_claims(self.registry))
-        return kept[1]
+        stamp, cache = (self.registry.stamp, self.stamp), self._cache
+        if cache is None or cache[0] != stamp:
+            self._cache = cache = stamp, ReachNow(self.services, self.trust_file, all_claims(self.registry))
+        return cache[1]
 
     @property
     def stamp(self) -> object:
         """Another value where a person here may have vouched for something else."""
         try:
-            return self.vouched.stamp
+            return self.trust_file.stamp
         except StorageFailed:
             return None
 
@@ -448,8 +442,8 @@ class ReachNow:
     """Good as long as neither the registry nor what was vouched for changes."""
 
     services: Services
-    vouched: VouchedFile
-    claims: Mapping[str, list[Claimed]]
+    trust_file: VouchedFile
+    claims: Mapping[str, list[SourceClaim]]
     _reasons: dict[str, str] = field(default_factory=dict, repr=False)
 
     def why_not(self, agent: Agent) -> str:
@@ -462,24 +456,24 @@ class ReachNow:
             self._reasons[agent.id] = reason
         return reason
 
-    def _reason(self, agent: Agent, claims: list[Claimed]) -> str:
+    def _reason(self, agent: Agent, claims: list[SourceClaim]) -> str:
         match agent.kind:
             case "mcp_server":
                 return self._of_server(agent, claims)
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":
-                named = self._is_configured(agent, claims) or origins_vouched_for(self.vouched, claims, agent)
-                return "" if named else NOT_NAMED_HERE
+                is_named = self._is_configured(agent, claims) or origins_vouched_for(self.trust_file, claims, agent)
+                return "" if is_named else NOT_NAMED_HERE
             case "skill":
-                return "" if places_vouched_for(self.vouched, claims) else NOT_READ_HERE
+                return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
         return f"nothing here runs tools of a {agent.kind} agent"
 
-    def _of_server(self, agent: Agent, claims: list[Claimed]) -> str:
-        if any(servers_vouched_for(self.vouched, claims, agent)):
+    def _of_server(self, agent: Agent, claims: list[SourceClaim]) -> str:
+        if any(servers_vouched_for(self.trust_file, claims, agent)):
             return ""
         return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
 
-    def _is_configured(self, agent: Agent, claims: list[Claimed]) -> bool:
+    def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
         sources = (claim.source for claim in claims)
         return bool(self.services.of_agent(agent.id) or self.services.of_source(sources))

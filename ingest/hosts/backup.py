@@ -173,7 +173,7 @@ class Shelf:
         try:
             document = json.loads(self.record.read_bytes())
             if document["version"] == VERSION:
-                return [_take(held) for held in document["takes"]]
+                return [_take(entry) for entry in document["takes"]]
         except FileNotFoundError:
             return []
         except OSError as exc:
@@ -184,7 +184,7 @@ class Shelf:
 
     def keep_takes(self, path: Path, takes: Sequence[Take]) -> None:
         """Raises StorageFailed."""
-        held = [
+        entries = [
             {
                 "names": list(take.names),
                 "before": take.before,
@@ -194,7 +194,7 @@ class Shelf:
             }
             for take in takes
         ]
-        self._write(self.record, {"version": VERSION, "file": str(path), "takes": held})
+        self._write(self.record, {"version": VERSION, "file": str(path), "takes": entries})
 
     def servers(self) -> dict[str, Any]:
         """Those of the config; empty if there is none. Raises StorageFailed."""
@@ -229,19 +229,19 @@ class Shelf:
 
 def shelf_of(data: Path, host_id: str, path: Path, usual: Path) -> Shelf:
     """In the data folder: by the host's name for its usual file, and by the path for any other."""
-    told = "" if path == usual else f"-{sha256(str(path).encode()).hexdigest()[:12]}"
-    return Shelf(data / "hosts", f"{host_id}{told}")
+    suffix = "" if path == usual else f"-{sha256(str(path).encode()).hexdigest()[:12]}"
+    return Shelf(data / "hosts", f"{host_id}{suffix}")
 
 
 def digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _take(held: Mapping[str, Any]) -> Take:
+def _take(entry: Mapping[str, Any]) -> Take:
     return Take(
-        names=tuple(map(str, held["names"])),
-        before=str(held["before"]),
-        after=str(held["after"]),
-        original=b64decode(held["original"]),
-        places={str(key): (str(folder), str(name)) for key, (folder, name) in held.get("places", {}).items()},
+        names=tuple(map(str, entry["names"])),
+        before=str(entry["before"]),
+        after=str(entry["after"]),
+        original=b64decode(entry["original"]),
+        places={str(key): (str(folder), str(name)) for key, (folder, name) in entry.get("places", {}).items()},
     )

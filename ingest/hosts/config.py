@@ -14,7 +14,7 @@ from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
 from waygraph.ingest.manifest.fields import fields_of, repeated_names
 from waygraph.ingest.manifest.own_gateway import is_gateway
-from waygraph.ingest.manifest.redaction import STRUCK
+from waygraph.ingest.manifest.redaction import STRUCK_TEXT
 from waygraph.ingest.sources.formats.mcp_config import switches_of
 from waygraph.ingest.sources.json_text import json_document
 from waygraph.ingest.sources.parse import toml_document
@@ -80,11 +80,11 @@ class HostConfig:
 
     def without_servers(self, names: Sequence[str], folder: str = "") -> "HostConfig":
         """Raises SourceError if the text cannot be changed to just that."""
-        table, held = self._table(folder), self.servers_of(folder)
-        kept = {name: entry for name, entry in held.items() if name not in names}
-        if kept == held:
+        table, servers = self._table(folder), self.servers_of(folder)
+        others = {name: entry for name, entry in servers.items() if name not in names}
+        if others == servers:
             return self
-        return self._change(table, kept, lambda text, syntax: syntax.remove(text, table, names))
+        return self._change(table, others, lambda text, syntax: syntax.remove(text, table, names))
 
     def _table(self, folder: str) -> Sequence[str]:
         """The names that lead to it."""
@@ -109,13 +109,13 @@ class HostConfig:
         before, syntax = self._document(), _SYNTAXES[self.host.syntax]
         text = self.text if self.text and self.text.strip(_BLANK) else syntax.empty
         try:
-            changed = replace(self, text=change(text, syntax))
-            after = changed._document()
+            config = replace(self, text=change(text, syntax))
+            after = config._document()
         except (edit_json.Unfit, edit_toml.Unfit, SourceError, ValueError, RecursionError):
-            after, changed = {}, self
+            after, config = {}, self
         if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
-        return changed
+        return config
 
     def _fault(self, reason: str) -> SourceError:
         return SourceError(str(self.path), reason)
@@ -221,8 +221,8 @@ def _fill_table(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, A
     """A table without servers is as good as none, and so is what leads to nothing else."""
     name, *rest = path
     there = document.get(name)
-    kept = _fill_table(there, rest) if rest and isinstance(there, Mapping) else there
-    return {**document, name: kept} if kept else {key: value for key, value in document.items() if key != name}
+    inner = _fill_table(there, rest) if rest and isinstance(there, Mapping) else there
+    return {**document, name: inner} if inner else {key: value for key, value in document.items() if key != name}
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -231,8 +231,8 @@ def _same(one: Any, other: Any) -> bool:
 
 def _place_of(exc: ValueError) -> str:
     """Line and column, as far as they are told; never what stands there."""
-    found = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
-    return f" (line {found[1]}, column {found[2]})" if found else ""
+    match = re.search(r"\(?(?:at )?line (\d+),? col(?:umn)? (\d+)", str(exc))
+    return f" (line {match[1]}, column {match[2]})" if match else ""
 
 
 # What of a config may be shown: its names, and nothing that anybody else wrote there as a value.
@@ -269,9 +269,9 @@ def _mask_config(config: HostConfig, name: str) -> str:
 
 
 def _json(config: HostConfig, text: str, name: str) -> Iterator[str]:
-    found = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
+    members = edit_json.members(text, [config.host.table]) if text.strip("\ufeff \t\r\n") else None
     at = 0
-    for member in found or ():
+    for member in members or ():
         if member.name == name:
             yield _hide_values(text[at : member.start])
             yield text[member.start : member.end]
@@ -281,20 +281,20 @@ def _json(config: HostConfig, text: str, name: str) -> Iterator[str]:
 
 def _hide_values(text: str) -> str:
     """Names stay; strings, comments and numbers do not."""
-    kept, at = "", 0
-    for found in _STRING_OR_COMMENT.finditer(text):
-        kept += _NUMBER.sub(STRUCK, text[at : found.start()]) + _strike_value(found)
-        at = found.end()
-    return kept + _NUMBER.sub(STRUCK, text[at:])
+    result, at = "", 0
+    for match in _STRING_OR_COMMENT.finditer(text):
+        result += _NUMBER.sub(STRUCK_TEXT, text[at : match.start()]) + _strike_value(match)
+        at = match.end()
+    return result + _NUMBER.sub(STRUCK_TEXT, text[at:])
 
 
-def _strike_value(found: re.Match[str]) -> str:
-    text = found[0]
+def _strike_value(match: re.Match[str]) -> str:
+    text = match[0]
     if text.startswith("//"):
-        return f"// {STRUCK}"
+        return f"// {STRUCK_TEXT}"
     if text.startswith("/*"):
-        return f"/* {STRUCK} */"
-    return text if found[1] is not None else f'"{STRUCK}"'
+        return f"/* {STRUCK_TEXT} */"
+    return text if match[1] is not None else f'"{STRUCK_TEXT}"'
 
 
 def _toml(text: str, table: str, name: str) -> Iterator[str]:
@@ -307,8 +307,8 @@ def _toml(text: str, table: str, name: str) -> Iterator[str]:
         elif (inside and line.lstrip()[:1] != "#") or not line.strip():
             yield line
         else:
-            named = _TOML_NAME.match(line) if kind == "other" else None
-            yield f"{named[1] if named else ''} {STRUCK}\n"
+            match = _TOML_NAME.match(line) if kind == "other" else None
+            yield f"{match[1] if match else ''} {STRUCK_TEXT}\n"
 
 
 def check_is_ours(config: HostConfig, name: str) -> None:

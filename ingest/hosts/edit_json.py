@@ -38,10 +38,10 @@ def members(text: str, path: Sequence[str]) -> list[Member] | None:
     plain = without_comments(text)
     start = _after_space(plain, 0)
     for name in path:
-        found = [member for member in _members(plain, start) if member.name == name]
-        if not found or not isinstance(found[-1].value, dict):
+        matches = [member for member in _members(plain, start) if member.name == name]
+        if not matches or not isinstance(matches[-1].value, dict):
             return None
-        start = found[-1].value_start
+        start = matches[-1].value_start
     return list(_members(plain, start))
 
 
@@ -50,28 +50,28 @@ def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
 
     Makes objects of the path.
     """
-    found = members(text, path)
-    if found is None:
+    existing = members(text, path)
+    if existing is None:
         if not path:
             raise Unfit("it is no object")
         return with_member(text, path[:-1], path[-1], {name: value})
-    for member in reversed(found):
+    for member in reversed(existing):
         if member.name == name and _says(member.value, value):
             return text
         if member.name == name:
-            written = _format_value(value, text, _indent_of_line(text, member.start))
-            return text[: member.value_start] + written + text[member.end :]
-    return _append_member(text, path, found, name, value)
+            value_text = _format_value(value, text, _indent_of_line(text, member.start))
+            return text[: member.value_start] + value_text + text[member.end :]
+    return _append_member(text, path, existing, name, value)
 
 
 def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str:
     """The text without these; names that are not there are no fault."""
     while True:
-        found = members(text, path) or []
-        index = next((index for index, member in enumerate(found) if member.name in names), None)
+        existing = members(text, path) or []
+        index = next((index for index, member in enumerate(existing) if member.name in names), None)
         if index is None:
             return text
-        text = _cut(text, found, index)
+        text = _cut(text, existing, index)
 
 
 def _says(one: Any, other: Any) -> bool:
@@ -94,30 +94,30 @@ def _members(plain: str, start: int) -> Iterator[Member]:
 
 
 def _after_space(plain: str, at: int) -> int:
-    found = _SPACE.match(plain, at)
-    return found.end() if found else at
+    match = _SPACE.match(plain, at)
+    return match.end() if match else at
 
 
 # -- adding ----------------------------------------------------------------------------------------
 
 
-def _append_member(text: str, path: Sequence[str], found: list[Member], name: str, value: Any) -> str:
+def _append_member(text: str, path: Sequence[str], existing: list[Member], name: str, value: Any) -> str:
     opening = _object_start(text, path)
-    if not found:
+    if not existing:
         return _into_empty(text, opening, name, value)
-    last = found[-1]
+    last = existing[-1]
     comma = _comma_after(text, last.end)
-    on_lines = _LINE_END.search(text, opening, found[0].start) is not None
+    on_lines = _LINE_END.search(text, opening, existing[0].start) is not None
     if not on_lines:
-        written = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
-        return f"{text[: last.end]}, {written}{text[last.end :]}"
+        member_text = f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"
+        return f"{text[: last.end]}, {member_text}{text[last.end :]}"
     indent = _indent_of_line(text, last.start)
-    written = f"{_newline(text)}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}"
+    member_text = f"{_newline(text)}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}"
     if comma is not None:  # the file's own manner: a comma after the last one
         at = _end_of_line_there(text, comma + 1)
-        return text[:at] + written + "," + text[at:]
+        return text[:at] + member_text + "," + text[at:]
     at = _end_of_line_there(text, last.end)
-    return text[: last.end] + "," + text[last.end : at] + written + text[at:]
+    return text[: last.end] + "," + text[last.end : at] + member_text + text[at:]
 
 
 def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
@@ -127,8 +127,8 @@ def _into_empty(text: str, opening: int, name: str, value: Any) -> str:
     outer = _indent_of_line(text, opening)
     indent = outer + _step(text)
     line = _newline(text)
-    written = f"{line}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}{line}{outer}"
-    return text[: opening + 1] + inside + written + text[closing:]
+    member_text = f"{line}{indent}{json.dumps(name)}: {_format_value(value, text, indent)}{line}{outer}"
+    return text[: opening + 1] + inside + member_text + text[closing:]
 
 
 def _object_start(text: str, path: Sequence[str]) -> int:
@@ -145,8 +145,8 @@ def _comma_after(text: str, end: int) -> int | None:
     while True:
         at = _after_space(text, at)
         if text.startswith("//", at):
-            ended = _LINE_END.search(text, at)
-            at = ended.end() if ended else len(text)
+            line_end = _LINE_END.search(text, at)
+            at = line_end.end() if line_end else len(text)
         elif text.startswith("/*", at):
             at = text.index("*/", at) + 2
         else:
@@ -155,8 +155,8 @@ def _comma_after(text: str, end: int) -> int | None:
 
 def _end_of_line_there(text: str, at: int) -> int:
     """Behind a comment on the same line, if nothing else stands there."""
-    found = _REST_OF_LINE.match(text, at)
-    end = found.end() if found else at
+    match = _REST_OF_LINE.match(text, at)
+    end = match.end() if match else at
     return end if end == len(text) or _LINE_END.match(text, end) else at
 
 
@@ -166,33 +166,33 @@ def _format_value(value: Any, text: str, indent: str) -> str:
 
 
 def _newline(text: str) -> str:
-    found = _LINE_END.search(text)
-    return found[0] if found else "\n"
+    match = _LINE_END.search(text)
+    return match[0] if match else "\n"
 
 
 def _step(text: str) -> str:
     """The file's own indentation: that of its first indented line, two spaces without one."""
-    found = re.search(r"(?:\r\n|\n|\r)([ \t]+)[\"}]", text)
-    return found[1] if found else "  "
+    match = re.search(r"(?:\r\n|\n|\r)([ \t]+)[\"}]", text)
+    return match[1] if match else "  "
 
 
 def _indent_of_line(text: str, at: int) -> str:
-    begun = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
-    found = re.match(r"[ \t]*", text[begun:at])
-    return found[0] if found else ""
+    start = max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    match = re.match(r"[ \t]*", text[start:at])
+    return match[0] if match else ""
 
 
 # -- removing --------------------------------------------------------------------------------------
 
 
-def _cut(text: str, found: list[Member], index: int) -> str:
-    member = found[index]
+def _cut(text: str, existing: list[Member], index: int) -> str:
+    member = existing[index]
     start, end = member.start, member.end
     comma = _comma_after(text, end)
     if comma is not None:
         end = comma + 1
     elif index:  # the last one, where the file has no comma after a last one
-        before = _comma_after(text, found[index - 1].end)
+        before = _comma_after(text, existing[index - 1].end)
         if before is not None:
             text = text[:before] + text[before + 1 :]
             start, end = start - 1, end - 1
@@ -202,15 +202,15 @@ def _cut(text: str, found: list[Member], index: int) -> str:
 
 def _line_start(text: str, at: int) -> int:
     """The line's begin, its break included, if nothing stands before; else the place itself."""
-    begun = at - len(_indent_of_line(text, at))
-    if begun and text[begun - 1] in "\r\n" and not text[begun:at].strip():
-        return begun - (2 if text[begun - 2 : begun] == "\r\n" else 1)
+    start = at - len(_indent_of_line(text, at))
+    if start and text[start - 1] in "\r\n" and not text[start:at].strip():
+        return start - (2 if text[start - 2 : start] == "\r\n" else 1)
     return at
 
 
 def _line_after(text: str, start: int, end: int) -> int:
     """Behind what is left of the member's last line: spaces, and a comment that belongs to it."""
     if _line_start(text, start) == start:
-        found = re.match(r"[ \t]*", text[end:])
-        return end + (found.end() if found else 0)
+        match = re.match(r"[ \t]*", text[end:])
+        return end + (match.end() if match else 0)
     return _end_of_line_there(text, end)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 BOM = "\ufeff"
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
-_CLOSED = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
+_CLOSED_TEXT = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
 """What on one line is text or a comment, and opens and closes no list."""
 
 
@@ -26,31 +26,31 @@ def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
             continue
         else:
             yield line, "other"
-        told = line
+        rest = line
         if quote:
-            _, closed, told = line.partition(quote)
-            if not closed:
+            _, closing, rest = line.partition(quote)
+            if not closing:
                 continue
             quote = ""
-        bare = _CLOSED.sub("", told)
+        bare = _CLOSED_TEXT.sub("", rest)
         open_lists = max(0, open_lists + sum(map(bare.count, "[{")) - sum(map(bare.count, "]}")))
-        quote = _left_open(told)
+        quote = _left_open(rest)
 
 
 def _left_open(line: str) -> str:
     """The quotes of a text that goes on on the next line."""
     last = ""
-    for found in _CLOSED.finditer(line):
-        last = found[0][:3] if found[0][:3] in ('"""', "'''") else ""
-        if last and len(found[0]) >= 2 * len(last) and found[0].endswith(last):
+    for match in _CLOSED_TEXT.finditer(line):
+        last = match[0][:3] if match[0][:3] in ('"""', "'''") else ""
+        if last and len(match[0]) >= 2 * len(last) and match[0].endswith(last):
             last = ""
     return last
 
 
 def bare_head(line: str) -> str:
     """A head without the comment behind it."""
-    found = _HEAD.match(line)
-    return found[1] if found else ""
+    match = _HEAD.match(line)
+    return match[1] if match else ""
 
 
 def is_head_of(line: str, table: str, name: str) -> bool:

@@ -45,19 +45,19 @@ def known_configs(
     home: Path, environ: Mapping[str, str], platform: str, cwd: Path, *, settings: Settings
 ) -> list[KnownConfig]:
     """Those that are there and may name servers, by client. `platform` as in `sys.platform`; both folders absolute."""
-    found = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
-    return [config for config in found if config is not None]
+    configs = (_look_at(client, path, settings) for client, path in _paths(home, environ, platform, cwd))
+    return [config for config in configs if config is not None]
 
 
 def _paths(home: Path, environ: Mapping[str, str], platform: str, cwd: Path) -> Iterator[tuple[str, Path]]:
     """Each once: the project may be the home itself."""
-    found = folders(home, environ, platform, cwd)
-    seen = set[Path]()
+    folder_paths = folders(home, environ, platform, cwd)
+    paths = set[Path]()
     for host in HOSTS.values():
         for place in filter(None, (host.place, host.settings, host.project)):
-            path = Path(place.format_map(found))
-            if path not in seen:
-                seen.add(path)
+            path = Path(place.format_map(folder_paths))
+            if path not in paths:
+                paths.add(path)
                 yield host.name, path
 
 
@@ -129,8 +129,8 @@ class Host:
     reference: str = ""
     bare_variables: bool = False
     """Whether it also refers to a variable as `$NAME`."""
-    typed: bool = False
-    shown: Mapping[str, bool] = field(default_factory=dict)
+    has_type: bool = False
+    extra_fields: Mapping[str, bool] = field(default_factory=dict)
     """What an entry says so that the model sees the server's tools from the start: hosts hide tools behind a search."""
     restart: str = ""
     """What a person does so that the host reads its config again."""
@@ -139,8 +139,8 @@ class Host:
         """Raises InvalidSetting if the host has no config of a project."""
         if project and not self.project:
             raise InvalidSetting(f"{self.name} has no config of a single project: leave --project away")
-        found = folders(around.home, around.environ, around.platform, around.cwd)
-        return Path((self.project if project else self.place).format_map(found))
+        folder_paths = folders(around.home, around.environ, around.platform, around.cwd)
+        return Path((self.project if project else self.place).format_map(folder_paths))
 
     def project_file(self, around: "Places") -> Path | None:
         return self.file(around, project=True) if self.project else None
@@ -165,7 +165,7 @@ _VS_CODE = Host(
     table="servers",
     address_key="url",
     reference="${{env:{}}}",
-    typed=True,
+    has_type=True,
     restart="start the server by the line above its entry in mcp.json, or by `MCP: List Servers`",
 )
 HOSTS: Mapping[str, Host] = {
@@ -185,8 +185,8 @@ HOSTS: Mapping[str, Host] = {
             folders="projects",
             address_key="url",
             reference="${{{}}}",
-            typed=True,
-            shown={"alwaysLoad": True},
+            has_type=True,
+            extra_fields={"alwaysLoad": True},
             restart="start a new session of Claude Code; /mcp shows the server",
         ),
         Host(
@@ -249,14 +249,14 @@ HOSTS: Mapping[str, Host] = {
 
 def host_named(name: str) -> Host:
     """Raises InvalidSetting."""
-    known = HOSTS.get(name.casefold())
-    if known is None:
+    host = HOSTS.get(name.casefold())
+    if host is None:
         raise InvalidSetting(f"host {name!r} is not known; known: {', '.join(HOSTS)}")
-    return known
+    return host
 
 
 def absolute(path: str, cwd: Path) -> Path:
-    """A path as a person typed it."""
+    """A path as a person has_type it."""
     return Path(os.path.normpath(cwd / as_written(path)))
 
 
@@ -267,9 +267,6 @@ def refuse_outside(path: Path, project: Path) -> None:
         raise InvalidSetting(f"{path} is a link out of the project, to {real}: name that by --file, if it is meant")
 
 
-# The entry by which a host starts or reaches the gateway.
-
-
 _INSTALLED_PLACES = ("XDG_DATA_HOME", "XDG_CACHE_HOME")
 _MODULE = "waygraph.api.cli.app"
 
@@ -278,33 +275,33 @@ _MODULE = "waygraph.api.cli.app"
 class Gateway:
     """A command to start, or with `url` a service's endpoint to reach.
 
-    `env`: plain values that the command needs. `handed_on`: names of variables that hold secrets; a host that knows
-    references gives their values from its own environment. `keyed`: whether the endpoint is shown WAYGRAPH_API_KEY.
+    `env`: plain values that the command needs. `secret_names`: names of variables that hold secrets; a host that knows
+    references gives their values from its own environment. `has_key`: whether the endpoint is shown WAYGRAPH_API_KEY.
     """
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    handed_on: tuple[str, ...] = ()
+    secret_names: tuple[str, ...] = ()
     url: str = ""
-    keyed: bool = False
+    has_key: bool = False
 
 
 def entry_of(host: Host, gateway: Gateway) -> dict[str, Any]:
     """As the host's config has it. Raises InvalidSetting for an address that the host's config cannot reach."""
-    return {**(_address(host, gateway) if gateway.url else _command(host, gateway)), **host.shown}
+    return {**(_address(host, gateway) if gateway.url else _command(host, gateway)), **host.extra_fields}
 
 
 def _command(host: Host, gateway: Gateway) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "stdio"} if host.typed else {}
+    entry: dict[str, Any] = {"type": "stdio"} if host.has_type else {}
     entry |= {"command": gateway.command, "args": list(gateway.args)}
     env = dict(gateway.env)
     if host.reference:
-        env |= {name: host.reference.format(name) for name in gateway.handed_on}
+        env |= {name: host.reference.format(name) for name in gateway.secret_names}
     if env:
         entry["env"] = env
-    if host.id == "codex" and gateway.handed_on:
-        entry["env_vars"] = list(gateway.handed_on)
+    if host.id == "codex" and gateway.secret_names:
+        entry["env_vars"] = list(gateway.secret_names)
     return entry
 
 
@@ -318,9 +315,9 @@ def _address(host: Host, gateway: Gateway) -> dict[str, Any]:
         raise InvalidSetting(
             f"{host.name}'s config starts commands only: leave --url away, for a bridge to the service"
         )
-    entry: dict[str, Any] = {"type": "http"} if host.typed else {}
+    entry: dict[str, Any] = {"type": "http"} if host.has_type else {}
     entry[host.address_key] = gateway.url
-    if not gateway.keyed:
+    if not gateway.has_key:
         return entry
     if host.id == "codex":
         return {**entry, "bearer_token_env_var": KEY}
@@ -359,7 +356,7 @@ def start_entry(
         command=program[0],
         args=(*args, *(["--namespace", namespace] if namespace else [])),
         env=plain,
-        handed_on=tuple(secret),
+        secret_names=tuple(secret),
     )
 
 
@@ -368,7 +365,7 @@ def service_entry(place: str, environ: Mapping[str, str], *, namespace: str = ""
     from waygraph.registry.storage.location import ServiceAddress
 
     url = ServiceAddress.parse(place).url
-    return Gateway(url=f"{url}/{namespace}/mcp" if namespace else f"{url}/mcp", keyed=bool(environ.get(KEY)))
+    return Gateway(url=f"{url}/{namespace}/mcp" if namespace else f"{url}/mcp", has_key=bool(environ.get(KEY)))
 
 
 def program_of(executable: str) -> list[str]:
@@ -381,10 +378,10 @@ def program_of(executable: str) -> list[str]:
 def _told_settings(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Plain ones with their values, paths as they are from here; secret ones by name."""
     secret = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings) if not each.repr}
-    known = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
-    told = {name: value for name, value in sorted(environ.items()) if name in known and value}
-    plain = {name: _from_here(name, value) for name, value in told.items() if name not in secret}
-    return plain, [name for name in told if name in secret]
+    names = {f"{PREFIX}{each.name.upper()}" for each in fields(Settings)} | set(_INSTALLED_PLACES)
+    variables = {name: value for name, value in sorted(environ.items()) if name in names and value}
+    plain = {name: _from_here(name, value) for name, value in variables.items() if name not in secret}
+    return plain, [name for name in variables if name in secret]
 
 
 def _from_here(name: str, value: str) -> str:

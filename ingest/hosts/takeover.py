@@ -60,13 +60,13 @@ def standard(host: Host, entry: object, *, project: Path | None = None) -> dict[
 def variables(entry: object) -> Iterator[str]:
     """Names of the variables of the environment that an entry refers to, in the standard form."""
     for text in _texts(entry):
-        yield from (found[1] for found in _REFERENCE.finditer(text) if found[1] not in PLAIN)
+        yield from (match[1] for match in _REFERENCE.finditer(text) if match[1] not in PLAIN)
 
 
 def asked_inputs(entry: object) -> Iterator[tuple[str, str]]:
     """What an entry asks a person for: the variable that stands for it here, and the host's own reference."""
     for text in _texts(entry):
-        yield from ((input_variable(found[2]), f"${{{found[1]}}}") for found in _INPUT.finditer(text))
+        yield from ((input_variable(match[2]), f"${{{match[1]}}}") for match in _INPUT.finditer(text))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -90,15 +90,15 @@ def _each_text(value: Any, change: Any) -> Any:
 
 def _of_project(entry: Mapping[str, Any], project: Path) -> dict[str, Any]:
     """The same from anywhere: its folder and files by their whole path."""
-    told = dict(_each_text(entry, lambda text: _PROJECT.sub(lambda _: str(project), text)))
-    if told.get("command"):
-        told["cwd"] = str(project / str(told.get("cwd") or ""))
-    if told.get("envFile"):
-        told["envFile"] = str(project / str(told["envFile"]))
-    return told
+    launch = dict(_each_text(entry, lambda text: _PROJECT.sub(lambda _: str(project), text)))
+    if launch.get("command"):
+        launch["cwd"] = str(project / str(launch.get("cwd") or ""))
+    if launch.get("envFile"):
+        launch["envFile"] = str(project / str(launch["envFile"]))
+    return launch
 
 
-type Asked = Callable[[Path], Mapping[str, str]]
+type AskServers = Callable[[Path], Mapping[str, str]]
 """Asks the servers of a config and takes them into the registry: those that failed, each with its reason."""
 
 
@@ -132,7 +132,7 @@ class Offer:
 class Takeover:
     """What became of it. `after`: the host's file; `backup`: of what it was."""
 
-    taken: tuple[str, ...]
+    names: tuple[str, ...]
     stays: Mapping[str, str]
     after: HostConfig = field(repr=False)
     backup: Path | None = None
@@ -180,25 +180,27 @@ def _of_folder(target: Target) -> dict[str, tuple[str, str]]:
     if not target.folder:
         return {}
     takes = target.shelf.takes()
-    had = {place: key for take in takes for key, place in take.places.items()}
+    former_keys = {place: key for take in takes for key, place in take.places.items()}
     others = {*target.config.servers, *(key for take in takes for key in take.names)}
     keys: dict[str, tuple[str, str]] = {}
     for name in target.config.servers_of(target.folder):
         if name == target.name:
             continue
         place, short = (target.folder, name), f"{PurePath(target.folder).name}/{name}"
-        keys[had.get(place) or (f"{target.folder.strip('/')}/{name}" if short in others else short)] = place
+        keys[former_keys.get(place) or (f"{target.folder.strip('/')}/{name}" if short in others else short)] = place
     return keys
 
 
 def gateway_for(gateway: Gateway, servers: Mapping[str, Any]) -> Gateway:
     """The same, which is given the variables that servers refer to: it starts them, in place of the host."""
-    named = [name for entry in servers.values() for name in variables(entry)]
-    asked = {name: written for entry in servers.values() for name, written in asked_inputs(entry)}
+    names = [name for entry in servers.values() for name in variables(entry)]
+    inputs = {name: reference for entry in servers.values() for name, reference in asked_inputs(entry)}
     return replace(
         gateway,
-        env={**gateway.env, **asked},
-        handed_on=tuple(dict.fromkeys([*gateway.handed_on, *(name for name in named if name not in gateway.env)])),
+        env={**gateway.env, **inputs},
+        secret_names=tuple(
+            dict.fromkeys([*gateway.secret_names, *(name for name in names if name not in gateway.env)])
+        ),
     )
 
 
@@ -212,41 +214,43 @@ def plan_takeover(target: Target, offer: Offer) -> HostConfig:
     return without.with_servers({target.name: entry})
 
 
-def take_over(target: Target, offer: Offer, ask: Asked) -> Takeover:
+def take_over(target: Target, offer: Offer, ask: AskServers) -> Takeover:
     """Raises SourceError if nothing answers or the file was changed meanwhile; StorageFailed."""
     config, shelf = target.config, target.shelf
     plan_takeover(target, offer)  # what cannot be written is refused before anything is asked
-    held, takes = _in_force(config, shelf)
-    failed = _silent_servers(target, offer, held, ask)
-    answered = {key: entry for key, entry in offer.servers.items() if key not in failed}
-    if not answered:
-        told = "; ".join(f"{key}: {reason}" for key, reason in failed.items())
-        raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {told}")
-    after = plan_takeover(target, replace(offer, servers=answered))
-    original, changed = (config.text or "").encode(), (after.text or "").encode()
+    current_servers, takes = _in_force(config, shelf)
+    failures = _silent_servers(target, offer, current_servers, ask)
+    servers = {key: entry for key, entry in offer.servers.items() if key not in failures}
+    if not servers:
+        reasons = "; ".join(f"{key}: {reason}" for key, reason in failures.items())
+        raise SourceError(str(config.path), f"no server of it answers, so none is taken over: {reasons}")
+    after = plan_takeover(target, replace(offer, servers=servers))
+    original, content = (config.text or "").encode(), (after.text or "").encode()
     take = Take(
-        names=tuple(answered),
+        names=tuple(servers),
         before=digest(original),
-        after=digest(changed),
+        after=digest(content),
         original=original,
-        places={key: offer.places[key] for key in answered if key in offer.places},
+        places={key: offer.places[key] for key in servers if key in offer.places},
     )
     shelf.keep_takes(config.path, [*takes, take])
     backup = replace_file(config, after)
-    return Takeover(taken=take.names, stays={**offer.stays, **failed}, after=after, backup=backup)
+    return Takeover(names=take.names, stays={**offer.stays, **failures}, after=after, backup=backup)
 
 
-def _silent_servers(target: Target, offer: Offer, held: Mapping[str, Any], ask: Asked) -> dict[str, str]:
+def _silent_servers(
+    target: Target, offer: Offer, current_servers: Mapping[str, Any], ask: AskServers
+) -> dict[str, str]:
     """Those on offer that do not answer, with the reason; our config then holds the others, and those held before."""
     shelf, inputs = target.shelf, target.config.others.get("inputs")
-    shelf.keep_servers({**held, **offer.servers}, inputs)
-    failed = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
-    kept = {**held, **{key: entry for key, entry in offer.servers.items() if key not in failed}}
-    if kept:
-        shelf.keep_servers(kept, inputs)
+    shelf.keep_servers({**current_servers, **offer.servers}, inputs)
+    failures = {key: reason for key, reason in ask(shelf.config).items() if key in offer.servers}
+    servers = {**current_servers, **{key: entry for key, entry in offer.servers.items() if key not in failures}}
+    if servers:
+        shelf.keep_servers(servers, inputs)
     else:
         shelf.clear()
-    return failed
+    return failures
 
 
 def _in_force(config: HostConfig, shelf: Shelf) -> tuple[dict[str, Any], list[Take]]:
@@ -267,7 +271,7 @@ class PutBack:
 
     names: tuple[str, ...]
     whole: bool
-    kept: tuple[str, ...]
+    conflicts: tuple[str, ...]
     after: HostConfig = field(repr=False)
 
 
@@ -276,16 +280,16 @@ def put_back(config: HostConfig, name: str, shelf: Shelf) -> PutBack:
     takes = shelf.takes()
     if not takes and not shelf.config.exists():
         raise SourceError(str(config.path), "nothing was taken over from it")
-    whole, kept, now = True, list[str](), config
+    whole, conflicts, now = True, list[str](), config
     for take in reversed(takes):
         content = (now.text or "").encode()
         if digest(content) == take.after:
             now = replace(now, text=take.original.decode())
         elif digest(content) != take.before:
             now, others = _beside(now, take, name)
-            whole, kept = False, [*kept, *others]
+            whole, conflicts = False, [*conflicts, *others]
     names = tuple(dict.fromkeys(key for take in takes for key in take.names))
-    return PutBack(names=names, whole=whole, kept=tuple(kept), after=now)
+    return PutBack(names=names, whole=whole, conflicts=tuple(conflicts), after=now)
 
 
 def _beside(config: HostConfig, take: Take, name: str) -> tuple[HostConfig, list[str]]:
@@ -293,15 +297,15 @@ def _beside(config: HostConfig, take: Take, name: str) -> tuple[HostConfig, list
     original, now = replace(config, text=take.original.decode()), config.without_servers([name])
     if name in original.servers:
         now = now.with_servers({name: original.servers[name]})
-    kept = list[str]()
+    conflicts = list[str]()
     for key in take.names:
-        folder, called = take.place_of(key)
-        entry, there = original.servers_of(folder)[called], now.servers_of(folder)
-        if called not in there:
-            now = now.with_servers({called: entry}, folder)
-        elif there[called] != entry:
-            kept.append(key)
-    return now, kept
+        folder, server_name = take.place_of(key)
+        entry, there = original.servers_of(folder)[server_name], now.servers_of(folder)
+        if server_name not in there:
+            now = now.with_servers({server_name: entry}, folder)
+        elif there[server_name] != entry:
+            conflicts.append(key)
+    return now, conflicts
 
 
 def write_back(config: HostConfig, back: PutBack, shelf: Shelf, forget: Callable[[str], None]) -> Path | None:

@@ -42,7 +42,7 @@ class Surroundings:
 INPUT_PREFIX = "WAYGRAPH_INPUT_"
 MAX_DEPTH = 16
 """Of defaults within defaults."""
-_SHOWN = 8
+_MOST_NAMES = 8
 PLAIN = frozenset("HOME LOGNAME PATH PWD SHELL TERM TMPDIR USER".split())
 """Variables whose value is no secret, and makes errors readable."""
 _OF_PLUGINS = ("CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR", "extensionPath")
@@ -50,10 +50,10 @@ _MARK = re.compile(r"\$\{|\}")
 _VARIABLE = re.compile(r"(?s)(?:env:)?([A-Za-z_]\w{0,127})(?::-(.*))?")
 _INPUT = re.compile(r"input:([^${}:]{1,128})")
 _EDITORS_OWN = re.compile(r"(command|config|extensionInstallFolder|workspaceFolder):")
-_KNOWN = "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:id}, ${workspaceFolder}, ${userHome}"
+_REFERENCE_FORMS = "${NAME}, ${NAME:-default}, ${env:NAME}, ${input:id}, ${workspaceFolder}, ${userHome}"
 
 
-class Unresolved(Exception):
+class UnresolvedReference(Exception):
     """Why a text cannot be resolved; its message names variables, never a value."""
 
 
@@ -73,45 +73,45 @@ class Resolver:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self._missing: dict[str, str] = {}
-        self._told = set[str]()
+        self._secrets = set[str]()
         self._places = _places(scope)
 
     @property
     def confidential(self) -> frozenset[str]:
         """What variables and inputs held, and the defaults that stood for them."""
-        return frozenset(self._told)
+        return frozenset(self._secrets)
 
     def text(self, text: str) -> str:
-        """Raises Unresolved for what is no reference; one that is not set is told by `finish`."""
+        """Raises UnresolvedReference for what is no reference; one that is not set is told by `finish`."""
         return self._text(text, MAX_DEPTH)
 
     def finish(self) -> None:
-        """Raises Unresolved if anything was not set."""
+        """Raises UnresolvedReference if anything was not set."""
         if self._missing:
-            shown = [*self._missing.values()][:_SHOWN]
-            more = f" and {len(self._missing) - _SHOWN} more" if len(self._missing) > _SHOWN else ""
-            raise Unresolved(f"not set in the environment: {', '.join(shown)}{more}")
+            names = [*self._missing.values()][:_MOST_NAMES]
+            more = f" and {len(self._missing) - _MOST_NAMES} more" if len(self._missing) > _MOST_NAMES else ""
+            raise UnresolvedReference(f"not set in the environment: {', '.join(names)}{more}")
 
     def _text(self, text: str, depth: int) -> str:
         if not depth:
-            raise Unresolved("holds references within references, too deeply")
-        kept, at = "", 0
+            raise UnresolvedReference("holds references within references, too deeply")
+        result, at = "", 0
         while (start := text.find("${", at)) >= 0:
             end = _end(text, start)
-            kept += text[at:start] + self._meaning(text[start + 2 : end], depth)
+            result += text[at:start] + self._meaning(text[start + 2 : end], depth)
             at = end + 1
-        return kept + text[at:]
+        return result + text[at:]
 
     def _meaning(self, inside: str, depth: int) -> str:
         if inside in self._places:
             return self._place(inside)
-        if found := _VARIABLE.fullmatch(inside):
-            return self._variable(found[1], found[2], depth)
-        if found := _INPUT.fullmatch(inside):
-            return self._input(found[1])
-        if found := _EDITORS_OWN.match(inside):
-            raise Unresolved(f"holds ${{{found[1]}:…}}, which only the editor can tell")
-        raise Unresolved(f"holds a ${{…}} of no form that is known; known: {_KNOWN}")
+        if match := _VARIABLE.fullmatch(inside):
+            return self._variable(match[1], match[2], depth)
+        if match := _INPUT.fullmatch(inside):
+            return self._input(match[1])
+        if match := _EDITORS_OWN.match(inside):
+            raise UnresolvedReference(f"holds ${{{match[1]}:…}}, which only the editor can tell")
+        raise UnresolvedReference(f"holds a ${{…}} of no form that is known; known: {_REFERENCE_FORMS}")
 
     def _variable(self, name: str, default: str | None, depth: int) -> str:
         value = self._scope.surroundings.environ.get(name)
@@ -127,11 +127,11 @@ class Resolver:
     def _place(self, name: str) -> str:
         return self._set(name, self._places[name] or None, f"the folder for ${{{name}}}", plain=True)
 
-    def _set(self, name: str, value: str | None, shown: str, *, plain: bool = False) -> str:
+    def _set(self, name: str, value: str | None, label: str, *, plain: bool = False) -> str:
         if value is None:
-            self._missing[name] = shown
+            self._missing[name] = label
         elif value and not plain:
-            self._told.add(value)
+            self._secrets.add(value)
         return value or ""
 
 
@@ -160,10 +160,7 @@ def _end(text: str, start: int) -> int:
         depth += 1 if mark[0] == "${" else -1
         if not depth:
             return mark.start()
-    raise Unresolved("holds a ${ that is not closed")
-
-
-# What a server's process gets of our environment by itself: what a program needs to run, and the way to the network.
+    raise UnresolvedReference("holds a ${ that is not closed")
 
 
 _OF_A_USER = frozenset("HOME LOGNAME PATH SHELL TERM USER".split())
@@ -184,8 +181,8 @@ _USERINFO = re.compile(r"(?:^|//|\s)([^\s/@]+)@")
 
 def inherited_variables(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """The launch's own go before: a proxy in small letters stands for the same in capitals."""
-    taken = {name.upper() for name in own}
-    return {name: value for name, value in environ.items() if name.upper() not in taken and _is_inherited(name)}
+    own_names = {name.upper() for name in own}
+    return {name: value for name, value in environ.items() if name.upper() not in own_names and _is_inherited(name)}
 
 
 def _is_inherited(name: str) -> bool:
@@ -196,6 +193,6 @@ def _is_inherited(name: str) -> bool:
 def logins_in(variables: Mapping[str, str]) -> set[str]:
     """Those in inherited addresses, such as a proxy's password."""
     values = [value for name, value in variables.items() if name not in _OF_A_USER]
-    found = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
-    parts = {userinfo.partition(":")[2] or userinfo for userinfo in found}
-    return {form for each in found | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}
+    userinfos = {userinfo for value in values for userinfo in _USERINFO.findall(value)}
+    parts = {userinfo.partition(":")[2] or userinfo for userinfo in userinfos}
+    return {form for each in userinfos | parts if len(each) >= _SHORTEST for form in (each, unquote(each))}

@@ -1,5 +1,6 @@
-"""Names that come more than once, first of all in an object of JSON: there the last value counts, as for other programs
-that read the same file, and that there were others is told.
+"""Fields of foreign formats: typed reads of values, and names that an object of JSON has more than once.
+
+Of a repeated name the last value counts, as for other programs that read the same file; the repetition is reported.
 """
 
 from collections import Counter
@@ -50,28 +51,28 @@ class Objects:
     """Makes the objects of one JSON text, as its parser finds them, and keeps what their names say."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[dict[str, Any], list[str]]] = []
+        self._repeats: list[tuple[dict[str, Any], list[str]]] = []
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            self._found.append((made, repeated_names(name for name, _ in pairs)))
-        return made
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            self._repeats.append((result, repeated_names(name for name, _ in pairs)))
+        return result
 
     def tell(self, document: object, note: Note) -> None:
         """Of the objects that are still in the document: where a name comes twice, the first value is in it no more."""
-        for place in islice(self._places(document), MOST_TOLD) if self._found else ():
+        for place in islice(self._places(document), MOST_TOLD) if self._repeats else ():
             note(place)
 
     def _places(self, document: object) -> Iterator[str]:
         """Not by recursion: a document may be nested deeper than that goes."""
-        names = {id(made): found for made, found in self._found}
-        left: list[tuple[Path, object]] = [((), document)]
-        while left:
-            path, value = left.pop()
+        names = {id(mapping): keys for mapping, keys in self._repeats}
+        rest: list[tuple[Path, object]] = [((), document)]
+        while rest:
+            path, value = rest.pop()
             yield from (show_pointer((path, name)) for name in names.get(id(value), ()))
             inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-            left += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
+            rest += reversed([((path, name), item) for name, item in inside if isinstance(item, (dict, list))])
 
 
 def show_pointer(path: Path) -> str:
@@ -81,9 +82,6 @@ def show_pointer(path: Path) -> str:
         path, name = path
         names.append(name)
     return "".join(pointer(name)[:_NAME_CHARS] for name in reversed(names))[:_TOLD_CHARS]
-
-
-# Fields of formats that are not ours. What is of another type than agreed is left out, if nobody is found by it.
 
 
 MAX_TAGS = 50
@@ -154,8 +152,8 @@ def sendable[T](value: T) -> T:
     try:
         to_json(_deeper(value, _WRITTEN_DEPTH - MOST_DEPTH))
     except (ValueError, RecursionError):
-        cleaned: T = _clean_value(value, MOST_DEPTH)
-        return cleaned
+        copy: T = _clean_value(value, MOST_DEPTH)
+        return copy
     return value
 
 

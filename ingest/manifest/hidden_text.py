@@ -69,7 +69,7 @@ _OTHERS = "".join(_LATIN.values())
 _LEAST_LATIN_LETTERS = 4
 """Shorter ones are symbols as often as words: units, variables, grades."""
 _LETTER = r"[^\W\d_]"
-_MIXED = re.compile(
+_MIXED_WORD = re.compile(
     rf"(?<!{_LETTER})(?=[a-zA-Z]*[{_OTHERS}])(?=[{_OTHERS}]*[a-zA-Z])[a-zA-Z{_OTHERS}]{{{_LEAST_LATIN_LETTERS},}}(?!{_LETTER})"
 )
 """A run of letters, as between the underscores of a name."""
@@ -82,7 +82,7 @@ def in_latin(text: str) -> str:
 
 def forged_words(text: str) -> list[str]:
     """Words of Latin letters in which others stand for some: no language writes so."""
-    return _MIXED.findall(text)
+    return _MIXED_WORD.findall(text)
 
 
 _FLAG_EMOJI = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
@@ -100,36 +100,33 @@ _BREAKS_BETWEEN_WORDS = ("THAI", "LAO", "KHMER", "MYANMAR")
 """Scripts without spaces, which write U+200B where a line may break."""
 
 
-# Unseen characters.
-
-
 def hidden_characters(text: str) -> Iterator[str]:
     """What a model reads, or what reorders what a person reads; not what scripts and emoji are written with."""
-    shown = _FLAG_EMOJI.sub("", text)
+    visible = _FLAG_EMOJI.sub("", text)
     for what, count in (
-        ("tag characters, which only a model reads", sum(map(len, _TAGS.findall(shown)))),
-        ("marks that reorder the text a person sees", len(_BIDI.findall(shown))),
-        ("letters of private use, which mean what their author likes", len(_PRIVATE.findall(shown))),
-        ("invisible characters", sum(1 for _ in _invisible(shown))),
-        ("variation selectors that change nothing to see", sum(_idle_selectors(shown))),
+        ("tag characters, which only a model reads", sum(map(len, _TAGS.findall(visible)))),
+        ("marks that reorder the text a person sees", len(_BIDI.findall(visible))),
+        ("letters of private use, which mean what their author likes", len(_PRIVATE.findall(visible))),
+        ("invisible characters", sum(1 for _ in _invisible(visible))),
+        ("variation selectors that change nothing to see", sum(_idle_selectors(visible))),
     ):
         if count:
             yield f"holds {count} {what}"
-    if forged := forged_words(text):
-        yield f"writes Latin words with letters of other scripts ({quote(forged[0])})"
+    if words := forged_words(text):
+        yield f"writes Latin words with letters of other scripts ({quote(words[0])})"
 
 
 def _invisible(text: str) -> Iterator[int]:
-    for found in _ZERO_WIDTH.finditer(text):
-        at, character = found.start(), found.group()
+    for match in _ZERO_WIDTH.finditer(text):
+        at, character = match.start(), match.group()
         byte_order_mark = character == "\ufeff" and at == 0
         between = character == "\u200b" and _script(text, at - 1) in _BREAKS_BETWEEN_WORDS
         hangul = character in "\u115f\u1160\u3164\uffa0" and _script(text, at - 1) == "HANGUL"
         if not (byte_order_mark or between or hangul):
             yield at
-    for found in _JOINER.finditer(text):
-        if len(found.group()) > 1 or not _may_be_joined(text, found.start() - 1):
-            yield found.start()
+    for match in _JOINER.finditer(text):
+        if len(match.group()) > 1 or not _may_be_joined(text, match.start() - 1):
+            yield match.start()
 
 
 def _may_be_joined(text: str, at: int) -> bool:
@@ -141,10 +138,10 @@ def _may_be_joined(text: str, at: int) -> bool:
 
 def _idle_selectors(text: str) -> Iterator[int]:
     """Runs of several, and such as stand behind a letter or at the beginning: digits become keycaps, others emoji."""
-    for found in _SELECTORS.finditer(text):
-        before = text[found.start() - 1] if found.start() else " "
-        if len(found.group()) > 1 or (before.isascii() and before not in "0123456789#*"):
-            yield len(found.group())
+    for match in _SELECTORS.finditer(text):
+        before = text[match.start() - 1] if match.start() else " "
+        if len(match.group()) > 1 or (before.isascii() and before not in "0123456789#*"):
+            yield len(match.group())
 
 
 def _script(text: str, at: int) -> str:
@@ -155,19 +152,16 @@ def without_hidden(text: str) -> str:
     """As a model reads it: neither invisible characters between letters nor letters of another width hide a word."""
     if text.isascii():
         return text
-    shown = _TAGS.sub(_spell_tags, text)
-    for unseen in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS, _PRIVATE):
-        shown = unseen.sub("", shown)
-    return unicodedata.normalize("NFKC", shown)
+    visible = _TAGS.sub(_spell_tags, text)
+    for pattern in (_BIDI, _ZERO_WIDTH, _JOINER, _IGNORABLE, _SELECTORS, _PRIVATE):
+        visible = pattern.sub("", visible)
+    return unicodedata.normalize("NFKC", visible)
 
 
 def _spell_tags(tags: re.Match[str]) -> str:
     """The ASCII characters that tag characters stand for."""
     codes = (ord(character) - 0xE0000 for character in tags.group())
     return "".join(chr(code) for code in codes if 0x20 <= code < 0x7F)
-
-
-# Encoded text: long runs by themselves, short ones if they decode to a command of a shell.
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
@@ -188,21 +182,21 @@ _COMMAND = re.compile(
 def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
     """One reason a kind."""
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
-        for found in pattern.finditer(text):
-            run = found.group()
+        for match in pattern.finditer(text):
+            run = match.group()
             if not commands_only and _is_long(run, kind):
                 yield f"holds {len(run)} characters of encoded text ({kind})"
                 break
-            if (held := decode_run(run, kind)) and _COMMAND.search(held):
-                yield f"holds an encoded command ({kind} of {quote(held)})"
+            if (content := decode_run(run, kind)) and _COMMAND.search(content):
+                yield f"holds an encoded command ({kind} of {quote(content)})"
                 break
 
 
 def _is_long(run: str, kind: str) -> bool:
     if kind == "hexadecimal":
         return len(run) >= {"\\": _LEAST_HEX // 2, "%": _LEAST_HEX * 3 // 4}.get(run[0], _LEAST_HEX)
-    mixed = any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
-    return len(run) >= _LEAST_BASE64 and mixed and len(set(run)) >= _LEAST_LETTERS
+    is_mixed = any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
+    return len(run) >= _LEAST_BASE64 and is_mixed and len(set(run)) >= _LEAST_LETTERS
 
 
 def decode_run(run: str, kind: str) -> str:

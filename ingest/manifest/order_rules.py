@@ -25,8 +25,6 @@ def _compile(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), _FLAGS)
 
 
-# Concepts: English, German, French, Spanish, Italian, Portuguese, then Russian, Chinese, Japanese, Korean.
-
 _IGNORE = _compile(
     r"\b(?:ignorier\w*|missacht\w*|vergiss|vergessen\s+sie|übergeh\w*)\b",
     r"\b(?:ignore[rz]?|ignorez|oublie[rz]?|faites?\s+abstraction|fais\s+abstraction|outrepasse[rz]?)\b",
@@ -149,7 +147,7 @@ class Rule(NamedTuple):
 
     def find(self, sentence: str) -> Iterator[Span]:
         if len(self.parts) == 1:
-            yield from (found.span() for found in self.parts[0].finditer(sentence))
+            yield from (match.span() for match in self.parts[0].finditer(sentence))
         elif self.gaps:
             yield from _in_order(sentence, self.parts, self.gaps)
         else:
@@ -180,7 +178,7 @@ def _near(sentence: str, concepts: Sequence[re.Pattern[str]], within: int) -> It
     """Stretches of at most `within` characters that hold one word of each concept."""
     if not all(each.search(sentence) for each in concepts):
         return
-    words = sorted((*found.span(), which) for which, each in enumerate(concepts) for found in each.finditer(sentence))
+    words = sorted((*match.span(), which) for which, each in enumerate(concepts) for match in each.finditer(sentence))
     last: dict[int, Span] = {}
     for start, end, which in words:
         last[which] = start, end
@@ -194,13 +192,13 @@ def _in_order(sentence: str, concepts: Sequence[re.Pattern[str]], gaps: Sequence
     """Stretches with one word of each concept in this order. One pattern with `.{0,80}?` between them would take the
     product of the gaps for each word that begins one.
     """
-    stretches = [found.span() for found in concepts[0].finditer(sentence)]
+    stretches = [match.span() for match in concepts[0].finditer(sentence)]
     for concept, gap in zip(concepts[1:], gaps, strict=True):
         ends, longer = [end for _, end in stretches], list[Span]()
-        for found in concept.finditer(sentence):
-            at = bisect_left(ends, found.start() - gap)
-            if at < len(ends) and ends[at] <= found.start():
-                longer.append((stretches[at][0], found.end()))
+        for match in concept.finditer(sentence):
+            at = bisect_left(ends, match.start() - gap)
+            if at < len(ends) and ends[at] <= match.start():
+                longer.append((stretches[at][0], match.end()))
         stretches = longer
     yield from stretches
 
@@ -376,9 +374,6 @@ _ELSEWHERE_WORDS = (
 _FILE_WORDS = ("ssh", "id_", ".aws", "/etc/", "netrc", "gnupg", ".kube")
 
 
-# Sentences, and which of them only tell of an order.
-
-
 _END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|\n(?=[^a-z\s])")
 _SPECIMEN = re.compile(
     r"""\b(?:sample|expected|mock|example|training|canned|illustrative|test|dummy|fake|fixture|returns?|quotes?)\b
@@ -418,8 +413,8 @@ def _is_mention(sentence: str, span: Span) -> bool:
     lead = sentence[max(0, span[0] - 300) : span[0]]
     if _SPECIMEN.search(lead):
         return True
-    told = _TELLS_OF.search(lead) or _TELLS_OF_CJK.search(lead)
-    return bool(told) and (_is_quoted(sentence, span) or not _BREAK.search(lead[told.end() if told else 0 :]))
+    verb = _TELLS_OF.search(lead) or _TELLS_OF_CJK.search(lead)
+    return bool(verb) and (_is_quoted(sentence, span) or not _BREAK.search(lead[verb.end() if verb else 0 :]))
 
 
 def _is_quoted(sentence: str, span: Span) -> bool:
@@ -430,9 +425,6 @@ def _is_quoted(sentence: str, span: Span) -> bool:
         if at >= 0 and not within_word and closes not in before[at + 1 :] and closes in after:
             return True
     return False
-
-
-# What a tool says beside its purpose.
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,8 +439,8 @@ class Purpose:
 
 def purpose_of(name: str, parameters: Iterable[str] = ()) -> Purpose:
     small = "\n".join(parameters).lower()  # no word that is looked for holds a line break
-    said = f"{name.lower()}\n{small}"
-    return Purpose(has_one(_SENDING_TOPICS, said), has_one(_SECRET_TOPICS, said), has_one(_SINKS, small))
+    words = f"{name.lower()}\n{small}"
+    return Purpose(has_one(_SENDING_TOPICS, words), has_one(_SECRET_TOPICS, words), has_one(_SINKS, small))
 
 
 _SINKS = (
@@ -508,9 +500,9 @@ def _beyond_purpose(sentence: str, at: int, purpose: Purpose) -> Iterator[tuple[
                     for span in _near(sentence, (_SEND, _BESIDES, _OUTSIDE), 90)
                 )
     if has_one(_FILE_WORDS, small) and not _CONDITION.search(sentence) and not purpose.keeps_secrets:
-        for found in _FILE_ACCESS.finditer(sentence):
-            if at or found.start() > len(sentence) // 4 or "exfiltrat" in small:
-                yield "reads a file with secrets that nothing of its parameters asks for", found.span()
+        for match in _FILE_ACCESS.finditer(sentence):
+            if at or match.start() > len(sentence) // 4 or "exfiltrat" in small:
+                yield "reads a file with secrets that nothing of its parameters asks for", match.span()
 
 
 def orders(text: str, purpose: Purpose, *, is_data: bool = False) -> Iterator[tuple[str, str]]:
@@ -520,15 +512,15 @@ def orders(text: str, purpose: Purpose, *, is_data: bool = False) -> Iterator[tu
     """
     small = text.lower()
     rules = [rule for rule in RULES if not (is_data and rule.marks) and (not text.isascii() or rule.may_fit(small))]
-    told, mentions = set[str](), Counter[str]()
+    reasons, mentions = set[str](), Counter[str]()
     for at, sentence in enumerate(sentences(text)):
-        found = [(rule.reason, span) for rule in rules if at or not rule.asides for span in rule.find(sentence)]
-        for reason, span in (*found, *_beyond_purpose(sentence, at, purpose)):
-            if reason in told:
+        spans = [(rule.reason, span) for rule in rules if at or not rule.asides for span in rule.find(sentence)]
+        for reason, span in (*spans, *_beyond_purpose(sentence, at, purpose)):
+            if reason in reasons:
                 continue
             mentions[reason] += 1
             if mentions[reason] > MAX_MENTIONS or not _is_mention(sentence, span):
-                told.add(reason)
+                reasons.add(reason)
                 yield reason, sentence[span[0] : span[1]]
 
 
@@ -539,9 +531,6 @@ def may_order(small: str) -> bool:
         or has_one(_FILE_WORDS, small)
         or (has_one(_SENDS_WORDS[:10], small) and has_one(_ELSEWHERE_WORDS, small))
     )
-
-
-# A tool that says frankly what harm it does gives the model no order: an operator reads of it, and nothing is held.
 
 
 _HARM = re.compile(
@@ -575,7 +564,7 @@ def harm(text: str) -> str:
     if not has_one(_HARM_WORDS, text.lower()):
         return ""
     for sentence in sentences(text):
-        found = _HARM.search(sentence)
-        if found and not _DEFENDS.search(sentence):
-            return found.group()
+        match = _HARM.search(sentence)
+        if match and not _DEFENDS.search(sentence):
+            return match.group()
     return ""

@@ -60,19 +60,19 @@ class Findings:
     """
 
     reasons: tuple[str, ...] = ()
-    named: tuple["NamedTools", ...] = ()
+    named_tools: tuple["NamedTools", ...] = ()
     notices: tuple[str, ...] = ()
 
     @property
     def names(self) -> set[str]:
-        return {name for each in self.named for name in (*each.aside, *each.called)}
+        return {name for each in self.named_tools for name in (*each.aside, *each.calls)}
 
     def flags(self, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
         """At most `MAX_FLAGS` reasons, behind them those that tell of other agents, so that each such agent is in one
         of them. One that begins with NOTICE is no suspicion.
         """
-        owners = elsewhere(sorted(self.names)) if self.named else {}
-        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named, owners), *self.notices)
+        owners = elsewhere(sorted(self.names)) if self.named_tools else {}
+        return (*self.reasons[:MAX_FLAGS], *_of_others(self.named_tools, owners), *self.notices)
 
 
 class NamedTools(NamedTuple):
@@ -80,7 +80,7 @@ class NamedTools(NamedTuple):
 
     where: str
     aside: Mapping[str, str]
-    called: Mapping[str, str]
+    calls: Mapping[str, str]
 
 
 def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
@@ -116,8 +116,8 @@ def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
 
 
 def _parameters(schema: JsonText) -> tuple[str, ...]:
-    parsed = json.loads(schema) if schema else {}
-    properties = parsed.get("properties") if isinstance(parsed, dict) else None
+    document = json.loads(schema) if schema else {}
+    properties = document.get("properties") if isinstance(document, dict) else None
     return tuple(properties) if isinstance(properties, dict) else ()
 
 
@@ -130,22 +130,22 @@ class Passage(NamedTuple):
 
 
 def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
-    found = dict.fromkeys(
+    flags = dict.fromkeys(
         f"{where}: has {len(text)} characters, of which {MAX_READ_CHARS} were looked through"
         for where, text, _ in passages
         if len(text) > MAX_READ_CHARS
     )
-    named, notices = list[NamedTools](), dict[str, None]()
+    named_tools, notices = list[NamedTools](), dict[str, None]()
     for passage in dict.fromkeys(passages):
-        begun = passage._replace(text=passage.text[:MAX_READ_CHARS])
-        if _needs_a_look(begun.text):
-            readings = _readings(begun.text)
-            if len(found) < MAX_FLAGS:
-                found |= dict.fromkeys(f"{begun.where}: {reason}" for reason in _reasons(begun, readings, purpose))
-            named += (tools for read in readings if (tools := _named_tools(begun.where, read)))
-        if not begun.is_data and (words := harm(begun.text)):
-            notices[f"{NOTICE}{begun.where}: says that it does harm ({quote(words)})"] = None
-    return Findings(tuple(islice(found, MAX_FLAGS)), tuple(named), tuple(islice(notices, MAX_FLAGS)))
+        excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS])
+        if _needs_a_look(excerpt.text):
+            readings = _readings(excerpt.text)
+            if len(flags) < MAX_FLAGS:
+                flags |= dict.fromkeys(f"{excerpt.where}: {reason}" for reason in _reasons(excerpt, readings, purpose))
+            named_tools += (tools for read in readings if (tools := _named_tools(excerpt.where, read)))
+        if not excerpt.is_data and (words := harm(excerpt.text)):
+            notices[f"{NOTICE}{excerpt.where}: says that it does harm ({quote(words)})"] = None
+    return Findings(tuple(islice(flags, MAX_FLAGS)), tuple(named_tools), tuple(islice(notices, MAX_FLAGS)))
 
 
 def _needs_a_look(text: str) -> bool:
@@ -177,26 +177,23 @@ def _one_space(several: re.Match[str]) -> str:
     return "\n" if "\n" in several.group() else " "
 
 
-# Other tools' names.
-
-
-def _of_others(named: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
     """What tells of agents that nothing before told of: who reads it may see no other."""
-    told: set[str] = set()
-    for where, aside, called in named:
-        for name, words in {**called, **aside}.items():
-            if (of := owners.get(name)) and not told.issuperset(of):
-                told.update(of)
+    agents: set[str] = set()
+    for where, aside, calls in named_tools:
+        for name, words in {**calls, **aside}.items():
+            if (of := owners.get(name)) and not agents.issuperset(of):
+                agents.update(of)
                 reason = IN_PLACE if name in aside else CALLS_ANOTHER
                 yield f"{where}: {of_others(reason, of, f'{quote(name)} ({quote(words)})')}"
 
 
 def _named_tools(where: str, text: str) -> NamedTools | None:
     """Other tools that the text puts itself in the place of, or has the model call; at most MAX_NAMES."""
-    aside, called = _put_aside(text), _names_to_call(text)
-    kept = set(islice({**called, **aside}, MAX_NAMES))
-    aside, called = ({name: words for name, words in names.items() if name in kept} for names in (aside, called))
-    return NamedTools(where, aside, called) if kept else None
+    aside, calls = _put_aside(text), _names_to_call(text)
+    first_names = set(islice({**calls, **aside}, MAX_NAMES))
+    aside, calls = ({name: words for name, words in names.items() if name in first_names} for names in (aside, calls))
+    return NamedTools(where, aside, calls) if first_names else None
 
 
 def _many_names(text: str) -> Iterator[str]:
@@ -209,22 +206,19 @@ def _put_aside(text: str) -> dict[str, str]:
     """Names that are not to be used, with the words that say so."""
     if not has_one(_WORDS_OF_SHADOWING, text.lower()):
         return {}
-    instead = {_name_in(found, "a"): found.group() for found in _INSTEAD.finditer(text)}
-    return instead | {_name_in(found, "b"): found.group() for found in _REPLACES.finditer(text)}
+    instead = {_name_in(match, "a"): match.group() for match in _INSTEAD.finditer(text)}
+    return instead | {_name_in(match, "b"): match.group() for match in _REPLACES.finditer(text)}
 
 
 def _names_to_call(text: str) -> dict[str, str]:
     """Names that the model is to call beside this one, with the words that say so."""
     if not has_one(_CALLING, text.lower()):
         return {}
-    return {_name_in(found, "d"): found.group() for found in _CALLS.finditer(text)}
+    return {_name_in(match, "d"): match.group() for match in _CALLS.finditer(text)}
 
 
-def _name_in(found: re.Match[str], which: str) -> str:
-    return next(name for kind in "qctu" if (name := found.group(which + kind)))
-
-
-# Texts of a JSON schema: words, which speak to whoever reads the schema, and data, which are values of a parameter.
+def _name_in(match: re.Match[str], which: str) -> str:
+    return next(name for kind in "qctu" if (name := match.group(which + kind)))
 
 
 _DATA_KEYWORDS = frozenset(
@@ -237,17 +231,17 @@ _NAMING_KEYWORDS = frozenset("properties $defs definitions dependentSchemas depe
 
 def schema_texts(schema: object) -> Iterator[tuple[str, bool]]:
     """Every text in a schema at any depth, names included, and whether it is data. Not by recursion."""
-    left: list[tuple[object, _Part]] = [(schema, "schema")]
-    while left:
-        value, part = left.pop()
+    rest: list[tuple[object, _Part]] = [(schema, "schema")]
+    while rest:
+        value, part = rest.pop()
         if isinstance(value, str):
             yield value, part == "data"
         elif isinstance(value, Mapping):
             for name in value:
                 yield name, part in ("data", "patterns")
-            left += ((each, _part_of(name, value, part)) for name, each in value.items())
+            rest += ((each, _part_of(name, value, part)) for name, each in value.items())
         elif isinstance(value, list):
-            left += ((each, part) for each in value)
+            rest += ((each, part) for each in value)
 
 
 _Part = Literal["schema", "names", "patterns", "data"]

@@ -1,4 +1,4 @@
-"""Questions without a language model: from a tool's name, description and parameters, in any domain. Pure."""
+"""Questions for tools: from a tool's own words by templates, or by a language model; a manifest with them."""
 
 import json
 import logging
@@ -124,8 +124,8 @@ def _parameters(tool: Tool) -> list[str]:
     """The words of its first parameters' names, the required ones first."""
     parameters = parameters_of_text(tool.input_schema)
     names = sorted(parameters.properties, key=lambda name: name not in parameters.required)
-    told = (" ".join(_WORD.findall(CAMEL.sub(" ", name))).lower() for name in names)
-    return [words for words in told if words][:_PARAMETERS]
+    phrases = (" ".join(_WORD.findall(CAMEL.sub(" ", name))).lower() for name in names)
+    return [words for words in phrases if words][:_PARAMETERS]
 
 
 # Questions by a language model, each answer kept on disk, so that a tool is asked about once.
@@ -150,8 +150,8 @@ NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn"})
 class LanguageModelAuthor:
     """`kept` is the folder of former answers; one that cannot be read or written costs a request, never an error."""
 
-    def __init__(self, model: "ChatModel", kept: Path) -> None:
-        self._model, self._kept, self._can_keep = model, kept, True
+    def __init__(self, model: "ChatModel", folder: Path) -> None:
+        self._model, self._folder, self._can_keep = model, folder, True
 
     def questions(self, agent: Agent, tool: Tool, count: int) -> tuple[str, ...]:
         """Exactly `count`.
@@ -159,29 +159,29 @@ class LanguageModelAuthor:
         Raises LanguageModelUnavailable, LanguageModelRefused, UnfitAnswer if no answer was such a list.
         """
         prompt = _prompt(agent, tool, count)
-        path = self._kept / f"{sha256('\0'.join((self._model.model, SYSTEM, prompt)).encode()).hexdigest()}.json"
-        known = _read(path, count)
-        if known:
-            return known
-        made = self._with_tool_questions(prompt, tool, count)
-        self._keep(path, made)
-        return made
+        path = self._folder / f"{sha256('\0'.join((self._model.model, SYSTEM, prompt)).encode()).hexdigest()}.json"
+        earlier = _read(path, count)
+        if earlier:
+            return earlier
+        questions = self._with_tool_questions(prompt, tool, count)
+        self._keep(path, questions)
+        return questions
 
     def close(self) -> None:
         self._model.close()
 
-    def _keep(self, path: Path, made: tuple[str, ...]) -> None:
+    def _keep(self, path: Path, questions: tuple[str, ...]) -> None:
         try:
-            write_atomically(path, json.dumps({"questions": made}, ensure_ascii=False).encode())
+            write_atomically(path, json.dumps({"questions": questions}, ensure_ascii=False).encode())
         except OSError as exc:
             if self._can_keep:
-                logger.warning("%s cannot be written (%s): each run pays for its questions anew", self._kept, exc)
+                logger.warning("%s cannot be written (%s): each run pays for its questions anew", self._folder, exc)
             self._can_keep = False
 
     def _with_tool_questions(self, prompt: str, tool: Tool, count: int) -> tuple[str, ...]:
         for _ in range(TRIES):
-            if made := parse_questions(self._model.answer(SYSTEM, prompt), count):
-                return made
+            if questions := parse_questions(self._model.answer(SYSTEM, prompt), count):
+                return questions
         raise UnfitAnswer(f"{self._model.model} did not answer with {count} questions for {tool.id}, in {TRIES} tries")
 
 
@@ -192,22 +192,22 @@ def parse_questions(answer: str, count: int) -> tuple[str, ...]:
     """
     from waygraph.registry.http.openai_endpoint import list_in  # it imports an HTTP client
 
-    told = list_in(answer, "questions")
-    if not is_lines(told):
+    items = list_in(answer, "questions")
+    if not is_lines(items):
         return ()
-    lines = dict.fromkeys(" ".join(line.split()) for line in told)
+    lines = dict.fromkeys(" ".join(line.split()) for line in items)
     sound = [line for line in lines if 0 < len(line) <= MAX_QUESTION_CHARS and NO_TEXT.isdisjoint(map(category, line))]
     return tuple(sound[:count]) if len(sound) >= count else ()
 
 
 def _prompt(agent: Agent, tool: Tool, count: int) -> str:
-    described = {
+    description = {
         "server": agent.name,
         "name": tool.name,
         "description": tool.description[:LONGEST_DESCRIPTION_CHARS],
         "inputSchema": tool.input_schema[:LONGEST_DESCRIPTION_CHARS],
     }
-    return replace_surrogates(f"Write {count} questions for this tool:\n{json.dumps(described, ensure_ascii=False)}")
+    return replace_surrogates(f"Write {count} questions for this tool:\n{json.dumps(description, ensure_ascii=False)}")
 
 
 def _read(path: Path, count: int) -> tuple[str, ...]:
@@ -215,9 +215,6 @@ def _read(path: Path, count: int) -> tuple[str, ...]:
         return parse_questions(path.read_text(encoding="utf-8"), count)
     except (OSError, UnicodeDecodeError):
         return ()
-
-
-# Who writes questions, and a manifest with them.
 
 
 TEMPLATES = "templates"
@@ -256,11 +253,11 @@ def with_questions(
     if not 0 <= count <= MAX_QUESTIONS:
         raise InvalidSetting(f"{count} questions a tool: expected 0 to {MAX_QUESTIONS}")
     entries, lacking, total = [], list[Rejected](), len(manifest.entries)
-    for done, entry in enumerate(manifest.entries, start=1):
+    for number, entry in enumerate(manifest.entries, start=1):
         tools = tuple(_with_tool_questions(entry, tool, author, count, lacking) for tool in entry.tools)
         entries.append(replace(entry, tools=tools))
         if progress:
-            progress(done, total)
+            progress(number, total)
     return replace(manifest, entries=tuple(entries), cut=(*manifest.cut, *lacking))
 
 
@@ -271,8 +268,8 @@ def _with_tool_questions(
     if missing <= 0:
         return tool
     try:
-        made = author.questions(entry.agent, tool, missing)
+        questions = author.questions(entry.agent, tool, missing)
     except UnfitAnswer as error:
         lacking.append(Rejected(where=tool.id, reason=f"no questions were made up: {error}"))
         return tool
-    return sealed_tool(replace(tool, questions=tuple(dict.fromkeys([*tool.questions, *made]))))
+    return sealed_tool(replace(tool, questions=tuple(dict.fromkeys([*tool.questions, *questions]))))

@@ -171,12 +171,12 @@ class Intake:
         if not is_lines(value):
             raise Refusal(f"questions: expected a list of strings, found {shape_of(value)}")
         lines = [replace_surrogates(" ".join(item.split())) for item in value]
-        asked = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
-        if len(asked) > MAX_QUESTIONS:
-            self.note_cut(pointer, f"{len(asked)} questions, kept {MAX_QUESTIONS}")
+        questions = tuple(dict.fromkeys(line[:MAX_QUESTION_CHARS] for line in lines if line))
+        if len(questions) > MAX_QUESTIONS:
+            self.note_cut(pointer, f"{len(questions)} questions, kept {MAX_QUESTIONS}")
         if any(len(line) > MAX_QUESTION_CHARS for line in lines):
             self.note_cut(pointer, f"a question of more than {MAX_QUESTION_CHARS} characters was cut")
-        return asked[:MAX_QUESTIONS]
+        return questions[:MAX_QUESTIONS]
 
     def _text(self, value: object, pointer: str) -> str:
         """A text as it is, cut at the limit of the settings; null is an empty one."""
@@ -275,9 +275,6 @@ def shape_of(value: object) -> str:
     return str(names.get(type(value), "null" if value is None else type(value).__name__))
 
 
-# How an MCP server is started or reached: values, with their secrets, that live in memory only.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioLaunch:
     """A command to start; its arguments may hold secrets as well. `env` is all that the server gets beside PATH, HOME,
@@ -336,6 +333,6 @@ class ServerEntry:
     """The document that names it, of a source that has several; empty: the source itself."""
     in_config: bool = False
     """Whether that document is a client's config, where `config_entry` finds it again with all its values."""
-    written: str = field(default="", repr=False)
+    launch_text: str = field(default="", repr=False)
     """All that the config says of the launch, in one text: its values as they stand there, references by their own
     text, and the variables of its `envFile`. Of servers in a config."""

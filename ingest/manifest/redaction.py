@@ -17,8 +17,8 @@ from waygraph.registry.model.identity import replace_surrogates
 # What is held in confidence, struck out of what a service or server says: it may repeat what it was sent.
 
 
-STRUCK = "***"
-_ESCAPED = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
+STRUCK_TEXT = "***"
+_ESCAPED_CHAR = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
 """What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP). A run of backslashes
 is read from its begin alone, else a long one would be read once for each of them."""
 
@@ -47,18 +47,18 @@ def struck_json(data: Any, secrets: Sequence[str]) -> Any:
     if isinstance(data, list):
         return [struck_json(part, secrets) for part in data]
     if isinstance(data, (int, float)) and any(secret in json.dumps(data) for secret in secrets):
-        return STRUCK
+        return STRUCK_TEXT
     return data
 
 
 def _without(text: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
-        text = text.replace(secret, STRUCK)
+        text = text.replace(secret, STRUCK_TEXT)
     return text
 
 
 def _without_json_escapes(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "/", text)
+    return _ESCAPED_CHAR.sub(lambda match: chr(int(match[1], 16)) if match[1] else "/", text)
 
 
 MOST_CHARS = 300
@@ -68,7 +68,7 @@ _SHORTEST, _SHORTEST_PART = 4, 8
 _COMMON = frozenset("true false none null info debug warn warning error production development".split())
 _MARKS = re.compile(r"[=:@/?&\s\"'{},;]+")
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
+_UNSEEN_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,20 @@ class Discretion:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     logins: tuple[str, ...] = field(default=(), repr=False)
     """Those of them that are surely a login, by their name."""
-    learned: set[str] = field(default_factory=set, repr=False, compare=False)
+    later_secrets: set[str] = field(default_factory=set, repr=False, compare=False)
     """What came to be held while it ran, such as a token of OAuth."""
 
     def learn(self, *secrets: str | None) -> None:
-        self.learned.update(form for secret in secrets if secret for form in _spellings(secret))
+        self.later_secrets.update(form for secret in secrets if secret for form in _spellings(secret))
 
     def line(self, text: str) -> str:
         """One line of at most MOST_CHARS characters, nothing in it that a terminal would obey."""
-        plain = self.strike(" ".join(_UNSEEN.sub(" ", ESCAPES.sub("", text)).split()))
+        plain = self.strike(" ".join(_UNSEEN_CHARS.sub(" ", ESCAPES.sub("", text)).split()))
         return shorten(plain, MOST_CHARS)
 
     def excerpt(self, text: str, most_chars: int) -> str:
         """Its lines, nothing in them that a terminal would obey; of a longer text the beginning and the end."""
-        lines = (_UNSEEN.sub(" ", ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
+        lines = (_UNSEEN_CHARS.sub(" ", ESCAPES.sub("", line)).rstrip() for line in text.expandtabs(4).splitlines())
         return shorten(self.strike("\n".join(lines)), most_chars)
 
     def strike(self, text: str) -> str:
@@ -101,20 +101,22 @@ class Discretion:
     @property
     def _secrets_in_order(self) -> Sequence[str]:
         """Longest first, so that one that holds another is struck as a whole."""
-        return sorted((*self.learned, *self.secrets), key=len, reverse=True) if self.learned else self.secrets
+        return (
+            sorted((*self.later_secrets, *self.secrets), key=len, reverse=True) if self.later_secrets else self.secrets
+        )
 
     def redact_result(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """Without logins that the server was sent: whoever calls a tool has not been told them. Else as it came."""
-        held = sorted((each for each in (*self.learned, *self.logins) if len(each) >= _SHORTEST_PART), key=len)
-        return struck_json(result, held[::-1]) if held else result
+        secrets = sorted((each for each in (*self.later_secrets, *self.logins) if len(each) >= _SHORTEST_PART), key=len)
+        return struck_json(result, secrets[::-1]) if secrets else result
 
     def redact_data(self, data: object, most_chars: int) -> object:
         """JSON without what is held in confidence; a note in its place if it is longer than that, or no JSON."""
         try:
-            written = json.dumps(data, ensure_ascii=False)
-            if len(written) <= most_chars:
+            text = json.dumps(data, ensure_ascii=False)
+            if len(text) <= most_chars:
                 return sendable(struck_json(data, self._secrets_in_order))
-            return f"({len(written):,} characters, which is too long to be handed on)"
+            return f"({len(text):,} characters, which is too long to be handed on)"
         except (TypeError, ValueError, RecursionError):
             return "(data that cannot be read)"
 
@@ -129,21 +131,21 @@ def shorten(text: str, most_chars: int) -> str:
 
 def discretion(launch: Launch) -> Discretion:
     """Of a launch. Secrets come longest first."""
-    found = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
-    found |= _values({value: value for value in launch.confidential})
-    return Discretion(_sort_spellings(found), _sort_spellings(_logins_of(launch)))
+    secrets = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
+    secrets |= _values({value: value for value in launch.confidential})
+    return Discretion(_sort_spellings(secrets), _sort_spellings(_logins_of(launch)))
 
 
 def _logins_of(launch: Launch) -> set[str]:
     """Variables and headers whose name says that they hold one, whole, and without the scheme of `Bearer …`."""
-    named = launch.env if isinstance(launch, StdioLaunch) else launch.headers
-    held = {value.strip() for name, value in named.items() if references_only({name: value}).get(name) != value}
-    return held | {value.partition(" ")[2].strip() for value in held}
+    variables = launch.env if isinstance(launch, StdioLaunch) else launch.headers
+    logins = {value.strip() for name, value in variables.items() if references_only({name: value}).get(name) != value}
+    return logins | {value.partition(" ")[2].strip() for value in logins}
 
 
 def _sort_spellings(secrets: Iterable[str]) -> tuple[str, ...]:
-    spelled = {spelling for secret in secrets for spelling in _spellings(secret)}
-    return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
+    spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
+    return tuple(sorted(spellings, key=lambda secret: (-len(secret), secret)))
 
 
 def _spellings(secret: str) -> set[str]:
@@ -168,11 +170,11 @@ def _of_stdio(launch: StdioLaunch) -> set[str]:
     return {*_values(launch.env), *_of_arguments(launch.args)}
 
 
-def _values(named: Mapping[str, str]) -> set[str]:
+def _values(variables: Mapping[str, str]) -> set[str]:
     """Values of variables or headers, whole and in their longer parts, as in `Bearer …` or `postgres://…`."""
     return {
         part
-        for value in named.values()
+        for value in variables.values()
         for part in (value.strip(), *_parts(value))
         if len(part) >= _SHORTEST and part.casefold() not in _COMMON
     }
@@ -180,31 +182,31 @@ def _values(named: Mapping[str, str]) -> set[str]:
 
 def _of_arguments(args: Iterable[str]) -> set[str]:
     """What the graph would not keep of the command line either."""
-    given = list(args)
+    texts = list(args)
     try:
-        kept = references_only({"args": given})["args"]
+        value = references_only({"args": texts})["args"]
     except (ValueError, RecursionError):
-        kept = []
-    told = list(map(str, kept)) if isinstance(kept, list) else []
-    return _secret_parts(given, told if len(told) == len(given) else [""] * len(given))
+        value = []
+    public_texts = list(map(str, value)) if isinstance(value, list) else []
+    return _secret_parts(texts, public_texts if len(public_texts) == len(texts) else [""] * len(texts))
 
 
 def _of_url(url: str) -> set[str]:
     try:
-        kept = references_only({"url": url})["url"]
+        public_url = references_only({"url": url})["url"]
     except (ValueError, RecursionError):
-        kept = ""
-    return _secret_parts([url], [str(kept)])
+        public_url = ""
+    return _secret_parts([url], [str(public_url)])
 
 
-def _secret_parts(given: Iterable[str], told: Iterable[str]) -> set[str]:
+def _secret_parts(texts: Iterable[str], public_texts: Iterable[str]) -> set[str]:
     """The parts of each text that are not in what may be told of it."""
     return {
         form
-        for text, kept in zip(given, told, strict=True)
-        if text != kept
+        for text, public in zip(texts, public_texts, strict=True)
+        if text != public
         for part in _MARKS.split(text)
-        if len(part) >= _SHORTEST and part not in kept
+        if len(part) >= _SHORTEST and part not in public
         for form in (part, unquote(part))
     }
 

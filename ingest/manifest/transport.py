@@ -27,12 +27,12 @@ _FEWEST_CHANGES = 4
 
 def without_path_keys(text: str) -> str:
     """Any text, with a reference for each part of an address's path that looks like a key."""
-    return _PATH.sub(lambda found: found[1] + _SEGMENT.sub(_reference_text, found[2]), text)
+    return _PATH.sub(lambda match: match[1] + _SEGMENT.sub(_reference_text, match[2]), text)
 
 
 def path_keys(text: str) -> frozenset[str]:
     """Those parts."""
-    segments = [segment for found in _PATH.finditer(text) for segment in _SEGMENT.findall(found[2])]
+    segments = [segment for match in _PATH.finditer(text) for segment in _SEGMENT.findall(match[2])]
     return frozenset(segment for segment in segments if _is_key(segment))
 
 
@@ -64,8 +64,8 @@ def _is_random(argument: str) -> bool:
     return _is_key(argument) or bool(_HEX.fullmatch(argument)) or any(each >= _RANDOM_CHANGES for each in changes)
 
 
-def _reference_text(found: re.Match[str]) -> str:
-    return REFERENCE if _is_key(found[0]) else found[0]
+def _reference_text(match: re.Match[str]) -> str:
+    return REFERENCE if _is_key(match[0]) else match[0]
 
 
 def _is_key(segment: str) -> bool:
@@ -79,7 +79,7 @@ _REFERENCE = rf"\$\{{{_NAME}\}}"
 _REFERENCES = re.compile(rf"(?i)\s*(?:(?:bearer|basic|token|apikey)\s+)?{_REFERENCE}(?:[\s:]*{_REFERENCE})*\s*")
 # `${TOKEN:-abc}` and its kin. The second form is one whose end cannot be told: all that follows may be the default.
 _DEFAULT = re.compile(rf"\$\{{({_NAME})(?![\w.}}])(?:{_REFERENCE}|[^{{}}])*\}}")
-_NESTED = 20
+_MOST_LEVELS = 20
 """So deep are defaults within defaults followed."""
 _OPEN_DEFAULT = re.compile(rf"(?s)\$\{{({_NAME})(?![\w.}}]).*")
 
@@ -104,7 +104,7 @@ _JOINED_HEADER = re.compile(r"(?s)(-H(?=[^=]*:)|--(?:[\w-]+-)?headers?=)(.+)")
 _JOINED_VARIABLE = re.compile(r"(?s)(-e(?=[A-Z_]\w*=)|--(?:env|environment|build-arg|set-env-vars)=)(.+)")
 # A secret may start with a dash; only what is plainly the next flag is none.
 _LONG_FLAG = re.compile(r"--[a-z]+(?:-[a-z]+)*(?:=.*)?")
-_ASSIGNED = re.compile(r"(?s)(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)")
+_ASSIGNMENT = re.compile(r"(?s)(-{0,2}[A-Za-z_][\w.-]*)(=)(.*)")
 _HEADER = re.compile(r"""(?s)(\s*["'{]*[\w-]+["']?)(\s*[:=]\s*)(.*)""")
 _VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _NAME_ALONE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
@@ -174,9 +174,9 @@ def _redact_labelled(label: str, value: object) -> object:
 
 
 def _label(fields: Mapping[str, object]) -> str:
-    folded = {str(name).casefold(): value for name, value in fields.items()}
-    label = folded.get("name", folded.get("key"))
-    return label if "value" in folded and isinstance(label, str) and _LABEL.fullmatch(label) else ""
+    by_name = {str(name).casefold(): value for name, value in fields.items()}
+    label = by_name.get("name", by_name.get("key"))
+    return label if "value" in by_name and isinstance(label, str) and _LABEL.fullmatch(label) else ""
 
 
 def _hide_values(name: str, value: object) -> object:
@@ -191,7 +191,7 @@ def _hide_values(name: str, value: object) -> object:
 def _hidden_item(name: str, item: object) -> object:
     """`TOKEN=abc`, `Authorization: abc`, `{"name": "TOKEN", "value": "abc"}`, or a name alone, as docker passes it."""
     if isinstance(item, Mapping) and (label := _label(item)):
-        return {key: told if told == label else _hide_values(label, told) for key, told in item.items()}
+        return {key: value if value == label else _hide_values(label, value) for key, value in item.items()}
     if isinstance(item, str) and (pair := _HEADER.fullmatch(item)):
         return _with_reference(pair)
     if isinstance(item, str) and _NAME_ALONE.fullmatch(item) and not names_secret(name):
@@ -212,17 +212,17 @@ def names_secret(name: str) -> bool:
 
 def _reference(name: str, value: object) -> str:
     """The value if it is made of references alone, else a reference by the variable's name."""
-    told = _without_defaults(value) if isinstance(value, str) else ""
-    if _REFERENCES.fullmatch(told):
-        return told
+    reference = _without_defaults(value) if isinstance(value, str) else ""
+    if _REFERENCES.fullmatch(reference):
+        return reference
     return "${" + ("_".join(re.findall(r"\w+", name)) or "value") + "}"
 
 
 def _without_defaults(text: str) -> str:
     """`${TOKEN:-abc}` as `${TOKEN}`, from the innermost one outwards; what is nested deeper is no reference."""
-    for _ in range(_NESTED):
-        text, found = _DEFAULT.subn(r"${\1}", text)
-        if not found:
+    for _ in range(_MOST_LEVELS):
+        text, count = _DEFAULT.subn(r"${\1}", text)
+        if not count:
             break
     return _OPEN_DEFAULT.sub(r"${\1}", text)
 
@@ -237,14 +237,14 @@ def _with_reference(pair: re.Match[str]) -> str:
 
 
 def _arguments(arguments: Iterable[object]) -> list[object]:
-    kept: list[object] = []
+    result: list[object] = []
     before = ""
     for place, argument in enumerate(arguments, start=1):
-        told = _argument(before, argument)
+        safe = _argument(before, argument)
         name = before if before.startswith("-") else f"argument_{place}"
-        kept.append(_without_chance(name, argument) if told == argument and isinstance(argument, str) else told)
+        result.append(_without_chance(name, argument) if safe == argument and isinstance(argument, str) else safe)
         before = argument if isinstance(argument, str) else ""
-    return kept
+    return result
 
 
 def _without_chance(name: str, argument: str) -> str:
@@ -283,17 +283,17 @@ def _word(word: str) -> str:
     """An argument that holds its own name: `--token=abc`, `TOKEN=abc`, `-HAuthorization: abc`; else any text."""
     if _is_json(word):
         return _text(word)
-    for form, told in ((_JOINED_HEADER, _header), (_JOINED_LOGIN, _login), (_JOINED_VARIABLE, _variable)):
-        if joined := form.fullmatch(word):
-            return joined[1] + told(joined[2])
-    if pair := _ASSIGNED.fullmatch(word):
+    for form, redact in ((_JOINED_HEADER, _header), (_JOINED_LOGIN, _login), (_JOINED_VARIABLE, _variable)):
+        if match := form.fullmatch(word):
+            return match[1] + redact(match[2])
+    if pair := _ASSIGNMENT.fullmatch(word):
         return _redact_assignment(pair)
     pair = _HEADER.fullmatch(word)
     return _with_reference(pair) if pair and names_secret(pair[1]) else _text(word)
 
 
 def _variable(text: str) -> str:
-    pair = _ASSIGNED.fullmatch(text)
+    pair = _ASSIGNMENT.fullmatch(text)
     return _with_reference(pair) if pair else _word(text)
 
 
@@ -313,11 +313,11 @@ def _line(text: str) -> str:
         words = _PLAIN_WORD  # an apostrophe, no quote
     before = ""
 
-    def reference_text(found: re.Match[str]) -> str:
+    def reference_text(match: re.Match[str]) -> str:
         nonlocal before
-        inside, put_back = _unquote(found[0])
-        kept, before = str(_argument(before, inside)), inside
-        return found[0] if kept == inside else put_back(kept)
+        inside, put_back = _unquote(match[0])
+        safe, before = str(_argument(before, inside)), inside
+        return match[0] if safe == inside else put_back(safe)
 
     return words.sub(reference_text, text)
 
@@ -330,7 +330,7 @@ def _unquote(word: str) -> tuple[str, Callable[[str], str]]:
     if mark == '"' and isinstance(inside := _parse_json(word), str):
         return inside, _format_json
     end = mark if len(word) > 1 and word.endswith(mark) else ""
-    return word[1 : len(word) - len(end)], lambda kept: f"{mark}{kept}{end}"
+    return word[1 : len(word) - len(end)], lambda content: f"{mark}{content}{end}"
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -339,9 +339,9 @@ def _unquote(word: str) -> tuple[str, Callable[[str], str]]:
 def _text(text: str) -> str:
     """Any text: JSON by its fields, else with its URLs, pairs and command-line words made safe."""
     if _is_json(text):
-        parsed = _parse_json(text)
-        kept = _clean_value(parsed)
-        return text if kept == parsed else _format_json(kept)
+        document = _parse_json(text)
+        safe = _clean_value(document)
+        return text if safe == document else _format_json(safe)
     text = _URL.sub(_address, _without_defaults(text))
     return _line(_TOKEN.sub("${token}", _without_pairs(_BEARER.sub(_bearer, text))))
 
@@ -362,27 +362,27 @@ def _format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _bearer(found: re.Match[str]) -> str:
-    return f"{found[1]}{found[2]}{_reference('token', found[3])}"
+def _bearer(match: re.Match[str]) -> str:
+    return f"{match[1]}{match[2]}{_reference('token', match[3])}"
 
 
 def _without_pairs(text: str) -> str:
     """`Password=abc` or `token: abc` amid a text, as connection strings have them."""
-    kept, at = "", 0
-    while found := _PAIR_NAME.search(text, at):
-        name, mark = found.groups()
-        kept, at = kept + text[at : found.end()], found.end()
+    result, at = "", 0
+    while match := _PAIR_NAME.search(text, at):
+        name, mark = match.groups()
+        result, at = result + text[at : match.end()], match.end()
         if names_secret(name.rpartition(".")[2]) and (value := _PAIR_VALUES[mark].match(text, at)):
-            kept, at = kept + _reference(name, value[0]), value.end()
-    return kept + text[at:]
+            result, at = result + _reference(name, value[0]), value.end()
+    return result + text[at:]
 
 
-def _address(found: re.Match[str]) -> str:
+def _address(match: re.Match[str]) -> str:
     """Login and query values as references, since keys are often passed there; no fragment."""
-    urlsplit(found[0])  # refuses what is no host
-    login, host, path, query, _ = found.groups()
-    asked = "&".join(_query_part(part) for part in (query or "")[1:].split("&") if part)
-    return f"//{'' if login is None else _login(login) + '@'}{host}{path}{'?' if asked else ''}{asked}"
+    urlsplit(match[0])  # refuses what is no host
+    login, host, path, query, _ = match.groups()
+    parameters = "&".join(_query_part(part) for part in (query or "")[1:].split("&") if part)
+    return f"//{'' if login is None else _login(login) + '@'}{host}{path}{'?' if parameters else ''}{parameters}"
 
 
 def _login(login: str) -> str:

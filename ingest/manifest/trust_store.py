@@ -86,8 +86,8 @@ def vouched_servers(
 
     Raises Refusal, and what `digest_of` raises.
     """
-    asked = (server for server in servers if isinstance(server.record.transport, Mapping))
-    return {server.key: _server(server, folder, digest_of) for server in asked}
+    entries = (server for server in servers if isinstance(server.record.transport, Mapping))
+    return {server.key: _server(server, folder, digest_of) for server in entries}
 
 
 def _no_digest(_: str) -> str:
@@ -108,24 +108,24 @@ class Approvals:
 
         `find`: a config's servers, with their references resolved as in a folder. Raises RegistryLocked, StorageFailed.
         """
-        found = list[ServerEntry]()
+        same = list[ServerEntry]()
         for folder in dict.fromkeys(server.folder for server in self.servers.values()):
             for server in find(folder):
-                known = self.servers.get(server.key)
-                if known and known.folder == folder and self._is_as(server, known):
-                    found.append(server)
-        return found
+                vouched_server = self.servers.get(server.key)
+                if vouched_server and vouched_server.folder == folder and self._is_as(server, vouched_server):
+                    same.append(server)
+        return same
 
-    def _is_as(self, server: ServerEntry, known: VouchedServer) -> bool:
+    def _is_as(self, server: ServerEntry, vouched_server: VouchedServer) -> bool:
         """Whichever way the config's path is written. A link to it is another config: its project may be another."""
-        if known.config and not known.written:
+        if vouched_server.config and not vouched_server.written:
             return False
         try:
-            now = _server(server, known.folder, self.digest_of)
+            now = _server(server, vouched_server.folder, self.digest_of)
         except Refusal:  # such as an address that cannot be read
             return False
         return replace(now, config=os.path.normpath(now.config)) == replace(
-            known, config=os.path.normpath(known.config)
+            vouched_server, config=os.path.normpath(vouched_server.config)
         )
 
 
@@ -151,7 +151,7 @@ def _server(server: ServerEntry, folder: str, digest_of: Callable[[str], str]) -
     return VouchedServer(
         launch=launch_digest(held_transport(transport if isinstance(transport, Mapping) else {})),
         config=config,
-        written=digest_of(server.written) if config else "",
+        written=digest_of(server.launch_text) if config else "",
         folder=folder,
         public=isinstance(launch, HttpLaunch) and launch.public,
         oauth=isinstance(launch, HttpLaunch) and launch.oauth,
@@ -176,10 +176,10 @@ class _Content:
         own = self.registries.get(registry, {})
         return own.get(name) or self.older.get(name) or VouchedSource()
 
-    def with_source(self, registry: str, name: str, vouched: VouchedSource) -> "_Content":
-        own = {**self.registries.get(registry, {}), name: vouched}
-        kept = {each: source for each, source in own.items() if not source.is_empty or each in self.older}
-        return replace(self, registries={**self.registries, registry: kept})
+    def with_source(self, registry: str, name: str, vouched_source: VouchedSource) -> "_Content":
+        own = {**self.registries.get(registry, {}), name: vouched_source}
+        sources = {each: source for each, source in own.items() if not source.is_empty or each in self.older}
+        return replace(self, registries={**self.registries, registry: sources})
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class VouchedFile:
     path: Path
     registry: str
     """The place of its store."""
-    _known: "tuple[object, _Content] | None" = None
+    _cache: "tuple[object, _Content] | None" = None
     """The content, and the stamp of the file that had it: one value, since threads share it."""
 
     def source(self, name: str) -> VouchedSource:
@@ -207,40 +207,40 @@ class VouchedFile:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         return status.st_mtime_ns, status.st_size, status.st_ino
 
-    def digest_of(self, written: str) -> str:
+    def digest_of(self, text: str) -> str:
         """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
         key = self._content().key or self._new_key()
-        return hmac.digest(bytes.fromhex(key), written.encode("utf-8", "surrogatepass"), "sha256").hex()
+        return hmac.digest(bytes.fromhex(key), text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
-    def keep(self, name: str, vouched: VouchedSource, *, partial: bool = False) -> None:
+    def keep(self, name: str, vouched_source: VouchedSource, *, partial: bool = False) -> None:
         """In place of what is held of the source, or with `partial` beside it. Raises RegistryLocked, StorageFailed."""
-        if not self._differs(name, vouched, partial=partial):
+        if not self._differs(name, vouched_source, partial=partial):
             return
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            held = self._content()
-            kept = vouched.beside(self.source(name)) if partial else vouched
-            self._write(held.with_source(self.registry, name, kept))
+            content = self._content()
+            entry = vouched_source.beside(self.source(name)) if partial else vouched_source
+            self._write(content.with_source(self.registry, name, entry))
 
     def _new_key(self) -> str:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            held = self._content()  # another process may have made one
-            if not held.key:
-                held = replace(held, key=secrets.token_hex(_KEY_BYTES))
-                self._write(held)
-            return held.key
+            content = self._content()  # another process may have made one
+            if not content.key:
+                content = replace(content, key=secrets.token_hex(_KEY_BYTES))
+                self._write(content)
+            return content.key
 
-    def _differs(self, name: str, vouched: VouchedSource, *, partial: bool) -> bool:
-        held = self.source(name)
-        return (vouched.beside(held) if partial else vouched) != held
+    def _differs(self, name: str, vouched_source: VouchedSource, *, partial: bool) -> bool:
+        former = self.source(name)
+        return (vouched_source.beside(former) if partial else vouched_source) != former
 
     def _content(self) -> _Content:
         """Read anew when the file is another one."""
         if (stamp := self.stamp) is None:
             return _Content()
-        known = self._known
-        if known is None or known[0] != stamp:
-            self._known = known = stamp, self._read()
-        return known[1]
+        cache = self._cache
+        if cache is None or cache[0] != stamp:
+            self._cache = cache = stamp, self._read()
+        return cache[1]
 
     def _read(self) -> _Content:
         try:
@@ -281,16 +281,16 @@ def _content(document: Mapping[str, Any]) -> _Content:
     bytes.fromhex(key)
     registries = document["registries"] if document["version"] == VERSION else {}
     return _Content(
-        key, {str(place): _sources(told) for place, told in registries.items()}, _sources(document["sources"])
+        key, {str(place): _sources(sources) for place, sources in registries.items()}, _sources(document["sources"])
     )
 
 
 def _sources(document: Mapping[str, Any]) -> dict[str, VouchedSource]:
     """Raises KeyError, TypeError, AttributeError."""
-    return {str(name): _source(told) for name, told in document.items()}
+    return {str(name): _source(source) for name, source in document.items()}
 
 
-def _source(told: Mapping[str, Any]) -> VouchedSource:
+def _source(fields: Mapping[str, Any]) -> VouchedSource:
     """Raises KeyError, TypeError, AttributeError."""
-    servers = {str(key): VouchedServer(**server) for key, server in told["servers"].items()}
-    return VouchedSource(**{**told, "servers": servers})
+    servers = {str(key): VouchedServer(**server) for key, server in fields["servers"].items()}
+    return VouchedSource(**{**fields, "servers": servers})

@@ -42,7 +42,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-class Unfetched(SourceError):
+class FetchFailed(SourceError):
     """An address that gave no document. `status`: of the last answer; 0 if none came."""
 
     def __init__(self, where: str, reason: str, *, status: int = 0) -> None:
@@ -73,24 +73,24 @@ class Fetching:
 def address_of(url: str) -> str:
     """An address as it may be shown: no login, names of its query but no values. Raises SourceError for none."""
     try:
-        parsed = httpx2.URL(url)
-        told = str(references_only({"url": str(parsed)})["url"])
+        location = httpx2.URL(url)
+        printable = str(references_only({"url": str(location)})["url"])
     except (httpx2.InvalidURL, ValueError):
         raise SourceError("URL", "cannot be read as an address") from None  # the error's text may hold a login
-    if parsed.scheme not in {"http", "https"} or not parsed.host or split_url(url) is None:
+    if location.scheme not in {"http", "https"} or not location.host or split_url(url) is None:
         raise SourceError("URL", "expected an address such as https://host/path")
-    return told
+    return printable
 
 
 def fetch(url: str, how: Fetching) -> Page:
-    """The document at an address. Raises Unfetched, whose text holds no login, header or query value."""
+    """The document at an address. Raises FetchFailed, whose text holds no login, header or query value."""
     where = address_of(url)
     _check_headers(how.headers)
     most_s = how.settings.fetch_total_s
     try:
         return run_whole(lambda: asyncio.wait_for(_Fetch(how, where).page(httpx2.URL(url)), most_s))
     except TimeoutError:
-        raise Unfetched(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
+        raise FetchFailed(where, f"did not end within {most_s:g} s (WAYGRAPH_FETCH_TOTAL_S)") from None
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:
@@ -110,14 +110,14 @@ class _Fetch:
     async def page(self, url: httpx2.URL) -> Page:
         headers = dict(self.how.headers)
         async with self._client(Guard(url)) as client, self._client(Guard(beyond=self.how.beyond)) as beyond:
-            asked = client
+            current = client
             for _ in range(MAX_REDIRECTS + 1):
-                found = await self._ask_once(asked, asked.build_request("GET", url, headers=headers), url)
-                if isinstance(found, Page):
-                    return found
-                if not same_origin(url, found):
-                    headers, asked = {}, beyond  # for good: what is elsewhere does not lead back inside
-                url = found
+                answer = await self._ask_once(current, current.build_request("GET", url, headers=headers), url)
+                if isinstance(answer, Page):
+                    return answer
+                if not same_origin(url, answer):
+                    headers, current = {}, beyond  # for good: what is elsewhere does not lead back inside
+                url = answer
         raise self._fetch_error(f"redirects more than {MAX_REDIRECTS} times")
 
     def _client(self, guard: Guard) -> httpx2.AsyncClient:
@@ -157,8 +157,8 @@ class _Fetch:
         if status in _REDIRECTS and "location" in response.headers:
             return self._next(url, response.headers["location"])
         if status != HTTPStatus.OK:
-            known = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
-            raise self._fetch_error(f"answers {status}{known}", status)
+            phrase = f" ({HTTPStatus(status).phrase})" if status in set(HTTPStatus) else ""
+            raise self._fetch_error(f"answers {status}{phrase}", status)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             raise self._fetch_error("answers with a stream of events, which is no document", status)
         content = await self._content(response)
@@ -189,8 +189,8 @@ class _Fetch:
                 raise self._fetch_error(f"has more than the {most} bytes that are read (WAYGRAPH_MAX_SOURCE_BYTES)")
         return bytes(content)
 
-    def _fetch_error(self, reason: str, status: int = 0) -> Unfetched:
-        return Unfetched(self.where, reason, status=status)
+    def _fetch_error(self, reason: str, status: int = 0) -> FetchFailed:
+        return FetchFailed(self.where, reason, status=status)
 
 
 # A document by its address: one source, whatever its content turns out to be.
@@ -222,7 +222,7 @@ class WebDocument:
         return f"WebDocument({self.name!r})"
 
     def read(self) -> Manifest:
-        """Asks anew. Raises SourceError; Unfetched if there is no document."""
+        """Asks anew. Raises SourceError; FetchFailed if there is no document."""
         return self.parts().manifest
 
     def parts(self) -> Parts:
@@ -231,21 +231,21 @@ class WebDocument:
         Raises what the document itself met, if there is no card either; OfOthers for an export, unless a person calls
         it one.
         """
-        held = self._first()
-        if len(held) != 1 or (held[0].manifest.source != self.name and self.reading.kind != export.KIND):
-            raise OfOthers(self.name, f"is an export of {len(held)} sources: fetch it, and ingest the file")
-        return held[0]
+        all_parts = self._first()
+        if len(all_parts) != 1 or (all_parts[0].manifest.source != self.name and self.reading.kind != export.KIND):
+            raise OfOthers(self.name, f"is an export of {len(all_parts)} sources: fetch it, and ingest the file")
+        return all_parts[0]
 
     def _first(self) -> list[Parts]:
-        missed: list[SourceError] = []
+        errors: list[SourceError] = []
         for listing in self._listings():
             try:
                 return read_parts(listing, self.reading)
-            except (Unfetched, UnknownShape) as error:
-                missed.append(error)
-                if isinstance(error, Unfetched) and error.status in (0, *_REFUSING):
+            except (FetchFailed, UnknownShape) as error:
+                errors.append(error)
+                if isinstance(error, FetchFailed) and error.status in (0, *_REFUSING):
                     break
-        raise missed[0]
+        raise errors[0]
 
     def _listings(self) -> Iterator[Listing]:
         """Unread: of the address itself, then of each place for a card under it."""

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from waygraph.ingest.sources.parse import SUFFIXES
 from waygraph.ingest.sources.skill_folder import NAME, is_skill
 
-_SHOWN = 3
+_MOST_NAMES = 3
 _OF_PROGRAMS = frozenset(
     ".bzr .direnv .eggs .git .hg .jj .nox .svn .terraform .tox .venv __pycache__ _darcs node_modules"
     " site-packages".split()
@@ -35,40 +35,45 @@ _CODEX_FILE = re.compile(r"(?i)(?:.*/)?(?:codex[\w.-]*|config)\.toml")
 
 @dataclass(slots=True)
 class FolderFiles:
-    """`files` in order. `left_out`: files that may be sources as well, each with the reason. `unsearched`: folders."""
+    """`files` in order. `omissions`: files that may be sources as well, each with the reason."""
 
     files: list[Path] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    unsearched: list[str] = field(default_factory=list)
+    omissions: list[str] = field(default_factory=list)
+    unsearched_folders: list[str] = field(default_factory=list)
 
     @property
     def remark(self) -> str:
         """On files that were left out; empty if there are none."""
-        return f"left out: {_join_names(self.left_out)}; a file that is named is read" if self.left_out else ""
+        return f"left out: {_join_names(self.omissions)}; a file that is named is read" if self.omissions else ""
 
     @property
     def absence(self) -> str:
         """Why nothing was found."""
         reason = f"holds no {', '.join(SUFFIXES)} file, and no {NAME}"
-        found = [self.remark, f"not searched: {_join_names(self.unsearched)}" if self.unsearched else ""]
-        return "; ".join([reason, *filter(None, found)])
+        remarks = [
+            self.remark,
+            f"not searched: {_join_names(self.unsearched_folders)}" if self.unsearched_folders else "",
+        ]
+        return "; ".join([reason, *filter(None, remarks)])
 
 
 def files_under(folder: Path) -> FolderFiles:
     """In a folder with a SKILL.md that is the one; its other files belong to it."""
-    found = FolderFiles()
-    for place, folders, names in os.walk(folder, onerror=partial(_note_unreadable, found)):
+    folder_files = FolderFiles()
+    for place, folders, names in os.walk(folder, onerror=partial(_note_unreadable, folder_files)):
         inside = Path(place).relative_to(folder)
-        folders[:] = [name for name in sorted(folders) if _is_searched(Path(place), name, folder, found)]
+        folders[:] = [name for name in sorted(folders) if _is_searched(Path(place), name, folder, folder_files)]
         for name in sorted(names):
-            _sort_file(Path(place) / name, inside, found)
-    owners = {file.parent for file in found.files if is_skill(file)}
-    found.files = sorted(file for file in found.files if is_skill(file) or owners.isdisjoint(file.parents))
-    return found
+            _sort_file(Path(place) / name, inside, folder_files)
+    owners = {file.parent for file in folder_files.files if is_skill(file)}
+    folder_files.files = sorted(
+        file for file in folder_files.files if is_skill(file) or owners.isdisjoint(file.parents)
+    )
+    return folder_files
 
 
-def _note_unreadable(found: FolderFiles, error: OSError) -> None:
-    found.left_out.append(f"{error.filename} ({error.strerror})")
+def _note_unreadable(folder_files: FolderFiles, error: OSError) -> None:
+    folder_files.omissions.append(f"{error.filename} ({error.strerror})")
 
 
 def holds_other_settings(where: str) -> bool:
@@ -77,7 +82,7 @@ def holds_other_settings(where: str) -> bool:
     return bool(_SETTINGS_FILE.fullmatch(path) or _CODEX_FILE.fullmatch(path))
 
 
-def _sort_file(file: Path, inside: PurePath, found: FolderFiles) -> None:
+def _sort_file(file: Path, inside: PurePath, folder_files: FolderFiles) -> None:
     is_hidden = any(part.startswith(".") for part in inside.parts)
     path = file.as_posix()
     if is_skill(file) or (is_hidden and (_SERVERS_FILE.fullmatch(path) or _SETTINGS_FILE.fullmatch(path))):
@@ -87,24 +92,24 @@ def _sort_file(file: Path, inside: PurePath, found: FolderFiles) -> None:
     else:
         return
     if not file.is_file():
-        found.left_out.append(f"{inside / file.name} (no regular file)")
+        folder_files.omissions.append(f"{inside / file.name} (no regular file)")
     elif is_taken:
-        found.files.append(file)
+        folder_files.files.append(file)
     else:
-        found.left_out.append(f"{inside / file.name} (in a dot folder)")
+        folder_files.omissions.append(f"{inside / file.name} (in a dot folder)")
 
 
-def _is_searched(place: Path, name: str, folder: Path, found: FolderFiles) -> bool:
+def _is_searched(place: Path, name: str, folder: Path, folder_files: FolderFiles) -> bool:
     """Also of a registry's index nothing is a source. What a link leads to is searched only where it lies."""
     path = place / name
     relative = str(path.relative_to(folder))
     if path.is_symlink():
         if not path.resolve().is_relative_to(folder.resolve()):
-            found.unsearched.append(f"{relative} (a link to what is not in the folder)")
+            folder_files.unsearched_folders.append(f"{relative} (a link to what is not in the folder)")
         return False
     is_cache = relative.startswith(".") and name.casefold() in ("cache", "caches")
     if is_cache or _is_of_program(name) or _is_marked(path):
-        found.unsearched.append(relative)
+        folder_files.unsearched_folders.append(relative)
         return False
     return True
 
@@ -123,5 +128,5 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _join_names(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

@@ -24,14 +24,14 @@ def plain(text: str) -> str:
     return _STRING_OR_LAST_COMMA.sub(_blanked_comma, _STRING_OR_COMMENT.sub(_blanked_comment, text))
 
 
-def _blanked_comment(found: re.Match[str]) -> str:
-    comment = found[0]
-    closed = comment.startswith("//") or (comment.endswith("*/") and len(comment) >= 4)
-    return _NO_LINE_BREAK.sub(" ", comment) if closed and not comment.startswith('"') else comment
+def _blanked_comment(match: re.Match[str]) -> str:
+    comment = match[0]
+    is_closed = comment.startswith("//") or (comment.endswith("*/") and len(comment) >= 4)
+    return _NO_LINE_BREAK.sub(" ", comment) if is_closed and not comment.startswith('"') else comment
 
 
-def _blanked_comma(found: re.Match[str]) -> str:
-    return " " if found[0] == "," else found[0]
+def _blanked_comma(match: re.Match[str]) -> str:
+    return " " if match[0] == "," else match[0]
 
 
 def json_document(text: str, note: Note = ignore_fault) -> Any:

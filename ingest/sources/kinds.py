@@ -1,7 +1,7 @@
 """The kinds of document that are understood. The kind is told from the content; a person may name it instead.
 
-A new kind is one module here and one line in `BUILT_IN`, or one in another package and an entry point of the group
-`waygraph.kinds` that gives a `Kind`. See docs/sources.md.
+A new kind is one module here and one line in `BUILT_IN_KINDS`, or one in another package and an entry point of the
+group `waygraph.kinds` that gives a `Kind`. See docs/sources.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,9 +35,6 @@ REGISTRY_PREFIX = "mcp-registry:"
 """Before the address of an MCP registry; alone it is the official one."""
 
 
-# What every source is, whatever its kind.
-
-
 class Source(Protocol):
     """Agents that someone else keeps: files, an address, running servers. Reading it again tells what holds then."""
 
@@ -67,7 +64,7 @@ class Kind:
     live: bool = False
 
 
-BUILT_IN = (
+BUILT_IN_KINDS = (
     Kind("catalogue", catalogue.SHAPE, catalogue.fits, catalogue.read),
     Kind("skill", skill.SHAPE, skill.fits, skill.read),
     Kind("openapi", openapi.SHAPE, openapi.fits, openapi.read),
@@ -89,22 +86,24 @@ class UnknownShape(SourceError):
 
 def known_kinds() -> tuple[Kind, ...]:
     """The built-in ones, then those of other packages."""
-    return (*BUILT_IN, *load_plugins().kinds)
+    return (*BUILT_IN_KINDS, *load_plugins().kinds)
 
 
 def kind_of(document: object, where: str) -> Kind:
     """Raises UnknownShape."""
-    for kind in BUILT_IN:
+    for kind in BUILT_IN_KINDS:
         if kind.fits(document):
             return kind
-    if contributed := _contributed_kind_of(document, where):
-        return contributed
+    if plugin_kind := _contributed_kind_of(document, where):
+        return plugin_kind
     if document is None or document == Lines(()):
         # Not of unknown shape: it may have held agents a moment ago, and be half written.
         raise SourceError(where, "is empty")
-    if isinstance(document, Lines) and (broken := [line for line in document.lines if line.fault]):
+    if isinstance(document, Lines) and (faulty_lines := [line for line in document.lines if line.fault]):
         # Not of unknown shape: what cannot be read may hold agents.
-        raise SourceError(where, f"line {broken[0].number} {broken[0].fault}", pointer=f"L{broken[0].number}")
+        raise SourceError(
+            where, f"line {faulty_lines[0].number} {faulty_lines[0].fault}", pointer=f"L{faulty_lines[0].number}"
+        )
     if isinstance(document, Mapping) and "agents" in document:
         raise UnknownShape(where, "has `agents` but no `waygraph: 1`; add it if this is a catalogue", pointer="/")
     raise UnknownShape(
@@ -138,15 +137,15 @@ def of_another_kind(name: str, shape: str, document: object, where: str) -> Sour
 
 def _contributed_kind_of(document: object, where: str) -> Kind | None:
     """One that fails keeps none of the others from fitting. Raises SourceError if one failed and none fits."""
-    failed: list[SourceError] = []
+    errors: list[SourceError] = []
     for kind in load_plugins().kinds:
         try:
             if kind.fits(document):
                 return kind
         except SourceError as error:
-            failed.append(error)
-    if failed:
-        raise SourceError(where, "; ".join(error.reason for error in failed))
+            errors.append(error)
+    if errors:
+        raise SourceError(where, "; ".join(error.reason for error in errors))
     return None
 
 
@@ -169,14 +168,11 @@ def _top(document: object) -> str:
     return f"a {type(document).__name__}"
 
 
-# Kinds of source that other packages bring, by entry points of the group `waygraph.kinds`. See docs/sources.md.
-
-
 GROUP = "waygraph.kinds"
 
 
 @dataclass(frozen=True, slots=True)
-class Contributed:
+class Plugins:
     """The kinds, by name, and a line for each entry point that gives none."""
 
     kinds: tuple[Kind, ...] = ()
@@ -184,10 +180,10 @@ class Contributed:
 
 
 @cache
-def load_plugins() -> Contributed:
+def load_plugins() -> Plugins:
     """Of the packages that are installed; read once, when no built-in kind is meant: it takes its time."""
-    kinds = {kind.name: "Waygraph" for kind in BUILT_IN}
-    taken, faults = list[Kind](), list[str]()
+    kinds = {kind.name: "Waygraph" for kind in BUILT_IN_KINDS}
+    fit_kinds, faults = list[Kind](), list[str]()
     for point in points(GROUP):
         try:
             kind = _kind_of(point)
@@ -197,8 +193,8 @@ def load_plugins() -> Contributed:
             faults.append(f"{point.name!r} of the package {package_of(point)} is left out: {in_a_line(fault)}")
             continue
         kinds[kind.name] = package_of(point)
-        taken.append(_at_arms_length(kind, package_of(point)))
-    return Contributed(tuple(sorted(taken, key=lambda kind: kind.name)), tuple(faults))
+        fit_kinds.append(_at_arms_length(kind, package_of(point)))
+    return Plugins(tuple(sorted(fit_kinds, key=lambda kind: kind.name)), tuple(faults))
 
 
 def _kind_of(point: "EntryPoint") -> Kind:
@@ -258,10 +254,10 @@ def _server(server: ServerEntry) -> ServerEntry:
     return _of(ServerEntry, server)
 
 
-def _of[T](kind: type[T], given: T) -> T:
-    if not isinstance(given, kind):
-        raise TypeError(f"expected {kind.__name__}, found {type(given).__name__}")
-    return given
+def _of[T](kind: type[T], value: T) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value
 
 
 def _plugin_error(where: str, blame: str, exc: Exception) -> SourceError:

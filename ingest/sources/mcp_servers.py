@@ -27,7 +27,7 @@ LIVE_RANK = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServerProgress:
     """How it stands with one server. `reason` is of one that failed, and one line; `seconds` since its turn came."""
 
     key: str
@@ -37,7 +37,7 @@ class Asked:
     reason: str = ""
 
 
-OnAsked = Callable[[Asked], None]
+OnAsked = Callable[[ServerProgress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class McpServers:
                 answers[place] = await self._ask(server, connect)
 
         for server in self.servers:
-            self.on_asked(Asked(key=server.key, state="waiting"))
+            self.on_asked(ServerProgress(key=server.key, state="waiting"))
         async with anyio.create_task_group() as tasks:
             for place, server in enumerate(self.servers):
                 tasks.start_soon(ask, place, server)
@@ -104,7 +104,7 @@ class McpServers:
         from anyio import current_time
 
         began = current_time()
-        self.on_asked(Asked(key=server.key, state="asking"))
+        self.on_asked(ServerProgress(key=server.key, state="asking"))
         try:
             async with connect(server.launch) as connection:
                 listing = await connection.listing()
@@ -142,13 +142,13 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
         return Answer(cut=(omission(server.where or where, server.key),))
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
-    named = record.name if record.name != record.key else ""
-    stated = _with_counts(record.description or listing.instructions, listing)
+    own_name = record.name if record.name != record.key else ""
+    description = _with_counts(record.description or listing.instructions, listing)
     intake.take(
         replace(
             record,
-            name=named or _sound(listing.title) or _sound(listing.name) or record.name,
-            description=stated,
+            name=own_name or _sound(listing.title) or _sound(listing.name) or record.name,
+            description=description,
             version=record.version or _sound(listing.version),
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
@@ -173,12 +173,12 @@ def _sound(name: str) -> str:
 
 def _with_counts(description: object, listing: ServerListing) -> object:
     """What a server has beside its tools, as the last line: the graph keeps no entity for it, and a person asks."""
-    counted = {
+    counts = {
         "prompt": listing.prompts,
         "resource": listing.resources,
         "resource template": listing.resource_templates,
     }
-    beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted.items() if number)
+    beside = ", ".join(f"{number} {what}{'s' if number > 1 else ''}" for what, number in counts.items() if number)
     if not beside or not (description is None or isinstance(description, str)):
         return description
     return f"{description or ''}\n\n{BESIDE_TOOLS}{beside}.".lstrip()
@@ -204,14 +204,11 @@ def _status(error: UpstreamError) -> str:
     return unreachable(datetime.now(UTC).isoformat(timespec="seconds"), error.reason)
 
 
-def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> Asked:
+def _server_result(server: ServerEntry, answer: Answer, seconds: float) -> ServerProgress:
     if answer.entry is None:
         [fault, *_] = (*answer.rejected, *answer.cut)
-        return Asked(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
-    return Asked(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
-
-
-# What stands for a server that says nothing of itself: its tools' names and first sentences.
+        return ServerProgress(key=server.key, state="failed", seconds=seconds, reason=fault.reason)
+    return ServerProgress(key=server.key, state="online", tools=len(answer.entry.tools), seconds=seconds)
 
 
 BESIDE_TOOLS = "Beside its tools: "
@@ -224,18 +221,18 @@ def describe_tools(tools: Sequence[Tool]) -> str:
     """`add_note: Add a note. find_notes: …`, by name, at most MAX_CHARS. Suspicious tools are left out, and those for
     which the texts of all would have more than MAX_EXAMINED_CHARS.
     """
-    described, left = "", MAX_EXAMINED_CHARS
+    text, room = "", MAX_EXAMINED_CHARS
     for tool in sorted(tools, key=lambda tool: tool.name):
-        if (chars := text_chars(tool)) > left:
+        if (chars := text_chars(tool)) > room:
             continue
-        left -= chars
+        room -= chars
         if suspicions(tool_flags(tool, lambda _: {})):
             continue
         part = _describe(tool)
-        if len(described) + len(part) + 1 > MAX_CHARS:
+        if len(text) + len(part) + 1 > MAX_CHARS:
             break
-        described = f"{described} {part}".lstrip()
-    return described
+        text = f"{text} {part}".lstrip()
+    return text
 
 
 def is_made_of_tools(description: str, tools: Sequence[Tool]) -> bool:

@@ -108,8 +108,8 @@ def _parse_unnamed(where: str, text: str, note: Note) -> object:
 
 def _parse_lines(text: str, note: Note) -> Lines:
     # Not `splitlines`: a JSON string may hold other characters that end a line.
-    numbered = enumerate(text.split("\n"), start=1)
-    return Lines(tuple(_line(number, line, note) for number, line in numbered if line.strip()))
+    lines = enumerate(text.split("\n"), start=1)
+    return Lines(tuple(_line(number, line, note) for number, line in lines if line.strip()))
 
 
 def _line(number: int, text: str, note: Note) -> Line:
@@ -159,7 +159,7 @@ def parse_yaml(where: str, text: str, note: Note = ignore_fault) -> object:
         return yaml_text.parse(text, note)
     except yaml.YAMLError as exc:
         raise SourceError(where, f"is not YAML: {' '.join(str(exc).split())}") from exc
-    except yaml_text.Unbounded as exc:
+    except yaml_text.UnboundedText as exc:
         raise SourceError(where, str(exc)) from exc
     except ValueError as exc:  # a number that cannot be
         raise SourceError(where, f"cannot be read: {exc}") from exc

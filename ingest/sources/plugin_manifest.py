@@ -20,11 +20,11 @@ _ROOT = "${CLAUDE_PLUGIN_ROOT}/"
 def with_named_files(manifest: Path, content: bytes) -> bytes:
     """The manifest's content; as it is if it names no file."""
     document = _json(content)
-    named = document.get("mcpServers") if isinstance(document, dict) else None
-    if isinstance(document, dict) and isinstance(named, str):
-        return json.dumps({**document, "mcpServers": _servers(manifest, named)}).encode()
-    if isinstance(document, dict) and isinstance(named, list):
-        return json.dumps({**document, "mcpServers": [_servers(manifest, each) for each in named]}).encode()
+    servers = document.get("mcpServers") if isinstance(document, dict) else None
+    if isinstance(document, dict) and isinstance(servers, str):
+        return json.dumps({**document, "mcpServers": _servers(manifest, servers)}).encode()
+    if isinstance(document, dict) and isinstance(servers, list):
+        return json.dumps({**document, "mcpServers": [_servers(manifest, each) for each in servers]}).encode()
     return content
 
 
@@ -34,20 +34,20 @@ def plugin_folder(manifest: Path) -> Path:
     return folder.parent if folder.name.startswith(".") and folder.name.endswith(_MANIFEST_FOLDER) else folder
 
 
-def _servers(manifest: Path, named: object) -> object:
+def _servers(manifest: Path, name: object) -> object:
     """What a named file holds: the document, or its `mcpServers`. The name itself if it cannot be read."""
-    if not isinstance(named, str):
-        return named
+    if not isinstance(name, str):
+        return name
     try:
         folder = plugin_folder(manifest).resolve()
-        file = (folder / named.removeprefix(_ROOT)).resolve()
+        file = (folder / name.removeprefix(_ROOT)).resolve()
         if not file.is_relative_to(folder) or not stat.S_ISREG(file.stat().st_mode):
-            return named
-        with file.open("rb") as opened:
-            document = _json(opened.read(MAX_NAMED_BYTES))
+            return name
+        with file.open("rb") as stream:
+            document = _json(stream.read(MAX_NAMED_BYTES))
     except (OSError, ValueError, RuntimeError):
-        return named
-    return document.get("mcpServers", document) if isinstance(document, dict) else named
+        return name
+    return document.get("mcpServers", document) if isinstance(document, dict) else name
 
 
 def _json(content: bytes) -> Any:

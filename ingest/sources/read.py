@@ -43,7 +43,7 @@ class Listing:
     namespace: str
     are_files: bool = True
     """Whether they are there by these names later on, too."""
-    named: bool = True
+    is_named: bool = True
     """Whether a person named each of them; else they were met below a folder, or fit a pattern."""
     remark: str = ""
     """On what was left out of a folder."""
@@ -89,9 +89,9 @@ class Parts:
     servers: tuple[ServerEntry, ...] = ()
     must_answer: frozenset[str] = frozenset()
     """Keys."""
-    approved: frozenset[str] = frozenset()
+    approved_keys: frozenset[str] = frozenset()
     """Keys of those servers that are asked since a person had them asked before."""
-    kept: frozenset[str] = frozenset()
+    former_keys: frozenset[str] = frozenset()
     """Keys of what is listed still of that which a person had asked before, whether it is asked now or not."""
     waiting: tuple[Rejected, ...] = ()
     """Documents whose servers are not asked before a person says so; the manifest tells of them, too."""
@@ -109,26 +109,26 @@ def read_listing(listing: Listing, reading: Reading) -> list[Manifest]:
 
 def read_parts(listing: Listing, reading: Reading) -> list[Parts]:
     """As `read_listing`, with no server asked yet."""
-    merged = _Merged(Intake(where=listing.source, settings=reading.settings), listing)
+    merger = _Merger(Intake(where=listing.source, settings=reading.settings), listing)
     if listing.remark:
-        merged.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
+        merger.intake.cut.append(Rejected(where=listing.source, reason=listing.remark))
     only_settings = all(holds_other_settings(where) for where, _ in listing.files)
     for where, content in listing.files:
         try:
-            document = parse(where, content, reading.settings, partial(merged.note_repeated, where))
+            document = parse(where, content, reading.settings, partial(merger.note_repeated, where))
             is_export = _is_export(document, where, reading.kind)
             if is_export and len(listing.files) == 1:
-                held = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
-                return [Parts(manifest=manifest) for manifest in merged.with_faults(held)]
+                manifests = export.read(document, where, reading.settings, restore=reading.kind == export.KIND)
+                return [Parts(manifest=manifest) for manifest in merger.with_faults(manifests)]
             if is_export:
                 raise SourceError(where, "is an export, which holds sources of its own: ingest it by itself")
-            merged.take(document, where, reading)
+            merger.take(document, where, reading)
         except SourceError as error:
             if len(listing.files) == 1:
                 raise
             if only_settings or not (isinstance(error, UnknownShape) and holds_other_settings(where)):
-                merged.refuse(error)
-    return [merged.parts(reading.approvals)]
+                merger.refuse(error)
+    return [merger.parts(reading.approvals)]
 
 
 def _is_export(document: object, where: str, kind: str) -> bool:
@@ -146,21 +146,21 @@ def with_answers(parts: Parts, ask: Ask | None) -> Manifest:
     if not parts.servers or ask is None:
         return parts.manifest
     answers = ask(parts.manifest.source, parts.servers)
-    told = {entry.key: entry for entry in answers.entries}
-    silent = parts.must_answer - told.keys()
-    listed = [
-        replace(told.pop(entry.key, entry), document=entry.document)
+    by_key = {entry.key: entry for entry in answers.entries}
+    silent = parts.must_answer - by_key.keys()
+    entries = [
+        replace(by_key.pop(entry.key, entry), document=entry.document)
         for entry in parts.manifest.entries
         if entry.key not in silent
     ]
-    keys = {entry.key for entry in listed}
+    keys = {entry.key for entry in entries}
     # Of what is listed all the same only the asking failed, or a tool.
     cut = [fault for fault in answers.rejected if fault.key in keys]
     faults = [fault for fault in answers.rejected if fault.key not in keys]
     manifest = parts.manifest
     return replace(
         manifest,
-        entries=(*listed, *told.values()),
+        entries=(*entries, *by_key.values()),
         rejected=(*manifest.rejected, *faults),
         cut=(*manifest.cut, *answers.cut, *cut),
         rank=LIVE_RANK,
@@ -198,7 +198,7 @@ def _servers_note(where: str, names: Sequence[str], reason: str) -> Rejected:
 
 
 @dataclass(slots=True)
-class _Merged:
+class _Merger:
     """What all documents of a source say together."""
 
     intake: Intake
@@ -206,7 +206,7 @@ class _Merged:
     servers: list[ServerEntry] = field(default_factory=list)
     must_answer: set[str] = field(default_factory=set)
     asks: bool = False
-    approved: set[str] = field(default_factory=set)
+    approved_keys: set[str] = field(default_factory=set)
     waiting: list[Rejected] = field(default_factory=list)
     entries: dict[str, AgentEntry] = field(default_factory=dict)
     """The first of each key."""
@@ -227,8 +227,8 @@ class _Merged:
             self._take_servers(kind, [server for server in servers if server.key not in gateways], intake)
             # Of a server that cannot even be asked what is held stays; a fault may have been told by both readings.
             intake.rejected = [fault for fault in dict.fromkeys(intake.rejected) if fault.key not in gateways]
-            unlisted = {fault.key for fault in intake.rejected if fault.key} | gateways
-            intake.entries = [entry for entry in intake.entries if entry.key not in unlisted]
+            omitted_keys = {fault.key for fault in intake.rejected if fault.key} | gateways
+            intake.entries = [entry for entry in intake.entries if entry.key not in omitted_keys]
         self.intake.partial = self.intake.partial or intake.partial
         self.intake.entries += [
             replace(entry, document=self.listing.document_name(where))
@@ -240,25 +240,25 @@ class _Merged:
         self.intake.gone += intake.gone
 
     def _read_servers(self, read: ReadServers, document: object, where: str, intake: Intake) -> list[ServerEntry]:
-        found = read(document, where, intake)
-        return [replace(each, where=where, in_config=each.in_config and self.listing.are_files) for each in found]
+        servers = read(document, where, intake)
+        return [replace(each, where=where, in_config=each.in_config and self.listing.are_files) for each in servers]
 
     def _servers_to_ask(self, find: FindServers, intake: Intake, reading: Reading) -> list[ServerEntry]:
         """All of a document that a person named, or said yes to; of another those that they had asked before."""
-        if self.listing.named or reading.start:
+        if self.listing.is_named or reading.start:
             return find(intake.where, intake)
         servers = _approved_servers(find, intake, reading)
-        approved = {server.key for server in servers}
-        waiting = [e.key for e in intake.entries if e.key not in approved and DISABLED not in e.agent.tags]
-        self.approved |= approved
+        approved_keys = {server.key for server in servers}
+        waiting = [e.key for e in intake.entries if e.key not in approved_keys and DISABLED not in e.agent.tags]
+        self.approved_keys |= approved_keys
         self.waiting += [_servers_note(intake.where, waiting, NOT_STARTED)] if waiting else []
         return servers
 
     def _take_servers(self, kind: Kind, servers: Sequence[ServerEntry], intake: Intake) -> None:
-        known = {server.key: server for server in self.servers}  # of two documents that name one, the first counts
-        self.servers += [server for server in servers if server.key not in known]
-        for key in [each.key for each in servers if each.key in known and each.launch != known[each.key].launch]:
-            intake.note_cut("", f"server {key!r} is not asked, since {known[key].where} names one so: ingest each")
+        by_key = {server.key: server for server in self.servers}  # of two documents that name one, the first counts
+        self.servers += [server for server in servers if server.key not in by_key]
+        for key in [each.key for each in servers if each.key in by_key and each.launch != by_key[each.key].launch]:
+            intake.note_cut("", f"server {key!r} is not asked, since {by_key[key].where} names one so: ingest each")
         if kind.live:
             self.must_answer |= {server.key for server in servers}
 
@@ -266,9 +266,13 @@ class _Merged:
         if len(self.intake.cut) < MOST_TOLD:  # of lines each is a document
             self.intake.cut.append(Rejected(where=f"{where}#{place}", reason=REPEATED))
 
-    def with_faults(self, held: list[Manifest]) -> list[Manifest]:
+    def with_faults(self, manifests: list[Manifest]) -> list[Manifest]:
         """Of an export: what was wrong with the document is told with the first of its sources."""
-        return [replace(held[0], cut=(*held[0].cut, *self.intake.cut)), *held[1:]] if held else held
+        return (
+            [replace(manifests[0], cut=(*manifests[0].cut, *self.intake.cut)), *manifests[1:]]
+            if manifests
+            else manifests
+        )
 
     def refuse(self, error: SourceError) -> None:
         place = "" if "#" in error.where and not error.pointer else f"#{error.pointer}"  # it may be one already
@@ -280,14 +284,14 @@ class _Merged:
 
     def parts(self, approvals: Approvals) -> Parts:
         manifest = self.intake.manifest(self.listing.source, self.listing.namespace)
-        listed = {entry.key for entry in manifest.entries} | {fault.key for fault in manifest.rejected}
-        kept = listed & approvals.servers.keys() if self.asks else set[str]()
+        keys = {entry.key for entry in manifest.entries} | {fault.key for fault in manifest.rejected}
+        former_keys = keys & approvals.servers.keys() if self.asks else set[str]()
         return Parts(
-            manifest=replace(manifest, cut=(*manifest.cut, *self.waiting), rank=LIVE_RANK if kept else 0),
+            manifest=replace(manifest, cut=(*manifest.cut, *self.waiting), rank=LIVE_RANK if former_keys else 0),
             servers=tuple(self.servers),
             must_answer=frozenset(self.must_answer),
-            approved=frozenset(self.approved),
-            kept=frozenset(kept),
+            approved_keys=frozenset(self.approved_keys),
+            former_keys=frozenset(former_keys),
             waiting=tuple(self.waiting),
         )
 
@@ -313,9 +317,9 @@ def _approved_servers(find: FindServers, intake: Intake, reading: Reading) -> li
 
     def find_in(folder: str) -> list[ServerEntry]:
         there = Intake(where=intake.where, settings=reading.settings, surroundings=replace(around, cwd=folder))
-        found = find(str(Path(around.cwd, intake.where)), there)
+        servers = find(str(Path(around.cwd, intake.where)), there)
         intake.rejected += [fault for fault in there.rejected if fault.key in before]
-        return found
+        return servers
 
     same = ((server, before[server.key].folder) for server in reading.approvals.select_same(find_in))
     return [
@@ -326,9 +330,6 @@ def _approved_servers(find: FindServers, intake: Intake, reading: Reading) -> li
         )
         for server, folder in same
     ]
-
-
-# Files, folders, globs and standard input: which documents a source has, and what each holds.
 
 
 STDIN = "-"
@@ -366,16 +367,18 @@ def read_documents(
 def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     """The files that `read_path` reads. Raises SourceError if nothing is there."""
     try:
-        found = _files(text)
+        folder_files = _files(text)
         name = source or str(Path(text).expanduser().resolve())
     except (OSError, ValueError, RuntimeError) as exc:  # a name too long, a null in it, a home that is not there
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
-    content = [(str(path), partial(_read_file, path, folder)) for path in found.files]
-    is_named = found.files == [Path(text).expanduser()] and folder is None
+    content = [(str(path), partial(_read_file, path, folder)) for path in folder_files.files]
+    is_named = folder_files.files == [Path(text).expanduser()] and folder is None
     root = _root(text)
-    return Listing(files=content, source=name, namespace=space, named=is_named, remark=found.remark, root=root)
+    return Listing(
+        files=content, source=name, namespace=space, is_named=is_named, remark=folder_files.remark, root=root
+    )
 
 
 def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
@@ -456,18 +459,18 @@ def _files(text: str) -> FolderFiles:
     """Raises SourceError if nothing is there."""
     path = Path(text).expanduser()
     if path.is_dir():
-        found = files_under(path)
-        if not found.files:
-            raise SourceError(text, found.absence)
-        return found
+        folder_files = files_under(path)
+        if not folder_files.files:
+            raise SourceError(text, folder_files.absence)
+        return folder_files
     matches = [path] if path.exists() else _matches(path, include_hidden=False)
     if not matches:
-        hidden = [match for match in _matches(path, include_hidden=True) if not is_of_programs(match)]
-        known = f", but {hidden[0]} does if the pattern names the dot" if hidden else ""
-        raise SourceError(text, f"there is no such file, and no file matches it as a pattern{known}")
+        dot_files = [match for match in _matches(path, include_hidden=True) if not is_of_programs(match)]
+        hint = f", but {dot_files[0]} does if the pattern names the dot" if dot_files else ""
+        raise SourceError(text, f"there is no such file, and no file matches it as a pattern{hint}")
     return FolderFiles(files=matches)
 
 
 def _matches(path: Path, *, include_hidden: bool) -> list[Path]:
-    found = glob.glob(str(path), recursive=True, include_hidden=include_hidden)
-    return sorted(Path(match) for match in found if Path(match).is_file())
+    paths = glob.glob(str(path), recursive=True, include_hidden=include_hidden)
+    return sorted(Path(match) for match in paths if Path(match).is_file())

@@ -35,7 +35,7 @@ from waygraph.registry.model.settings import Settings
 PAGE_ENTRIES = 100
 """Asked for; a page may have fewer, or more."""
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_BROKEN = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
+_BROKEN_ERRORS = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 
 
 class Unread(Exception):
@@ -45,9 +45,9 @@ class Unread(Exception):
 class _Passing(Exception):
     """That a page cannot be read now. `retry_after`: the header, if there is one."""
 
-    def __init__(self, seen: str, retry_after: str | None = None) -> None:
+    def __init__(self, reason: str, retry_after: str | None = None) -> None:
         self.retry_after = retry_after
-        super().__init__(seen)
+        super().__init__(reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class RegistryContent:
     """The entries of all pages read. `fault`: why the rest could not be; empty: there is none."""
 
     entries: list[object]
@@ -80,12 +80,12 @@ class RegistryPages:
     _left_bytes: int = 0
     _ends_at: float = 0.0
 
-    def fetch(self) -> Fetched:
+    def fetch(self) -> RegistryContent:
         """Raises Unread if not even the first page can be read."""
         self._left_bytes = self.settings.max_source_bytes
         self._ends_at = self.world.clock() + self.settings.mcp_registry_total_s
         entries: list[object] = []
-        seen, cursor = set[str](), ""
+        cursors, cursor = set[str](), ""
         with self._client() as client:
             for number in range(self.settings.mcp_registry_max_pages):
                 try:
@@ -93,17 +93,17 @@ class RegistryPages:
                 except Unread as exc:
                     if not number:
                         raise
-                    return Fetched(entries=entries, fault=f"{exc}; {number} pages were read")
+                    return RegistryContent(entries=entries, fault=f"{exc}; {number} pages were read")
                 entries += page
                 if self.progress:
                     self.progress(len(entries), 0)
                 if not cursor:
-                    return Fetched(entries=entries)
-                if cursor in seen:
-                    return Fetched(entries=entries, fault="gives a cursor again that it gave before")
-                seen.add(cursor)
+                    return RegistryContent(entries=entries)
+                if cursor in cursors:
+                    return RegistryContent(entries=entries, fault="gives a cursor again that it gave before")
+                cursors.add(cursor)
         most = self.settings.mcp_registry_max_pages
-        return Fetched(entries=entries, fault=f"has more than {most} pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)")
+        return RegistryContent(entries=entries, fault=f"has more than {most} pages (WAYGRAPH_MCP_REGISTRY_MAX_PAGES)")
 
     def _client(self) -> httpx2.Client:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self.headers}
@@ -126,13 +126,13 @@ class RegistryPages:
             page = json.loads(content)
         except (ValueError, RecursionError):
             raise Unread("answers with what is no JSON") from None
-        listed = page.get("servers") if isinstance(page, dict) else None
-        if not isinstance(page, dict) or "servers" not in page or not isinstance(listed, list | None):
+        entries = page.get("servers") if isinstance(page, dict) else None
+        if not isinstance(page, dict) or "servers" not in page or not isinstance(entries, list | None):
             raise Unread("answers with what is no list of servers")
         metadata = page.get("metadata")
-        told = metadata if isinstance(metadata, dict) else {}
-        following = told.get("nextCursor", told.get("next_cursor"))
-        return listed or [], following if isinstance(following, str) else ""
+        page_data = metadata if isinstance(metadata, dict) else {}
+        following = page_data.get("nextCursor", page_data.get("next_cursor"))
+        return entries or [], following if isinstance(following, str) else ""
 
     def _patiently_read(self, client: httpx2.Client, query: Mapping[str, str]) -> bytes:
         """Asks again after what may pass, at most `mcp_registry_retries` times and while there is time."""
@@ -152,7 +152,7 @@ class RegistryPages:
         try:
             with client.stream("GET", self.url, params=dict(query)) as response:
                 return self._content(response)
-        except _BROKEN:
+        except _BROKEN_ERRORS:
             raise _Passing("breaks the connection") from None
         except httpx2.TimeoutException:
             raise Unread(f"did not answer within {self.settings.mcp_registry_timeout_s:g} s") from None
@@ -167,8 +167,8 @@ class RegistryPages:
         if response.status_code in _PASSING:
             raise _Passing(f"answers {response.status_code}", response.headers.get("retry-after"))
         if response.status_code != 200:
-            moved = "; redirects are not followed" if response.is_redirect else ""
-            raise Unread(f"answers {response.status_code}{moved}")
+            hint = "; redirects are not followed" if response.is_redirect else ""
+            raise Unread(f"answers {response.status_code}{hint}")
         decode_body(response)
         try:
             content = whole_body(
@@ -214,11 +214,11 @@ class RegistrySource:
 
     def read_with_servers(self) -> tuple[Manifest, tuple[ServerEntry, ...]]:
         """The same, and those of its servers that have an open remote. Raises SourceError."""
-        fetched = self._fetch()
+        content = self._fetch()
         intake = Intake(where=self.url, settings=self.settings)
-        return self._manifest(fetched), tuple(mcp_registry.servers(self._document(fetched), self.url, intake))
+        return self._manifest(content), tuple(mcp_registry.servers(self._document(content), self.url, intake))
 
-    def _fetch(self) -> Fetched:
+    def _fetch(self) -> RegistryContent:
         query = {"limit": str(PAGE_ENTRIES), "version": "latest"}
         if self.since:
             query |= {"updated_since": self.since, "include_deleted": "true"}
@@ -235,17 +235,17 @@ class RegistrySource:
         except Unread as exc:
             raise SourceError(self.url, str(exc)) from None
 
-    def _document(self, fetched: Fetched) -> dict[str, object]:
+    def _document(self, content: RegistryContent) -> dict[str, object]:
         """Of what changed, only latest versions: an older one that changed says nothing of the agent."""
-        latest = [entry for entry in fetched.entries if not (self.since and mcp_registry.is_superseded(entry))]
+        latest = [entry for entry in content.entries if not (self.since and mcp_registry.is_superseded(entry))]
         return {"servers": latest}
 
-    def _manifest(self, fetched: Fetched) -> Manifest:
+    def _manifest(self, content: RegistryContent) -> Manifest:
         intake = Intake(where=self.url, settings=self.settings)
-        for record in mcp_registry.read(self._document(fetched), self.url, intake):
+        for record in mcp_registry.read(self._document(content), self.url, intake):
             intake.take(record)
-        if fetched.fault:
-            intake.reject_agent("", fetched.fault)
+        if content.fault:
+            intake.reject_agent("", content.fault)
         manifest = intake.manifest(self.name, self.namespace)
         return replace(manifest, partial=manifest.partial or bool(self.since), is_part=bool(self.since))
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, Unresolved
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
@@ -102,18 +102,20 @@ def key_of_url(url: str) -> str:
 def name_of_command(command: Sequence[str]) -> str:
     """The command line as a source's name, references in place of what may be secrets."""
     program, *arguments = command
-    told = references_only({"command": program, "args": arguments})
-    return shlex.join([str(told["command"]), *(without_path_keys(str(word)) for word in _list_of(told["args"]))])
+    transport = references_only({"command": program, "args": arguments})
+    return shlex.join(
+        [str(transport["command"]), *(without_path_keys(str(word)) for word in _list_of(transport["args"]))]
+    )
 
 
-def printable_source(given: str) -> str:
+def printable_source(text: str) -> str:
     """What a person wrote, as it may be printed: an address with references in place of what may be secrets."""
-    if "://" not in given:
-        return given
+    if "://" not in text:
+        return text
     try:
-        return without_path_keys(str(references_only({"url": given})["url"]))
+        return without_path_keys(str(references_only({"url": text})["url"]))
     except ValueError:
-        return f"{given.partition('://')[0]}://…"
+        return f"{text.partition('://')[0]}://…"
 
 
 def _program(word: str) -> str:
@@ -162,9 +164,9 @@ class Opening:
     connect: bool | None = None
     start: bool = False
     """A person's yes to the configurations that are met now below a folder, or fit a pattern."""
-    named: bool = True
+    is_named: bool = True
     """Whether a person named these sources; else they are those that a registry knows."""
-    followed: bool = False
+    is_followed: bool = False
     """Every reading is a new one; else the first is that by which a file was opened."""
     ask: Ask | None = field(default=None, repr=False)
     """None: servers cannot be asked here."""
@@ -240,9 +242,9 @@ class OpenedSource:
         return manifest
 
 
-def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) -> None:
+def refuse_unused(sources: Sequence[str], command: Sequence[str], how: Opening) -> None:
     """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
-    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in given)
+    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in sources)
     if (how.headers or how.oauth) and not is_of_web:
         name = "headers" if how.headers else "oauth"
         raise SourceError(name, "meant for an address, and none is named; servers of a configuration have theirs in it")
@@ -250,23 +252,23 @@ def refuse_unused(given: Sequence[str], command: Sequence[str], how: Opening) ->
         raise SourceError("env", "meant for a command, and none is named; servers of a configuration have theirs in it")
 
 
-def open_sources(given: str, how: Opening) -> list[OpenedSource]:
+def open_sources(text: str, how: Opening) -> list[OpenedSource]:
     """One source, or each that an export holds. Raises SourceError."""
-    if not given.strip():
+    if not text.strip():
         raise SourceError("ingest", "an empty text names no source; `.` is this folder")
-    if how.since and not given.startswith(REGISTRY_PREFIX):
-        raise SourceError(given, "only an MCP registry is asked what changed since a time; this source is read whole")
-    if given.startswith(REGISTRY_PREFIX):
-        return [_registry(given.removeprefix(REGISTRY_PREFIX), how)]
-    if given.startswith(_OF_WEB):
-        return [_address(given, how)]
-    if given == STDIN:
+    if how.since and not text.startswith(REGISTRY_PREFIX):
+        raise SourceError(text, "only an MCP registry is asked what changed since a time; this source is read whole")
+    if text.startswith(REGISTRY_PREFIX):
+        return [_registry(text.removeprefix(REGISTRY_PREFIX), how)]
+    if text.startswith(_OF_WEB):
+        return [_address(text, how)]
+    if text == STDIN:
         return _documents(_keep_listing(list_stream(sys.stdin.buffer, source=how.source, namespace=how.namespace)), how)
     try:
-        path = str(Path(given).expanduser().absolute())
+        path = str(Path(text).expanduser().absolute())
     except RuntimeError as exc:
-        raise SourceError(given, f"is not there: {exc}") from exc
-    return _documents(lambda: list_path(given, source=how.source, namespace=how.namespace), how, path=path)
+        raise SourceError(text, f"is not there: {exc}") from exc
+    return _documents(lambda: list_path(text, source=how.source, namespace=how.namespace), how, path=path)
 
 
 def open_value(value: object, how: Opening) -> list[OpenedSource]:
@@ -290,12 +292,12 @@ def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
 def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") -> list[OpenedSource]:
     """Read once here, since only its content tells how many sources a file holds."""
     first = listing()
-    is_named, vouch = first.named and how.named, _vouching(first.source, how, path=path)
+    is_named, vouch = first.is_named and how.is_named, _vouching(first.source, how, path=path)
 
     def listing_now() -> Listing:
         """A folder that became a file since was not named as one."""
         now = listing()
-        return replace(now, named=is_named and now.named)
+        return replace(now, is_named=is_named and now.is_named)
 
     def read_all(now: Listing, how: Opening) -> list[Parts]:
         return read_parts(now, how.approved_reading(now.source))
@@ -309,48 +311,48 @@ def _documents(listing: Callable[[], Listing], how: Opening, *, path: str = "") 
 
     def read(parts: Parts) -> Callable[[], Parts]:
         again = partial(read_anew, parts.manifest.source)
-        if how.followed and how.start:
+        if how.is_followed and how.start:
             vouch(parts)
-        return again if how.followed else _Read(parts, again)
+        return again if how.is_followed else _Read(parts, again)
 
     return [
         OpenedSource(
             name=parts.manifest.source, parts=read(parts), vouch=vouch, ask=how.reading().ask, listing=listing_now
         )
-        for parts in read_all(replace(first, named=is_named), how)
+        for parts in read_all(replace(first, is_named=is_named), how)
     ]
 
 
 def _vouching(source: str, how: Opening, *, origin: str = "", path: str = "") -> Callable[[Parts], None]:
     """Not of the sources in whose names an export speaks: a person opened the export."""
 
-    def vouch(said: Parts) -> None:
-        manifest = said.manifest
+    def vouch(parts: Parts) -> None:
+        manifest = parts.manifest
         if manifest.source != source:
             return
         cards = vouched_cards(manifest) if origin else {}
         try:
             file = how.vouched_file()
-            vouched = VouchedSource(
-                servers=_vouched_servers(said, file, how) if how.reading().ask else {},
+            vouched_source = VouchedSource(
+                servers=_vouched_servers(parts, file, how) if how.reading().ask else {},
                 cards=cards,
                 origin=origin if cards else "",
                 path=path if any(entry.agent.kind == "skill" for entry in manifest.entries) else "",
             )
-            file.keep(manifest.source, vouched, partial=manifest.partial)
+            file.keep(manifest.source, vouched_source, partial=manifest.partial)
         except (Refusal, RegistryLocked, StorageFailed) as exc:
             raise SourceError(manifest.source, str(exc)) from exc
 
     return vouch
 
 
-def _vouched_servers(said: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
+def _vouched_servers(parts: Parts, file: VouchedFile, how: Opening) -> dict[str, VouchedServer]:
     """What a person had asked before counts as long as it is listed, unless it is asked as it is now."""
-    earlier = file.source(said.manifest.source).servers if said.kept else {}
-    asked = [server for server in said.servers if server.key not in said.approved]
+    earlier = file.source(parts.manifest.source).servers if parts.former_keys else {}
+    servers = [server for server in parts.servers if server.key not in parts.approved_keys]
     return {
-        **{key: server for key, server in earlier.items() if key in said.kept},
-        **vouched_servers(asked, how.surroundings.cwd, file.digest_of),
+        **{key: server for key, server in earlier.items() if key in parts.former_keys},
+        **vouched_servers(servers, how.surroundings.cwd, file.digest_of),
     }
 
 
@@ -369,15 +371,15 @@ class _Read:
 def _keep_listing(listing: Listing) -> Callable[[], Listing]:
     """Standard input can be read once only."""
     [(name, content)] = listing.files
-    held: list[bytes] = []
+    contents: list[bytes] = []
 
     def again(most_bytes: int) -> bytes:
-        if not held:
-            held.append(content(most_bytes))
-        return held[0]
+        if not contents:
+            contents.append(content(most_bytes))
+        return contents[0]
 
-    kept = replace(listing, files=[(name, again)])
-    return lambda: kept
+    repeatable = replace(listing, files=[(name, again)])
+    return lambda: repeatable
 
 
 def _registry(url: str, how: Opening) -> OpenedSource:
@@ -414,7 +416,7 @@ def _address(url: str, how: Opening) -> OpenedSource:
 
 
 def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
-    from waygraph.ingest.sources.fetch import Fetching, OfOthers, Unfetched, open_document
+    from waygraph.ingest.sources.fetch import FetchFailed, Fetching, OfOthers, open_document
     from waygraph.registry.http.client import origin_of
 
     reading = how.reading()
@@ -425,14 +427,14 @@ def _document_at(url: str, name: str, how: Opening) -> OpenedSource:
         try:
             return document.parts()
         except SourceError as error:
-            told = isinstance(error, OfOthers) or (isinstance(error, Unfetched) and not error.status)
-            if how.kind or reading.ask is None or told:
+            is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
+            if how.kind or reading.ask is None or is_final:
                 raise
             return replace(_server_at(url, name, how).parts(), no_document=error.reason)
 
-    def vouch(said: Parts) -> None:
+    def vouch(document_parts: Parts) -> None:
         of_document = _vouching(document.name, how, origin=origin_of(url))
-        (_server_at(url, name, how).vouch if said.no_document else of_document)(said)
+        (_server_at(url, name, how).vouch if document_parts.no_document else of_document)(document_parts)
 
     return OpenedSource(name=document.name, parts=parts, vouch=vouch, ask=reading.ask)
 
@@ -474,8 +476,8 @@ def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]
     """With every reference resolved. Raises SourceError for one that is not set."""
     resolver = Resolver(Scope(surroundings=how.surroundings))
     try:
-        told = {name: resolver.text(value) for name, value in headers.items()}
+        values = {name: resolver.text(value) for name, value in headers.items()}
         resolver.finish()
-    except Unresolved as exc:
+    except UnresolvedReference as exc:
         raise SourceError("headers", str(exc)) from None
-    return told
+    return values

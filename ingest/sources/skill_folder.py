@@ -48,8 +48,8 @@ def read_skill_file(path: Path, most_bytes: int) -> bytes:
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from exc
     folder = path.absolute().parent
-    told = skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))
-    return json.dumps(told).encode()[:most_bytes]
+    skill = skill_of(text, folder=folder.name, scripts=list(_scripts(path, folder)))
+    return json.dumps(skill).encode()[:most_bytes]
 
 
 def skill_of(text: str, *, folder: str = "", scripts: list[dict[str, str]] | None = None) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def beside(skill: Path) -> Iterator[Path]:
 def _scripts(skill: Path, folder: Path) -> Iterator[dict[str, str]]:
     """In order of their paths."""
     files = sorted(beside(skill), key=lambda file: file.relative_to(folder).parts)
-    told = filter(None, (_script(file, folder) for file in files))
-    yield from islice(told, MAX_SCRIPTS)
-    if left := sum(1 for _ in told):
-        yield {"path": SCRIPTS, "left_out": f"of more scripts than {MAX_SCRIPTS} the other {left} are left out"}
+    scripts = filter(None, (_script(file, folder) for file in files))
+    yield from islice(scripts, MAX_SCRIPTS)
+    if rest_count := sum(1 for _ in scripts):
+        yield {"path": SCRIPTS, "left_out": f"of more scripts than {MAX_SCRIPTS} the other {rest_count} are left out"}
 
 
 def _files(folder: Path) -> Iterator[Path]:

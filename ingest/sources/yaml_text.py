@@ -90,12 +90,12 @@ def _is_merged(value: Any) -> bool:
     return all(isinstance(part, yaml.MappingNode) for part in parts)
 
 
-class Unbounded(ValueError):
+class UnboundedText(ValueError):
     """Nested too deeply, or an alias that stands for too much."""
 
 
 def parse(text: str, note: Note = ignore_fault) -> object:
-    """Raises yaml.YAMLError, Unbounded, ValueError for a number that cannot be."""
+    """Raises yaml.YAMLError, UnboundedText, ValueError for a number that cannot be."""
     _check(text)
     loader = _CoreLoader(text)
     node = loader.get_single_node()
@@ -106,16 +106,16 @@ def parse(text: str, note: Note = ignore_fault) -> object:
     return loader.construct_document(node)
 
 
-def _repeated_keys(node: Any, path: Path, seen: set[int]) -> Iterator[str]:
+def _repeated_keys(node: Any, path: Path, node_ids: set[int]) -> Iterator[str]:
     """JSON pointers of keys that a mapping has more than once. What an alias stands for is looked at once."""
-    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+    if id(node) in node_ids or not isinstance(node, yaml.CollectionNode):
         return
-    seen.add(id(node))
+    node_ids.add(id(node))
     items = list(enumerate(node.value)) if isinstance(node, yaml.SequenceNode) else _members(node)
     if isinstance(node, yaml.MappingNode):
         yield from (show_pointer((path, name)) for name in repeated_names(str(name) for name, _ in items))
     for name, value in items:
-        yield from _repeated_keys(value, (path, name), seen)
+        yield from _repeated_keys(value, (path, name), node_ids)
 
 
 def _members(node: Any) -> list[tuple[str, Any]]:
@@ -127,13 +127,13 @@ def _check(text: str) -> None:
     """Counts what the text unfolds to, event by event, before anything is built of it."""
     weights: dict[str, int | None] = {}
     open_nodes: list[tuple[str | None, int]] = []
-    allowed = 2 * len(text) + MAX_UNFOLDED_CHARS
+    most_weight = 2 * len(text) + MAX_UNFOLDED_CHARS
     for event in _events(text):
         match event:
             case yaml.CollectionStartEvent():
                 open_nodes.append((event.anchor, 1))
                 if len(open_nodes) > MAX_DEPTH:
-                    raise Unbounded(TOO_DEEP)
+                    raise UnboundedText(TOO_DEEP)
                 if event.anchor:
                     weights[event.anchor] = None
                 continue
@@ -147,8 +147,8 @@ def _check(text: str) -> None:
                 continue
         if anchor:
             weights[anchor] = weight
-        if weight > allowed:
-            raise Unbounded(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
+        if weight > most_weight:
+            raise UnboundedText(f"has aliases that unfold to more than {MAX_UNFOLDED_CHARS} characters")
         if open_nodes:
             outer, so_far = open_nodes[-1]
             open_nodes[-1] = (outer, so_far + weight)
@@ -157,7 +157,7 @@ def _check(text: str) -> None:
 def _alias_weight(anchor: str, weights: dict[str, int | None]) -> int:
     weight = weights.get(anchor, 0)
     if weight is None:
-        raise Unbounded(f"has an alias *{anchor} inside its own anchor")
+        raise UnboundedText(f"has an alias *{anchor} inside its own anchor")
     return weight
 
 
@@ -167,5 +167,5 @@ def _events(text: str) -> Iterator[Any]:
         yield from yaml.parse(text, Loader=_CoreLoader)
     except yaml.MarkedYAMLError as exc:
         if "maximum nesting depth" in str(exc.problem):
-            raise Unbounded(TOO_DEEP) from exc
+            raise UnboundedText(TOO_DEEP) from exc
         raise

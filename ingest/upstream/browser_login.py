@@ -20,7 +20,7 @@ from mcp.types import LATEST_PROTOCOL_VERSION
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.http import OriginClient
-from waygraph.ingest.upstream.oauth import Kept, Provider, read_as, refuse_nameless_issuer
+from waygraph.ingest.upstream.oauth import Provider, TokenStore, read_as, refuse_nameless_issuer
 from waygraph.ingest.upstream.wire import Wire, hush, quietly
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
@@ -31,7 +31,7 @@ _FIRST = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class LoginStart:
     """Where the person goes on, and what to bring when they come back with this `state`."""
 
     page: str = field(repr=False)
@@ -45,7 +45,7 @@ async def begin_login(
     callback: str,
     client: Mapping[str, Any] | None = None,
     issuer: str = "",
-) -> Begun:
+) -> LoginStart:
     """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand, whose
     secret any issuer gets that the server names; with `issuer`, no other one.
 
@@ -53,7 +53,7 @@ async def begin_login(
     """
     draft = _Draft({"client": dict(client)} if client else {})
     discreet, wire = discretion(launch), Wire()
-    provider = _Leaving(launch.url, Kept(draft, discreet), callback, issuer)
+    provider = _Leaving(launch.url, TokenStore(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
     message = {**_FIRST, "params": {**_ABOUT_US, "clientInfo": {"name": "waygraph", "version": "1"}}}
     hush()
@@ -67,7 +67,7 @@ async def begin_login(
     if scope.cancelled_caught:
         raise UpstreamUnreachable(f"it did not say where to log in within {settings.upstream_connect_timeout_s:g} s")
     if provider.verifier:
-        return Begun(provider.page, provider.state, {**draft.parts, **provider.content})
+        return LoginStart(provider.page, provider.state, {**draft.parts, **provider.content})
     raise wire.trouble or UpstreamRefused("the server asks for no login")
 
 
@@ -77,7 +77,7 @@ async def finish_login(
     """What is kept of the login: its tokens, and who renews them. Raises UpstreamError, which quotes nobody."""
     draft = _Draft({"client": content["client"]})
     discreet = discretion(launch)
-    provider = Provider(launch.url, Kept(draft, discreet), callback, None, None)
+    provider = Provider(launch.url, TokenStore(draft, discreet), callback, None, None)
     await provider._initialize()
     context = provider.context
     context.oauth_metadata = read_as(OAuthMetadata, content["metadata"])
@@ -121,8 +121,8 @@ class _Draft:
 class _Leaving(Provider):
     """Stops where a person goes to the issuer's page, with all that is needed to go on from there."""
 
-    def __init__(self, address: str, kept: Kept, callback: str, issuer: str) -> None:
-        super().__init__(address, kept, callback, None, None)
+    def __init__(self, address: str, token_store: TokenStore, callback: str, issuer: str) -> None:
+        super().__init__(address, token_store, callback, None, None)
         self._issuer = issuer
         self.page = self.state = self.verifier = ""
         self.content: dict[str, Any] = {}

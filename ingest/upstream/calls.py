@@ -44,7 +44,7 @@ _LEVEL_S = 1.0
 _CANCEL_S = 5.0
 
 
-_MARKED = "x-mcp-header"
+_HEADER_MARK = "x-mcp-header"
 
 
 _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
@@ -68,11 +68,11 @@ class ToolCalls:
         self, call: Underway, method: str, name: str, arguments: Mapping[str, Any], input_schema: str
     ) -> Result:
         """Raises MCPError, and UpstreamRefused for a question that nobody answers."""
-        asked = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
-        headers = _param_headers(input_schema, arguments) if self._is_modern and _MARKED in input_schema else {}
+        params = {"name": name, "arguments": dict(arguments)} if method == CALL else dict(arguments)
+        headers = _param_headers(input_schema, arguments) if self._is_modern and _HEADER_MARK in input_schema else {}
         if self.sets_level and not self._is_modern:
             await self._set_level()
-        result = await self._request(call, method, asked, headers)
+        result = await self._request(call, method, params, headers)
         pause_s = _FIRST_PAUSE_S
         for _ in range(MOST_ROUNDS):
             if not self._is_modern or result.get("resultType") != "input_required":
@@ -84,7 +84,7 @@ class ToolCalls:
                 await anyio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             result = await self._request(
-                call, method, {**asked, **_repeat_params(answers, result.get("requestState"))}, headers
+                call, method, {**params, **_repeat_params(answers, result.get("requestState"))}, headers
             )
         raise UpstreamRefused(f"wants to know still more after {MOST_ROUNDS} rounds of questions")
 
@@ -132,7 +132,7 @@ class ToolCalls:
 
 def _capabilities(host: Host) -> dict[str, Any]:
     """What this host takes; a server of the modern era reads it from each request."""
-    return dict(named for question, named in _CAPABILITIES.items() if host.can(question))
+    return dict(capability for question, capability in _CAPABILITIES.items() if host.can(question))
 
 
 def _repeat_params(answers: Mapping[str, Any], state: object) -> dict[str, Any]:
@@ -174,9 +174,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.25
 """Before a server that only wants to be asked again is."""
 
 
-# What a server of the handshake era asks its client while it runs a tool: its host answers, or it is refused.
-
-
 QUESTIONS: Mapping[str, Question] = {name: name for name in get_args(Question)}
 _OF_A_CALL: frozenset[str] = frozenset({"elicitation/create", "sampling/createMessage"})
 """Roots are of the whole connection in this era, and no single host's to tell."""
@@ -214,7 +211,7 @@ class Questions:
         if call is not None:
             call.scopes.discard(scope)
         if self._open.pop(request.id, None) is not scope:  # withdrawn: it gets no answer
-            self._wire.unanswered -= 1
+            self._wire.open_questions -= 1
             return
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.writing.send(SessionMessage(answer))
@@ -245,9 +242,6 @@ def _refusal(request_id: RequestId, reason: str, code: int = INVALID_REQUEST) ->
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
 
 
-# What a server tells by itself: that its lists have changed, in both protocol eras.
-
-
 _STANDS_S = 3.0
 """For the way of notifications to stand, before anything is listed. Later is not too late, but may miss a change."""
 _FIRST_SUBSCRIPTION_PAUSE_S, _LONG_LIFE_S, _MISSES = 1.0, 30.0, 3
@@ -256,9 +250,9 @@ _FIRST_SUBSCRIPTION_PAUSE_S, _LONG_LIFE_S, _MISSES = 1.0, 30.0, 3
 class Following:
     """Many notifications are one flag: it is set on the wire, and costs no task and no parsing."""
 
-    def __init__(self, wire: Wire, *, asked: bool) -> None:
+    def __init__(self, wire: Wire, *, wants_changes: bool) -> None:
         self._wire = wire
-        self._asked = asked
+        self._wants_changes = wants_changes
         self._told = False
         self.changes = 0
         """How often the server told of a change."""
@@ -298,33 +292,33 @@ class Following:
 
     async def follow(self, client: Client) -> None:
         """Keeps the way open for as long as the connection runs. Never raises."""
-        if not self._asked or not _notifies(client.server_capabilities):
+        if not self._wants_changes or not _notifies(client.server_capabilities):
             self._settle(False)
         elif client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             await self._subscribe(client)
         else:
-            await self._wire.settled.wait()
+            await self._wire.push_decision.wait()
             self._settle(self._wire.pushes)
 
     async def _subscribe(self, client: Client) -> None:
         """A subscription that ends is opened again; what was told between is taken for told."""
-        misses, stood = 0, False
+        misses, has_stood = 0, False
         while misses < _MISSES:
             began = anyio.current_time()
             try:
                 async with client.listen(
                     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
                 ) as subscription:
-                    if stood:
+                    if has_stood:
                         self._note()
-                    stood = True
+                    has_stood = True
                     self._settle(bool(subscription.honored.tools_list_changed))
                     if not self._notifies:
                         return
                     async for _ in subscription:
                         pass  # events are seen on the wire; this ends with the subscription
             except (MCPError, SubscriptionLost, TimeoutError):
-                if not stood:
+                if not has_stood:
                     self._settle(False)
                     return
             misses = 0 if anyio.current_time() - began > _LONG_LIFE_S else misses + 1
@@ -345,5 +339,8 @@ class Following:
         self.lose(UpstreamUnreachable("the stream by which it told of changes is lost"))
 
 
-def _notifies(offered: ServerCapabilities) -> bool:
-    return any(part is not None and part.list_changed for part in (offered.tools, offered.prompts, offered.resources))
+def _notifies(capabilities: ServerCapabilities) -> bool:
+    return any(
+        part is not None and part.list_changed
+        for part in (capabilities.tools, capabilities.prompts, capabilities.resources)
+    )

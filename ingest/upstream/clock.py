@@ -41,23 +41,23 @@ class SystemClock:
 
 async def first_of(*waits: Wait) -> int:
     """The number of the wait that ended first; the others are cancelled. Raises what one of them raises."""
-    ended: list[int] = []
-    raised: list[Exception] = []
+    numbers: list[int] = []
+    errors: list[Exception] = []
     async with anyio.create_task_group() as group:
 
         async def one(number: int, wait: Wait) -> None:
             try:
                 await wait()
             except Exception as error:  # noqa: BLE001 - raised again below, out of the group
-                raised.append(error)
-            ended.append(number)
+                errors.append(error)
+            numbers.append(number)
             group.cancel_scope.cancel()
 
         for number, wait in enumerate(waits):
             group.start_soon(one, number, wait)
-    if raised:
-        raise raised[0]
-    return ended[0]
+    if errors:
+        raise errors[0]
+    return numbers[0]
 
 
 START_S = 5.0
@@ -93,5 +93,5 @@ class Starts:
     def _wait_s(self) -> float:
         """0 if there is a place; else how long until one is given up."""
         now = self._clock.now_s()
-        ends = sorted(end for begun in self._begun.values() if (end := begun + self._patience_s) > now)
+        ends = sorted(end for start in self._begun.values() if (end := start + self._patience_s) > now)
         return ends[-self._limit] - now if len(ends) >= self._limit else 0.0

@@ -1,4 +1,4 @@
-"""The side that asked for a call of a tool, as whoever runs it sees it: questions, progress and logs go there."""
+"""A connection to one MCP server, the host on whose behalf it calls tools, and lists read page by page."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -77,7 +77,7 @@ class Host(Protocol):
         """Its answer, as the wire has it. Raises NotAnswered."""
         ...
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
         """`level` is one of MCP's."""
@@ -104,8 +104,8 @@ class Through:
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return await self._host.ask(question, params)
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
-        await self._host.progress(done, total, message)
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:
+        await self._host.progress(amount, total, message)
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
         await self._host.log(level, data, logger)
@@ -130,12 +130,9 @@ class Deaf:
     async def ask(self, question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002
         raise NotAnswered("the host takes no questions of servers")
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: object, logger: str | None) -> None: ...
-
-
-# A connection to one MCP server, as those who follow it and those who call its tools see it. Runs on anyio.
 
 
 class Connection(Protocol):
@@ -218,15 +215,12 @@ class MayHaveRun(UpstreamUnreachable):
     retryable = False
 
     def __init__(self, reason: str) -> None:
-        told = reason if reason.endswith(_MAY_HAVE_RUN) else f"{reason}{_MAY_HAVE_RUN}"
-        super().__init__(told)
+        text = reason if reason.endswith(_MAY_HAVE_RUN) else f"{reason}{_MAY_HAVE_RUN}"
+        super().__init__(text)
 
 
 Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]
 """Opens a connection, within its deadline. Raises UpstreamError."""
-
-
-# All pages of a list, whatever the server makes of them. A page that fails fails the list: half of one is none.
 
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
@@ -247,22 +241,22 @@ class Items:
 
 async def all_of(ask: Ask, method: str, name: str, settings: Settings) -> Items:
     """The items of all pages, in order, under `name`. Raises UpstreamError, also for a list without end."""
-    found, cursor, seen, size = Items(), "", set[str](), 0
+    result, cursor, cursors, size = Items(), "", set[str](), 0
     for _ in range(settings.upstream_max_pages):
         page = await ask(method, {"cursor": cursor} if cursor else {})
         items = page.get(name)
         if not isinstance(items, list):
             raise UpstreamRefused(f"{method}: its answer has no list of {name}")
-        found.items += items
-        found.lasts_s = _shorter(found.lasts_s, page.get("ttlMs"))
+        result.items += items
+        result.lasts_s = _shorter(result.lasts_s, page.get("ttlMs"))
         size += len(json.dumps(page, ensure_ascii=False))
-        _refuse_too_much(method, name, len(found.items), size, settings)
+        _refuse_too_much(method, name, len(result.items), size, settings)
         cursor = _next(method, page.get("nextCursor"))
         if not cursor:
-            return found
-        if cursor in seen:
+            return result
+        if cursor in cursors:
             raise UpstreamRefused(f"{method}: a cursor comes again, so that the list has no end")
-        seen.add(cursor)
+        cursors.add(cursor)
     most = settings.upstream_max_pages
     raise UpstreamRefused(f"{method}: more than {most:,} pages (WAYGRAPH_UPSTREAM_MAX_PAGES)")
 
@@ -293,9 +287,9 @@ def _next(method: str, cursor: object) -> str:
     return cursor
 
 
-def _shorter(known: float | None, ttl_ms: object) -> float | None:
+def _shorter(former_s: float | None, ttl_ms: object) -> float | None:
     found_ms = read_number(ttl_ms)
     if found_ms is None:
-        return known
+        return former_s
     lasts_s = min(max(0.0, found_ms / 1000), FAR_S)
-    return lasts_s if known is None else min(known, lasts_s)
+    return lasts_s if former_s is None else min(former_s, lasts_s)

@@ -64,8 +64,8 @@ def failure_line(output: str) -> str:
         for line in output.splitlines()[-_LAST_LINES:]
     ]
     reports = list(_reports(lines))
-    if found := [each for each in reports if not _AFTER_END.search(each.head)] or reports:
-        return found[-1].text()
+    if relevant := [each for each in reports if not _AFTER_END.search(each.head)] or reports:
+        return relevant[-1].text()
     if npm := [match[1].strip() for line in lines if (match := _NPM.match(line))]:
         return npm[0]
     rest = [line for line in lines if line.strip() and not _FRAME.search(line)]
@@ -85,8 +85,8 @@ def _reports(lines: Sequence[str]) -> Iterator[_Report]:
             causes = [last.head] if last and is_chained else []
             last, is_chained = _Report(_message(lines, end), causes), False
             yield last
-        elif (found := _CAUSE.match(line)) and last:
-            last.causes.append(found[1] or _last_indented(lines, at + 1))
+        elif (match := _CAUSE.match(line)) and last:
+            last.causes.append(match[1] or _last_indented(lines, at + 1))
         elif _is_head(line):
             last = _Report(_head(lines, at))
             yield last
@@ -128,9 +128,9 @@ def _head(lines: Sequence[str], at: int) -> str:
 
 def _last_indented(lines: Sequence[str], at: int) -> str:
     """Of the list of causes that begins there, the first cause of all: it comes last."""
-    found = ""
+    cause = ""
     for line in lines[at:]:
         if not line.startswith(" "):
             break
-        found = re.sub(r"^\s*(?:\d+:\s)?", "", line)
-    return found
+        cause = re.sub(r"^\s*(?:\d+:\s)?", "", line)
+    return cause

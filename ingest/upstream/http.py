@@ -83,7 +83,7 @@ async def _streams(
     launch: HttpLaunch, settings: Settings, wire: Wire, client: "OriginClient"
 ) -> AsyncGenerator[tuple[Any, Any]]:
     if launch.form == "sse":
-        wire.settled.set()
+        wire.push_decision.set()
         async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
             yield streams
         return
@@ -181,7 +181,7 @@ class OriginClient(httpx2.AsyncClient):
         if error := _coding_error(response):
             raise error
         most = self._settings.upstream_max_message_bytes
-        response.stream = _Bounded(response.stream, most, partial(self._note_fault, response.request), events=False)
+        response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, response.request), events=False)
 
     async def _check_response(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer, bounded, or an error in its place."""
@@ -195,7 +195,7 @@ class OriginClient(httpx2.AsyncClient):
                 return answer_to(request, response.status_code, body)
             error = self._session_end(request, response, body) if is_over else self._refusal(response, body)
             if _asks(request):
-                self._wire.refused_with = response.status_code
+                self._wire.refusal_status = response.status_code
         with suppress(httpx2.HTTPError):
             await response.aclose()
         return self._no_answer(request, error, response.status_code)
@@ -219,8 +219,8 @@ class OriginClient(httpx2.AsyncClient):
         kind = kind_of(response)
         if self._form == "sse" or response.status_code != 200 or kind in KINDS or not _asks(request):
             return None
-        said = self._line(kind) or "something"
-        return UpstreamRefused(f"answered with {said}, as no MCP server does; is this its address?")
+        content_type = self._line(kind) or "something"
+        return UpstreamRefused(f"answered with {content_type}, as no MCP server does; is this its address?")
 
     async def _accept(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         if self._form == "sse" and request.method == "POST" and response.is_success:
@@ -233,7 +233,7 @@ class OriginClient(httpx2.AsyncClient):
             self._settle(is_stream)
         if isinstance(response.stream, httpx2.AsyncByteStream):  # always, of an asynchronous client
             most = self._settings.upstream_max_message_bytes
-            response.stream = _Bounded(response.stream, most, partial(self._note_fault, request), events=is_stream)
+            response.stream = _BoundedBody(response.stream, most, partial(self._note_fault, request), events=is_stream)
         return response
 
     def _note_fault(self, request: httpx2.Request, fault: UpstreamError) -> None:
@@ -252,8 +252,8 @@ class OriginClient(httpx2.AsyncClient):
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
-        told = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
-        return error_to(request, status if status >= 400 else 502, told)
+        json_error = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
+        return error_to(request, status if status >= 400 else 502, json_error)
 
     def _missed_stream(self, status: int) -> None:
         """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
@@ -263,10 +263,10 @@ class OriginClient(httpx2.AsyncClient):
 
     def _settle(self, pushes: bool) -> None:
         self._streams_missed = 0 if pushes else self._streams_missed
-        if self._wire.pushes and not pushes and self._wire.settled.is_set():
+        if self._wire.pushes and not pushes and self._wire.push_decision.is_set():
             self._wire.on_silence()
         self._wire.pushes = pushes
-        self._wire.settled.set()
+        self._wire.push_decision.set()
 
     # -- reasons -----------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class OriginClient(httpx2.AsyncClient):
         if fault := connection_fault(exc):
             return UpstreamUnreachable(f"{self._place}: {self._line(fault)}")
         if type(exc).__module__.startswith("mcp.client.auth"):
-            status = self.auth.refused_with if isinstance(self.auth, Provider) else 0
+            status = self.auth.refusal_status if isinstance(self.auth, Provider) else 0
             before = f"answered with HTTP {status}, and " if status else ""
             return UpstreamRefused(f"{before}the login failed: {self._line(_without_body(str(exc)))}")
         return UpstreamUnreachable(f"the request could not be sent ({type(exc).__name__})")
@@ -300,11 +300,11 @@ class OriginClient(httpx2.AsyncClient):
     def _refusal(self, response: httpx2.Response, body: bytes) -> UpstreamError:
         status, what = response.status_code, self._status(response, body)
         if status == 401:
-            given = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
+            has_login = any(name in {"authorization", "x-api-key"} for name in self._own_headers)
             offers = "resource_metadata" in response.headers.get("www-authenticate", "")
             ways = "an Authorization header" + (", or OAuth, which it offers" if offers else "")
-            told = "the login given is not accepted" if given else f"needs a login: {ways}"
-            return LoginRefused(f"{told} (HTTP {status})")
+            reason = "the login given is not accepted" if has_login else f"needs a login: {ways}"
+            return LoginRefused(f"{reason} (HTTP {status})")
         if status == 403:
             return UpstreamRefused(f"does not let this caller in ({what})")
         if status == 404:
@@ -314,9 +314,9 @@ class OriginClient(httpx2.AsyncClient):
         return UpstreamRefused(f"answered with {what}")
 
     def _note_undelivered(self, request: httpx2.Request) -> None:
-        named = message_in(request).get("id")
-        if isinstance(named, int | str):
-            self._wire.on_undelivered(named)
+        request_id = message_in(request).get("id")
+        if isinstance(request_id, int | str):
+            self._wire.on_undelivered(request_id)
 
     @property
     def _place(self) -> str:
@@ -330,7 +330,7 @@ class OriginClient(httpx2.AsyncClient):
 NoteFault = Callable[[UpstreamError], None]
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _BoundedBody(httpx2.AsyncByteStream):
     """A body that ends the reading when it, or one event of it, is too long.
 
     What breaks it is an error that the SDK expects there.
@@ -346,9 +346,9 @@ class _Bounded(httpx2.AsyncByteStream):
         read, last = 0, b""  # since the last event ended
         try:
             async for chunk in self._inner:
-                seen, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
-                begun = max(seen.rfind(end) for end in _EVENT_ENDS) if self._events else -1
-                read = len(seen) - begun if begun >= 0 else read + len(chunk)
+                content, last = last + chunk, chunk[-1:] or last  # an empty line may come in a chunk of its own
+                at = max(content.rfind(end) for end in _EVENT_ENDS) if self._events else -1
+                read = len(content) - at if at >= 0 else read + len(chunk)
                 if read > self._most_bytes:
                     self._note_fault(
                         UpstreamRefused(

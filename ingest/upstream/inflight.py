@@ -51,8 +51,8 @@ class Underway:
     scopes: set[anyio.CancelScope] = field(default_factory=set)
     """What runs on its behalf and ends with it."""
     _notices: deque[_Notice] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
-    _logged: int = 0
-    _lost: int = 0
+    _log_count: int = 0
+    _loss_count: int = 0
     """Log entries, and notices that the host was too slow for."""
     _quiet: anyio.Event | None = None
     """While notices are being handed on; set when all are."""
@@ -62,19 +62,19 @@ class Underway:
         return self.has_begun or (self.is_delivered and self.request_id is not None)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
-        done, total, message = (
+        amount, total, message = (
             read_number(params.get("progress")),
             read_number(params.get("total")),
             params.get("message"),
         )
-        if done is not None:
-            told = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
-            self._note(lambda: self.host.progress(done, total, told))
+        if amount is not None:
+            text = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
+            self._note(lambda: self.host.progress(amount, total, text))
 
     def note_log(self, params: Mapping[str, Any]) -> None:
-        self._logged += 1
-        if self._logged > MOST_LOGS:
-            self._lost += 1
+        self._log_count += 1
+        if self._log_count > MOST_LOGS:
+            self._loss_count += 1
             return
         level, logger = str(params.get("level")), params.get("logger")
         kind = level if level in _LEVELS else "info"
@@ -83,7 +83,7 @@ class Underway:
         self._note(lambda: self.host.log(kind, data, name))
 
     def _note(self, notice: _Notice) -> None:
-        self._lost += len(self._notices) == MOST_NOTICES
+        self._loss_count += len(self._notices) == MOST_NOTICES
         self._notices.append(notice)
         if self._quiet is None:
             self._quiet = anyio.Event()
@@ -106,9 +106,9 @@ class Underway:
 
     async def await_notices(self) -> None:
         """Returns when the host has heard what the server said before the result; does not wait for long."""
-        if self._lost:  # counted when it is handed on: a full queue loses one more for it
-            left_out = "{:,} more messages of this call were left out"
-            self._note(lambda: self.host.log("warning", left_out.format(self._lost), None))
+        if self._loss_count:  # counted when it is handed on: a full queue loses one more for it
+            note = "{:,} more messages of this call were left out"
+            self._note(lambda: self.host.log("warning", note.format(self._loss_count), None))
         if self._quiet is not None:
             with anyio.move_on_after(LAST_NOTICES_S):
                 await self._quiet.wait()
@@ -128,15 +128,15 @@ class _Lately:
 
     def __init__(self, for_s: float) -> None:
         self._for_s = for_s
-        self._kept: list[tuple[float, object]] = []
+        self._entries: list[tuple[float, object]] = []
 
     def add(self, whose: object) -> None:
-        others = [kept for kept in self._kept if kept[1] != whose]
-        self._kept = [*others[-1:], (anyio.current_time() + self._for_s, whose)]
+        others = [entry for entry in self._entries if entry[1] != whose]
+        self._entries = [*others[-1:], (anyio.current_time() + self._for_s, whose)]
 
     def has_other_than(self, whose: object) -> bool:
         now = anyio.current_time()
-        return any(until_s >= now and kept != whose for until_s, kept in self._kept)
+        return any(until_s >= now and owner != whose for until_s, owner in self._entries)
 
 
 class CallsUnderway:
@@ -158,11 +158,11 @@ class CallsUnderway:
         self._last_token += 1
         call = Underway(host, self._last_token, tasks, self._discretion)
         self._calls[call.token] = call
-        known = _CALL.set(call)
+        previous = _CALL.set(call)
         try:
             yield call
         finally:
-            _CALL.reset(known)
+            _CALL.reset(previous)
             del self._calls[call.token]
             self._answered.add(call.host.owner)
             call.end()
@@ -172,10 +172,10 @@ class CallsUnderway:
 
         Who has not said is not to lose what it would hear because another one wants less.
         """
-        wanted = {call.host.log_level for call in self._calls.values()}
-        if wanted <= {""} and not self.level:
+        levels = {call.host.log_level for call in self._calls.values()}
+        if levels <= {""} and not self.level:
             return ""
-        return min((level or LOG_LEVEL for level in wanted), key=_LEVELS.index)
+        return min((level or LOG_LEVEL for level in levels), key=_LEVELS.index)
 
     def leave(self, call: Underway) -> None:
         """Given up before its answer came: the server may go on with it for a while."""

@@ -39,7 +39,7 @@ _FETCHING: dict[str, frozenset[str]] = {
 _FIRST_WORDS = 8
 """Of a command, where a shell or `env` stands before the program itself."""
 _PULL = re.compile(r"(?i)unable to find image|trying to pull|pulling from")
-_PULLED = re.compile(r"(?i)status: downloaded|writing manifest")
+_PULL_END = re.compile(r"(?i)status: downloaded|writing manifest")
 _LEAST_TICKS, _LEAST_BYTES = 2, 1024
 """Less than that between two looks does a program that only waits."""
 
@@ -56,8 +56,8 @@ def launcher_of(launch: StdioLaunch) -> str:
 
 def is_pulling(errors: str) -> bool:
     """Whether a daemon fetches an image for the process, which itself only waits."""
-    begun = [found.end() for found in _PULL.finditer(errors)]
-    return bool(begun) and not _PULLED.search(errors, begun[-1])
+    starts = [match.end() for match in _PULL.finditer(errors)]
+    return bool(starts) and not _PULL_END.search(errors, starts[-1])
 
 
 @dataclass(frozen=True, slots=True)

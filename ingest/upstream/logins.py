@@ -38,8 +38,8 @@ KEY_BYTES, NONCE_BYTES = 32, 12
 HOW_TO_MAKE = "`openssl rand -base64 32` makes one"
 NO_KEY = f"it needs a key in WAYGRAPH_LOGIN_KEY, 32 random bytes in base64: {HOW_TO_MAKE}"
 OTHER_KEY = "it was written with another key than that in WAYGRAPH_LOGIN_KEY; set the former one, or remove the file"
-MOVED = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
-BEGUN = "begun"
+MOVED_LOGIN = "an entry of it was changed or moved from elsewhere; `waygraph logins forget` removes it"
+BEGUN_LOGIN = "begun"
 """In place of how one logs in: a login that waits for the caller to come back from the issuer."""
 _BEGUN_S = 3_600.0
 """So long one that was begun and not finished is kept at most."""
@@ -105,7 +105,7 @@ class LoginFile:
     def __init__(self, path: Path, key: str = "", issuer: str = "") -> None:
         self.path, self._key_text, self._issuer = path, key, issuer
         self._key: bytes | None = None
-        self._held: tuple[tuple[int, ...], _Index] = (), {}
+        self._index: tuple[tuple[int, ...], _Index] = (), {}
 
     def check_key(self) -> None:
         """Raises LoginsUnusable without a key."""
@@ -113,12 +113,12 @@ class LoginFile:
 
     def list(self) -> tuple[Login, ...]:
         """By caller and agent. It needs no key."""
-        return tuple(login for login in self._current().values() if login.by != BEGUN)
+        return tuple(login for login in self._current().values() if login.by != BEGUN_LOGIN)
 
     def find(self, caller: str, agent_id: str, address: str) -> Login | None:
         """The login that stands now, for this address of the server."""
-        found = self._current().get((caller, agent_id, False))
-        return found if found and found.address == self.place_of(caller, address) else None
+        login = self._current().get((caller, agent_id, False))
+        return login if login and login.address == self.place_of(caller, address) else None
 
     def place_of(self, caller: str, address: str) -> str:
         """A digest of the server's address, and of the issuer that knows the caller."""
@@ -140,48 +140,52 @@ class LoginFile:
             id=login_id or secrets.token_hex(8),
             at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        sealed = self._seal(login, content)
+        entry = self._seal(login, content)
 
-        def replace_former(held: tuple[Login, ...]) -> Iterable[Login]:
-            others = (o for o in held if not o.is_of(caller, agent_id) or (o.by == BEGUN) != (by == BEGUN))
-            return (*(o for o in others if o.by != BEGUN or o.age_s() < _BEGUN_S), sealed)
+        def replace_former(logins: tuple[Login, ...]) -> Iterable[Login]:
+            others = (
+                o for o in logins if not o.is_of(caller, agent_id) or (o.by == BEGUN_LOGIN) != (by == BEGUN_LOGIN)
+            )
+            return (*(o for o in others if o.by != BEGUN_LOGIN or o.age_s() < _BEGUN_S), entry)
 
         self._change(replace_former)
-        return sealed
+        return entry
 
     def keep(self, user: UserLogin, parts: Mapping[str, Any]) -> None:
         """In place of what this very login holds under these names. Raises UpstreamRefused if it was forgotten."""
 
-        def renew(held: tuple[Login, ...]) -> Iterable[Login]:
-            former = next((login for login in held if login.user == user and login.by != BEGUN), None)
+        def renew(logins: tuple[Login, ...]) -> Iterable[Login]:
+            former = next((login for login in logins if login.user == user and login.by != BEGUN_LOGIN), None)
             if former is None:
                 raise UpstreamRefused("the caller's login was forgotten")
-            renewed = self._seal(former, {**self.open(former), **parts})
-            return (renewed if login is former else login for login in held)
+            entry = self._seal(former, {**self.open(former), **parts})
+            return (entry if login is former else login for login in logins)
 
         self._read_key()  # it may take the lock of the file itself
         self._change(renew)
 
     def take(self, caller: str, agent_id: str, login_id: str) -> Login | None:
         """One that this caller began, which is taken once."""
-        taken = self._remove(lambda login: login.is_of(caller, agent_id) and (login.by, login.id) == (BEGUN, login_id))
-        return taken[0] if taken else None
+        logins = self._remove(
+            lambda login: login.is_of(caller, agent_id) and (login.by, login.id) == (BEGUN_LOGIN, login_id)
+        )
+        return logins[0] if logins else None
 
     def forget(self, caller: str = "", agent_id: str = "", *, login_id: str = "") -> tuple[Login, ...]:
         """Those of the caller, at the agent, of this id; empty: of any. It needs no key. Tells what is gone."""
-        gone = self._remove(lambda login: login.is_of(caller, agent_id) and login_id in ("", login.id))
-        return tuple(login for login in gone if login.by != BEGUN)
+        logins = self._remove(lambda login: login.is_of(caller, agent_id) and login_id in ("", login.id))
+        return tuple(login for login in logins if login.by != BEGUN_LOGIN)
 
     def _remove(self, is_meant: Callable[[Login], bool]) -> tuple[Login, ...]:
-        gone: list[Login] = []
+        matches: list[Login] = []
 
-        def remove(held: tuple[Login, ...]) -> Iterable[Login]:
-            gone.extend(filter(is_meant, held))
-            return (login for login in held if login not in gone)
+        def remove(logins: tuple[Login, ...]) -> Iterable[Login]:
+            matches.extend(filter(is_meant, logins))
+            return (login for login in logins if login not in matches)
 
         if any(map(is_meant, self._current().values())):
             self._change(remove)
-        return tuple(gone)
+        return tuple(matches)
 
     # -- encryption ------------------------------------------------------------------------------
 
@@ -189,32 +193,32 @@ class LoginFile:
         """A text that nobody but who has the key can read or make, for this purpose."""
         return self._encrypt(content, purpose.encode())
 
-    def open_text(self, sealed: str, purpose: str) -> dict[str, Any]:
+    def open_text(self, text: str, purpose: str) -> dict[str, Any]:
         """Raises LoginsUnusable for any other text."""
-        return self._decrypt(sealed, self._key_id(), purpose.encode())
+        return self._decrypt(text, self._key_id(), purpose.encode())
 
     def _seal(self, login: Login, content: Mapping[str, Any]) -> Login:
         return replace(login, key=self._key_id(), box=self._encrypt(content, login.binding()))
 
-    def _encrypt(self, content: Mapping[str, Any], bound_to: bytes) -> str:
+    def _encrypt(self, content: Mapping[str, Any], purpose: bytes) -> str:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = os.urandom(NONCE_BYTES)
-        box = AESGCM(self._read_key()).encrypt(nonce, json.dumps(content).encode(), bound_to)
+        box = AESGCM(self._read_key()).encrypt(nonce, json.dumps(content).encode(), purpose)
         return base64.urlsafe_b64encode(nonce + box).decode()
 
-    def _decrypt(self, sealed: str, key_id: str, bound_to: bytes) -> dict[str, Any]:
+    def _decrypt(self, text: str, key_id: str, purpose: bytes) -> dict[str, Any]:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         if key_id != self._key_id():
             raise self._unusable(OTHER_KEY)
         try:
-            box = base64.urlsafe_b64decode(sealed)
-            opened = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], bound_to)
-            return dict(json.loads(opened))
+            box = base64.urlsafe_b64decode(text)
+            content = AESGCM(self._read_key()).decrypt(box[:NONCE_BYTES], box[NONCE_BYTES:], purpose)
+            return dict(json.loads(content))
         except (InvalidTag, ValueError, TypeError):
-            raise self._unusable(MOVED) from None
+            raise self._unusable(MOVED_LOGIN) from None
 
     def _key_id(self) -> str:
         return sha256(b"waygraph login key" + self._read_key()).hexdigest()[:12]
@@ -252,17 +256,17 @@ class LoginFile:
     def _current(self) -> "_Index":
         """As the file is now; it is read only if it changed."""
         try:
-            found = self.path.stat()
-            signature = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-            held = self._held
-            if held[0] != signature:
+            info = self.path.stat()
+            signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+            index = self._index
+            if index[0] != signature:
                 logins = self._parse(self.path.read_bytes())
-                held = self._held = signature, {(o.caller, o.agent_id, o.by == BEGUN): o for o in logins}
+                index = self._index = signature, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
         except FileNotFoundError:
             return {}
         except OSError as exc:
             raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
-        return held[1]
+        return index[1]
 
     def _parse(self, content: bytes) -> tuple[Login, ...]:
         try:
@@ -275,10 +279,10 @@ class LoginFile:
 
     def _change(self, change: Callable[[tuple[Login, ...]], Iterable[Login]]) -> None:
         with write_lock(self.path, _LOCK_TIMEOUT_S):
-            made = sorted(
+            logins = sorted(
                 change(tuple(self._current().values())), key=lambda login: (login.caller, login.agent_id, login.by)
             )
-            document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in made]}
+            document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in logins]}
             try:
                 write_atomically(self.path, json.dumps(document).encode(), mode=PRIVATE)
             except OSError as exc:
@@ -312,8 +316,8 @@ class LoginEntry:
     address: str = field(repr=False)
 
     def read(self) -> dict[str, Any]:
-        found = self.file.find(self.user.caller, self.user.agent_id, self.address)
-        return self.file.open(found) if found and found.user == self.user else {}
+        login = self.file.find(self.user.caller, self.user.agent_id, self.address)
+        return self.file.open(login) if login and login.user == self.user else {}
 
     def keep(self, **parts: Any) -> None:
         """Raises UpstreamRefused if it was forgotten meanwhile: it does not come back."""

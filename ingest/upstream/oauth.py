@@ -61,8 +61,8 @@ class TokenFile:
 
     def read(self) -> dict[str, Any]:
         """For this server; empty if nothing is held. Raises StorageFailed for a file that is no such file."""
-        held = self._read().get(_key(self.address), {})
-        return dict(held) if isinstance(held, Mapping) else {}
+        entry = self._read().get(_key(self.address), {})
+        return dict(entry) if isinstance(entry, Mapping) else {}
 
     def keep(self, **parts: Any) -> None:
         """In place of what was held under these names. Raises RegistryLocked, StorageFailed."""
@@ -75,10 +75,10 @@ class TokenFile:
         """Whether anything was held for this server. Raises RegistryLocked, StorageFailed."""
         with write_lock(self.path, _LOCK_TIMEOUT_S):
             servers = self._read()
-            known = servers.pop(_key(self.address), None)
-            if known is not None:
+            entry = servers.pop(_key(self.address), None)
+            if entry is not None:
                 self._write(servers)
-        return known is not None
+        return entry is not None
 
     def alone(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
         return take_turn(self.path, _key(self.address), timeout_s)
@@ -140,14 +140,14 @@ async def log_in(
     """
     if launch.user:
         entry = LoginEntry(login_file(settings), launch.user, launch.url)
-        yield UserProvider(launch.url, Kept(entry, discretion), entry)
+        yield UserProvider(launch.url, TokenStore(entry, discretion), entry)
         return
-    kept = Kept(token_file(settings.data_path, launch.url), discretion)
+    token_store = TokenStore(token_file(settings.data_path, launch.url), discretion)
     if open_page is None:
-        yield Provider(launch.url, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
+        yield Provider(launch.url, token_store, f"http://127.0.0.1{_CALLBACK}", None, None)
         return
-    async with listen_for_callback(settings.upstream_login_timeout_s, kept.last_port()) as callback:
-        yield Provider(launch.url, kept, callback.address, open_page, callback)
+    async with listen_for_callback(settings.upstream_login_timeout_s, token_store.last_port()) as callback:
+        yield Provider(launch.url, token_store, callback.address, open_page, callback)
 
 
 class Place(Protocol):
@@ -162,7 +162,7 @@ class Place(Protocol):
         ...
 
 
-class Kept(TokenStorage):
+class TokenStore(TokenStorage):
     """The SDK's storage over a place."""
 
     def __init__(self, place: Place, discretion: Discretion) -> None:
@@ -177,8 +177,8 @@ class Kept(TokenStorage):
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self._discretion.learn(tokens.access_token, tokens.refresh_token)
-        known = self.provider.context if self.provider else None
-        metadata = known.oauth_metadata if known else None
+        context = self.provider.context if self.provider else None
+        metadata = context.oauth_metadata if context else None
         keep = partial(
             self.place.keep,
             tokens=tokens.model_dump(mode="json", exclude_none=True),
@@ -206,38 +206,43 @@ class Kept(TokenStorage):
 
     def issuer(self) -> tuple[OAuthMetadata | None, float | None]:
         """Who renews the token, and when it ends, in seconds since 1970."""
-        held = self.place.read()
-        return read_as(OAuthMetadata, held.get("issuer")), read_number(held.get("expires_at"))
+        content = self.place.read()
+        return read_as(OAuthMetadata, content.get("issuer")), read_number(content.get("expires_at"))
 
 
 class Provider(OAuthClientProvider):
     """The SDK's, that also knows what was known before a restart, and what other connections have got since."""
 
     def __init__(
-        self, address: str, kept: Kept, callback: str, open_page: OpenPage | None, awaited: "Callback | None"
+        self,
+        address: str,
+        token_store: TokenStore,
+        callback: str,
+        open_page: OpenPage | None,
+        listener: "Callback | None",
     ) -> None:
-        self._kept = kept
+        self._token_store = token_store
         self._callback = callback
         self._open_page = open_page
-        self._awaited = awaited
+        self._listener = listener
         self._taken_up: dict[str, Any] = {}
-        self.refused_with = 0
+        self.refusal_status = 0
         """The status of the answer for which a login is asked for."""
-        kept.provider = self
+        token_store.provider = self
         super().__init__(
             address,
             OAuthClientMetadata(client_name="Waygraph", redirect_uris=[AnyUrl(callback)]),
-            kept,
+            token_store,
             self._redirect,
             self._result,
         )
 
     async def _initialize(self) -> None:
         await super()._initialize()
-        self.context.oauth_metadata, self.context.token_expiry_time = self._kept.issuer()
+        self.context.oauth_metadata, self.context.token_expiry_time = self._token_store.issuer()
         client = self.context.client_info
-        known = map(str, client.redirect_uris or ()) if client else ()
-        if self._awaited and self._callback not in known and not self.context.can_refresh_token():
+        addresses = map(str, client.redirect_uris or ()) if client else ()
+        if self._listener and self._callback not in addresses and not self.context.can_refresh_token():
             self.context.client_info = None  # registered for another address: the issuer would refuse this one
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -248,48 +253,48 @@ class Provider(OAuthClientProvider):
         """
         if not self._initialized:
             await self._take_up(anew=True)
-        refused: httpx2.Response | None = None
-        repeated = logged_in = False
+        refusal: httpx2.Response | None = None
+        is_repeat = has_login = False
         while True:
-            if refused is not None or not self.context.is_token_valid():
-                sent = request.headers.get("Authorization")
+            if refusal is not None or not self.context.is_token_valid():
+                header = request.headers.get("Authorization")
                 async with self._alone() as scope, aclosing(super()._auth_flow(request)) as flow:
-                    await self._take_up(anew=refused is None and self.context.current_tokens is None)
-                    if refused is not None and refused.status_code == 401 and not repeated:
-                        self._end_token(sent)
+                    await self._take_up(anew=refusal is None and self.context.current_tokens is None)
+                    if refusal is not None and refusal.status_code == 401 and not is_repeat:
+                        self._end_token(header)
                     outgoing = await anext(flow)
                     while outgoing is not request:  # a renewal
                         outgoing = await flow.asend((yield outgoing))
                     self._initialized = True  # after one that failed the SDK would read the old token, and try it again
-                    if refused is not None and (repeated or request.headers.get("Authorization") == sent):
+                    if refusal is not None and (is_repeat or request.headers.get("Authorization") == header):
                         scope.shield = False  # a person takes their time, and may leave
-                        logged_in, self.refused_with = True, refused.status_code
-                        outgoing = await flow.asend(refused)
+                        has_login, self.refusal_status = True, refusal.status_code
+                        outgoing = await flow.asend(refusal)
                         while outgoing is not request:
                             outgoing = await flow.asend((yield outgoing))
             if self.context.is_token_valid():
                 self._add_auth_header(request)
             else:
                 await self._go_without_token()
-            repeated = refused is not None
-            refused = yield request
-            if logged_in or not _asks_for_login(refused):
+            is_repeat = refusal is not None
+            refusal = yield request
+            if has_login or not _asks_for_login(refusal):
                 return
 
     async def _go_without_token(self) -> None:
         """Before a request that shows none: the server says where to log in."""
 
-    def _end_token(self, sent: str | None) -> None:
+    def _end_token(self, header: str | None) -> None:
         """Whatever its time: if this is the one that was refused, and can be renewed, that is tried first."""
         tokens = self.context.current_tokens
-        if tokens and sent == f"Bearer {tokens.access_token}" and self.context.can_refresh_token():
+        if tokens and header == f"Bearer {tokens.access_token}" and self.context.can_refresh_token():
             self.context.token_expiry_time = 1.0
 
     async def _take_up(self, *, anew: bool) -> None:
         """What others have written since. If nobody has, what could not be written here, as on a full disk, stays."""
-        held = self._kept.place.read()
-        if anew or held != self._taken_up:
-            self._taken_up = held
+        content = self._token_store.place.read()
+        if anew or content != self._taken_up:
+            self._taken_up = content
             await self._initialize()
 
     @asynccontextmanager
@@ -299,8 +304,8 @@ class Provider(OAuthClientProvider):
         An issuer that gives a new token for an old one takes the old one no more, and may end the login if it comes
         again. After `_RENEWAL_S` the scope's shield falls. Raises UpstreamUnreachable if others take too long.
         """
-        timeout_s = _TURN_S + (self._awaited.timeout_s if self._awaited else 0.0)
-        async with self._kept.place.alone(timeout_s):
+        timeout_s = _TURN_S + (self._listener.timeout_s if self._listener else 0.0)
+        async with self._token_store.place.alone(timeout_s):
             with anyio.CancelScope(shield=True) as scope:
                 end = asyncio.get_running_loop().call_later(_RENEWAL_S, setattr, scope, "shield", False)
                 try:
@@ -325,18 +330,18 @@ class Provider(OAuthClientProvider):
         self._open_page(page)
 
     async def _result(self) -> AuthorizationCodeResult:
-        if self._awaited is None:
+        if self._listener is None:
             raise UpstreamRefused("needs a login by OAuth, and nobody is there to be asked: ingest it once by hand")
-        found = await self._awaited.result()
-        refuse_nameless_issuer(found.iss, self.context.protected_resource_metadata)
-        return found
+        answer = await self._listener.result()
+        refuse_nameless_issuer(answer.iss, self.context.protected_resource_metadata)
+        return answer
 
 
 class UserProvider(Provider):
     """For the login of a caller, who logs in on a page of ours and never here: a login that has ended is forgotten."""
 
-    def __init__(self, address: str, kept: Kept, entry: LoginEntry) -> None:
-        super().__init__(address, kept, f"http://127.0.0.1{_CALLBACK}", None, None)
+    def __init__(self, address: str, token_store: TokenStore, entry: LoginEntry) -> None:
+        super().__init__(address, token_store, f"http://127.0.0.1{_CALLBACK}", None, None)
         self._entry = entry
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
@@ -349,7 +354,7 @@ class UserProvider(Provider):
         return await super()._handle_refresh_response(response)
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
-        if self.refused_with != 403:
+        if self.refusal_status != 403:
             await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
 
@@ -375,11 +380,11 @@ class Callback:
             raise UpstreamUnreachable(
                 f"nobody logged in within {self.timeout_s:g} s (WAYGRAPH_UPSTREAM_LOGIN_TIMEOUT_S)"
             )
-        said = {name: values[0] for name, values in self._query.items()}
+        query = {name: values[0] for name, values in self._query.items()}
         self._came, self._query = anyio.Event(), {}
-        if "code" not in said:
-            raise UpstreamRefused(f"the login was refused ({refusal_code(said.get('error')) or 'no reason given'})")
-        return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
+        if "code" not in query:
+            raise UpstreamRefused(f"the login was refused ({refusal_code(query.get('error')) or 'no reason given'})")
+        return AuthorizationCodeResult(code=query["code"], state=query.get("state"), iss=query.get("iss"))
 
     async def answer(self, stream: SocketStream) -> None:
         """One request of a browser."""
@@ -387,14 +392,14 @@ class Callback:
             with anyio.move_on_after(10):
                 target = await _target(stream)
                 path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
-                known = path == _CALLBACK and bool({"code", "error"} & query.keys())
-                known = known and all(len(values) == 1 for values in query.values())  # RFC 6749, 3.1
-                told = "You are logged in, and can close this page." if "code" in query else "The login was refused."
-                status, page = ("200 OK", told) if known else ("404 Not Found", "There is nothing here.")
+                is_callback = path == _CALLBACK and bool({"code", "error"} & query.keys())
+                is_callback = is_callback and all(len(values) == 1 for values in query.values())  # RFC 6749, 3.1
+                text = "You are logged in, and can close this page." if "code" in query else "The login was refused."
+                status, page = ("200 OK", text) if is_callback else ("404 Not Found", "There is nothing here.")
                 body = _PAGE.format(escape(page)).encode()
                 head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
                 await stream.send(f"{head}Connection: close\r\n\r\n".encode() + body)
-                if known and not self._came.is_set():
+                if is_callback and not self._came.is_set():
                     self._query = query
                     self._came.set()
 
@@ -406,8 +411,8 @@ async def listen_for_callback(timeout_s: float, port: int = 0) -> AsyncGenerator
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     except OSError:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
-    bound = listener.extra(SocketAttribute.local_port)  # noqa: S610 - a socket's, no database's
-    callback = Callback(f"http://127.0.0.1:{bound}{_CALLBACK}", timeout_s)
+    own_port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - a socket's, no database's
+    callback = Callback(f"http://127.0.0.1:{own_port}{_CALLBACK}", timeout_s)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, callback.answer)
         yield callback
@@ -439,14 +444,14 @@ def refuse_nameless_issuer(iss: str | None, resource: ProtectedResourceMetadata 
 async def _with_sound_time(response: httpx2.Response) -> httpx2.Response:
     """An issuer's answer with a token, without a time to its end that is none: the SDK would calculate with it."""
     try:
-        told = json.loads(await response.aread())
+        document = json.loads(await response.aread())
     except (ValueError, RecursionError):
         return response
-    given = told.get("expires_in") if isinstance(told, dict) else None
-    lasts_s = read_digits(given) if isinstance(given, str) else read_number(given, -FAR_S, FAR_S)
-    if given is None or (lasts_s is not None and isinstance(given, int)):
+    lifetime = document.get("expires_in") if isinstance(document, dict) else None
+    lasts_s = read_digits(lifetime) if isinstance(lifetime, str) else read_number(lifetime, -FAR_S, FAR_S)
+    if lifetime is None or (lasts_s is not None and isinstance(lifetime, int)):
         return response
-    fitting = told | {"expires_in": None if lasts_s is None else int(lasts_s)}
+    fitting = document | {"expires_in": None if lasts_s is None else int(lasts_s)}
     return httpx2.Response(response.status_code, json=fitting, request=response.request)
 
 

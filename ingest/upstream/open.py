@@ -41,17 +41,17 @@ async def connect(
     shows a person the page where they log in by OAuth; without it only tokens that are held count. Raises
     UpstreamError.
     """
-    raised: Exception | None = None
+    error: Exception | None = None
     async with anyio.create_task_group() as tasks:
         opening = _Opening(launch, settings, follow=follow, open_page=open_page, tasks=tasks)
         try:
             yield await opening.open()
         except Exception as exc:  # noqa: BLE001 - handed on as it is: the task group would wrap it
-            raised = exc
+            error = exc
         finally:
             await opening.close()
-    if raised is not None:
-        raise raised
+    if error is not None:
+        raise error
 
 
 class _Opening:
@@ -119,8 +119,8 @@ class _Opening:
         if attempt is None:
             return None
         if isinstance(launch, StdioLaunch):
-            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.heard else None
-        if launch.form == "http" and speaks_older_form(attempt.wire.refused_with):
+            return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.message_count else None
+        if launch.form == "http" and speaks_older_form(attempt.wire.refusal_status):
             return replace(launch, form="sse"), "legacy"
         return None
 

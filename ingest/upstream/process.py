@@ -26,12 +26,12 @@ CHUNK = 64 * 1024
 _MOST_HELD = 1024 * 1024
 """What Linux gives a pipe at most, unless root asks for more."""
 
-GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+GONE_ERRORS = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 """How a pipe tells that there is nobody at its other end, or that it was closed here."""
 
 
 class Chunks(Protocol):
-    """Bytes as they come. `receive` raises one of GONE, also for who waits when `wake` is called."""
+    """Bytes as they come. `receive` raises one of GONE_ERRORS, also for who waits when `wake` is called."""
 
     async def receive(self) -> bytes: ...
 
@@ -160,14 +160,14 @@ class LinesOut:
     def _queue(self, line: bytes) -> int:
         """Writes what fits now; the rest is left to `run`. How many bytes are queued then: where the line ends."""
         try:
-            taken = 0 if self._rest else self._pipe.put(line)
-        except GONE:
+            count = 0 if self._rest else self._pipe.put(line)
+        except GONE_ERRORS:
             self._is_over = True
             self._on_gone()
             raise anyio.BrokenResourceError from None
-        self._rest += line[taken:]
+        self._rest += line[count:]
         self._queued += len(line)
-        self._taken += taken
+        self._taken += count
         if self._rest:
             self._is_full.set()
         return self._queued
@@ -185,12 +185,12 @@ class LinesOut:
                 self._is_full = anyio.Event()
                 while self._rest:
                     await self._pipe.writable()
-                    taken = self._pipe.put(self._rest)
-                    del self._rest[:taken]
-                    self._taken += taken
+                    count = self._pipe.put(self._rest)
+                    del self._rest[:count]
+                    self._taken += count
                     self._is_taken.set()
                     self._is_taken = anyio.Event()
-        except GONE:
+        except GONE_ERRORS:
             self._on_gone()
         finally:
             self._is_over = self._is_gone = True

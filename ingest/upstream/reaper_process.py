@@ -26,12 +26,12 @@ def main() -> None:
 
 def end(groups: set[int]) -> None:
     """SIGTERM to all, SIGKILL to those that stay."""
-    left = {group for group in groups if send(group, signal.SIGTERM)}
+    remaining = {group for group in groups if send(group, signal.SIGTERM)}
     deadline = time.monotonic() + GRACE_S
-    while left and time.monotonic() < deadline:
+    while remaining and time.monotonic() < deadline:
         time.sleep(0.02)
-        left = {group for group in left if send(group, 0)}
-    for group in left:
+        remaining = {group for group in remaining if send(group, 0)}
+    for group in remaining:
         send(group, signal.SIGKILL)
 
 

@@ -41,7 +41,7 @@ from waygraph.ingest.upstream.connection import (
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
 from waygraph.ingest.upstream.session_end import error_ends_session
 from waygraph.ingest.upstream.unreadable import fault_of
-from waygraph.ingest.upstream.wire import UNREAD, Counted, Watched, Wire, quietly, raw_request
+from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, quietly, raw_request
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamAnswered,
@@ -86,14 +86,14 @@ class _KeptList:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class SessionTerms:
     """What both sides agreed on at the start; it holds when the connection is gone, too."""
 
     session: ClientSession
     server: Implementation
     instructions: str
     version: str
-    offered: ServerCapabilities
+    capabilities: ServerCapabilities
 
 
 class OpenConnection:
@@ -115,8 +115,8 @@ class OpenConnection:
         self._settings = settings
         self._discretion = discretion
         self._mode: Mode = mode
-        self._following = Following(wire, asked=follow)
-        self._agreed: Agreed | None = None
+        self._following = Following(wire, wants_changes=follow)
+        self._terms: SessionTerms | None = None
         self._scope = anyio.CancelScope()
         self._over = anyio.Event()
         self._opened = anyio.Event()
@@ -149,7 +149,7 @@ class OpenConnection:
         about_us = Implementation(name="waygraph", version=_version())
         client = self._client(about_us)
         async with client:
-            self._agreed = Agreed(
+            self._terms = SessionTerms(
                 client.session,
                 client.server_info or Implementation(name="", version=""),
                 client.instructions or "",
@@ -190,15 +190,15 @@ class OpenConnection:
     @asynccontextmanager
     async def _watched_streams(self) -> AsyncIterator[tuple[Any, Any]]:
         async with self._transport as (reading, writing):
-            self._questions.writing = Counted(writing, self.wire)
-            yield Watched(reading, self.wire), self._questions.writing
+            self._questions.writing = CountedStream(writing, self.wire)
+            yield WatchedStream(reading, self.wire), self._questions.writing
 
     # -- its owner ---------------------------------------------------------------------------------
 
     async def await_open(self) -> None:
         """Returns when both sides have agreed. Raises UpstreamError."""
         await self._opened.wait()
-        if self._agreed is None:
+        if self._terms is None:
             await self._ended.wait()
             raise self._loss_error()
 
@@ -206,7 +206,7 @@ class OpenConnection:
         """Shielded, and bounded by what the transport takes for its own end."""
         with anyio.CancelScope(shield=True):
             self._over.set()
-            with anyio.move_on_after(_LEAVE_S if self._agreed else 0):
+            with anyio.move_on_after(_LEAVE_S if self._terms else 0):
                 await self._ended.wait()
             self._scope.cancel()
             await self._ended.wait()
@@ -214,17 +214,17 @@ class OpenConnection:
     def not_within(self, timeout_s: float, setting: str) -> UpstreamUnreachable:
         """What is known of a server that has not answered in time."""
         hints = []
-        if self.wire.skipped:
-            hints.append(f"wrote {self.wire.skipped} lines to standard output that are no JSON-RPC")
+        if self.wire.skipped_lines:
+            hints.append(f"wrote {self.wire.skipped_lines} lines to standard output that are no JSON-RPC")
         if words := self.wire.last_words():
             hints.append(f"last said: {words}")
         trouble = self.wire.trouble.reason if self.wire.trouble else "did not answer"
-        told = f"{trouble} within {timeout_s:.3g} s (WAYGRAPH_{setting.upper()})"
+        text = f"{trouble} within {timeout_s:.3g} s (WAYGRAPH_{setting.upper()})"
         if hints:
-            told = f"{told}; it {' and '.join(hints)}"
-        if self.wire.launcher and not self.wire.heard:
-            told = f"{told}; {self.wire.launcher} may still have been fetching what it starts: run it again"
-        return UpstreamUnreachable(told)
+            text = f"{text}; it {' and '.join(hints)}"
+        if self.wire.launcher and not self.wire.message_count:
+            text = f"{text}; {self.wire.launcher} may still have been fetching what it starts: run it again"
+        return UpstreamUnreachable(text)
 
     # -- what it is asked --------------------------------------------------------------------------
 
@@ -243,11 +243,11 @@ class OpenConnection:
 
     @property
     def is_open(self) -> bool:
-        return self._agreed is not None and not self._over.is_set() and not self._ended.is_set()
+        return self._terms is not None and not self._over.is_set() and not self._ended.is_set()
 
     @property
     def message_count(self) -> int:
-        return self.wire.heard
+        return self.wire.message_count
 
     @property
     def change_count(self) -> int:
@@ -266,16 +266,19 @@ class OpenConnection:
         input_schema: str = "",
         method: str = CALL,
     ) -> Result:
-        if self._agreed is None or self._calls.tasks is None or not self.is_open:
+        if self._terms is None or self._calls.tasks is None or not self.is_open:
             await self._ended.wait()
             raise NotDelivered(self._loss_error().reason)
         if method in LISTS:
             with quietly(), anyio.move_on_after(timeout_s):
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
             raise CallTimedOut(name, timeout_s)
-        _refuse_unoffered(method, self._agreed.offered)
+        _refuse_unoffered(method, self._terms.capabilities)
         calls = ToolCalls(
-            self._agreed.session, self._agreed.version, self._calls, sets_level=self._agreed.offered.logging is not None
+            self._terms.session,
+            self._terms.version,
+            self._calls,
+            sets_level=self._terms.capabilities.logging is not None,
         )
         with self._calls.begin(host, self._calls.tasks) as call, quietly(), anyio.move_on_after(timeout_s):
             try:
@@ -285,10 +288,10 @@ class OpenConnection:
             raise error
         raise CallTimedOut(name, timeout_s)
 
-    async def _call_error(self, call: Underway, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError:
+    async def _call_error(self, call: Underway, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
         """Why a call has no result."""
         loss = self._of_ours(exc)
-        if loss is None and (loss := self._session_end(exc, asked)) is not None:
+        if loss is None and (loss := self._session_end(exc, params)) is not None:
             call.is_delivered = False
         if not self.is_open or exc.error.message == _CUT[0]:
             with anyio.move_on_after(_END_S):  # a server may say that word, too, and stay
@@ -304,32 +307,32 @@ class OpenConnection:
 
     async def _list(self, method: str) -> Sequence[Any]:
         """Whole, of a server that says it has such; else nothing. Raises UpstreamError."""
-        agreed, kept = await self._running(), self._lists[method]
-        if _capability_of(method, agreed.offered) is None:
+        terms, cache = await self._running(), self._lists[method]
+        if _capability_of(method, terms.capabilities) is None:
             return ()
-        async with kept.lock:
-            if not kept.holds(self.change_count):
+        async with cache.lock:
+            if not cache.holds(self.change_count):
                 changes = self.change_count
-                found = await all_of(self._ask, method, LISTS[method], self._settings)
-                lasts_s = LIST_KEPT_S if found.lasts_s is None else min(found.lasts_s, LIST_KEPT_S)
-                kept.items, kept.changes = found.items, changes
-                kept.until_s = anyio.current_time() + max(lasts_s, LIST_FRESH_S)
-            return kept.items
+                items = await all_of(self._ask, method, LISTS[method], self._settings)
+                lasts_s = LIST_KEPT_S if items.lasts_s is None else min(items.lasts_s, LIST_KEPT_S)
+                cache.items, cache.changes = items.items, changes
+                cache.until_s = anyio.current_time() + max(lasts_s, LIST_FRESH_S)
+            return cache.items
 
     async def _listing(self) -> ServerListing:
-        agreed = await self._running()
+        terms = await self._running()
         notifies = await self._following.stands()
         self._following.begin()
-        tools = await self._tools(agreed.offered)
-        prompts = await self._number("prompts/list", "prompts", agreed.offered.prompts)
-        resources = await self._number("resources/list", "resources", agreed.offered.resources)
-        templates = await self._number("resources/templates/list", "resourceTemplates", agreed.offered.resources)
+        tools = await self._tools(terms.capabilities)
+        prompts = await self._number("prompts/list", "prompts", terms.capabilities.prompts)
+        resources = await self._number("resources/list", "resources", terms.capabilities.resources)
+        templates = await self._number("resources/templates/list", "resourceTemplates", terms.capabilities.resources)
         return ServerListing(
-            name=agreed.server.name,
-            title=agreed.server.title or "",
-            version=agreed.server.version,
-            instructions=agreed.instructions,
-            protocol=agreed.version,
+            name=terms.server.name,
+            title=terms.server.title or "",
+            version=terms.server.version,
+            instructions=terms.instructions,
+            protocol=terms.version,
             tools=tuple(tools.items),
             prompts=prompts,
             resources=resources,
@@ -338,43 +341,43 @@ class OpenConnection:
             notifies=notifies,
         )
 
-    async def _tools(self, offered: ServerCapabilities) -> Items:
+    async def _tools(self, capabilities: ServerCapabilities) -> Items:
         """Also of a server that does not say that it has any: some forget to."""
         try:
             return await all_of(self._ask, "tools/list", "tools", self._settings)
         except NotOffered:
-            if offered.tools is None:
+            if capabilities.tools is None:
                 return Items()
             raise
 
-    async def _number(self, method: str, name: str, offered: object) -> int:
-        if offered is None:
+    async def _number(self, method: str, name: str, capability: object) -> int:
+        if capability is None:
             return 0
         with anyio.move_on_after(_COUNT_S):
             return await number_of(self._ask, method, name, self._settings)
         return 0
 
-    async def _running(self) -> "Agreed":
+    async def _running(self) -> "SessionTerms":
         """Raises UpstreamError for one that has ended."""
-        if self._agreed is None or self._over.is_set() or self._ended.is_set():
+        if self._terms is None or self._over.is_set() or self._ended.is_set():
             await self._ended.wait()
             raise self._loss_error()
-        return self._agreed
+        return self._terms
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result as the wire had it. Raises UpstreamError."""
-        agreed = await self._running()
+        terms = await self._running()
         try:
-            return await raw_request(agreed.session, method, params)
+            return await raw_request(terms.session, method, params)
         except MCPError as exc:
             if self._over.is_set() or self._ended.is_set():
                 await self._ended.wait()
                 raise self._loss_error() from None
             raise (self._session_end(exc, params) or self._answer_error(exc)) from None
 
-    def _session_end(self, exc: MCPError, asked: Mapping[str, Any]) -> UpstreamError | None:
+    def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
         """That an error of the server's means that it no longer knows the session, which ends the connection."""
-        if self._of_ours(exc) or not error_ends_session(exc.error, asked, self.wire.session_id):
+        if self._of_ours(exc) or not error_ends_session(exc.error, params, self.wire.session_id):
             return None
         return NotDelivered(f"its session has ended: {self._discretion.line(exc.error.message)}")
 
@@ -425,14 +428,18 @@ _KINDS = {kind.__name__: kind for kind in (LoginRefused, NotDelivered, UpstreamU
 """What stands for no answer, by the names under which the wire tells it; otherwise UpstreamRefused."""
 
 
-def _capability_of(method: str, offered: ServerCapabilities) -> object:
+def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
     """What the server says of this method's subject; None: that it has none."""
-    kinds = {"prompts": offered.prompts, "resources": offered.resources, "completion": offered.completions}
-    return kinds.get(method.partition("/")[0], offered)
+    kinds = {
+        "prompts": capabilities.prompts,
+        "resources": capabilities.resources,
+        "completion": capabilities.completions,
+    }
+    return kinds.get(method.partition("/")[0], capabilities)
 
 
-def _refuse_unoffered(method: str, offered: ServerCapabilities) -> None:
-    if _capability_of(method, offered) is None:
+def _refuse_unoffered(method: str, capabilities: ServerCapabilities) -> None:
+    if _capability_of(method, capabilities) is None:
         raise NotOffered(f"says that it does not know {method}")
 
 

@@ -32,8 +32,8 @@ _NO_SESSION = re.compile(
 
 def session_of(request: httpx2.Request, form: str) -> str:
     """By which a request names its session: the older transport gives each an address to post to."""
-    named: str = request.headers.get(HEADER, "")
-    return named or (request.url.raw_path.decode() if form == "sse" and request.method == "POST" else "")
+    session_id: str = request.headers.get(HEADER, "")
+    return session_id or (request.url.raw_path.decode() if form == "sse" and request.method == "POST" else "")
 
 
 def ends_session(message: Mapping[str, Any], session_id: str, status: int, body: bytes, *, has_answered: bool) -> bool:
@@ -41,36 +41,36 @@ def ends_session(message: Mapping[str, Any], session_id: str, status: int, body:
     if not session_id or status in _OF_THE_CALLER:
         return False
     answer = _object(body)
-    found = answer.get("error")
-    error = found if isinstance(found, dict) else {}
+    fault = answer.get("error")
+    error = fault if isinstance(fault, dict) else {}
     if error.get("code") in _OF_THE_REQUEST:
         return status == 404 and error["code"] != METHOD_NOT_FOUND
     if status in {404, 410}:
         return True
-    told = error.get("message") or (body.decode("utf-8", "replace") if not answer else json.dumps(answer))
+    reason = error.get("message") or (body.decode("utf-8", "replace") if not answer else json.dumps(answer))
     if status != 400:
-        return names_no_session(str(told), message, session_id)
+        return names_no_session(str(reason), message, session_id)
     # Nothing runs that is answered with 400; without this request's id it was refused before it was read.
     of_request = bool(answer) and answer.get("id") == message.get("id")
-    return _is_of_session(str(told), message, session_id, _SESSION) or (has_answered and not of_request)
+    return _is_of_session(str(reason), message, session_id, _SESSION) or (has_answered and not of_request)
 
 
-def error_ends_session(error: ErrorData, asked: Mapping[str, Any], session_id: str) -> bool:
+def error_ends_session(error: ErrorData, params: Mapping[str, Any], session_id: str) -> bool:
     """Of a JSON-RPC error. Here only its words tell whether anything ran."""
     if not session_id or error.code in _OF_THE_REQUEST:
         return False
-    return names_no_session(error.message, asked, session_id)
+    return names_no_session(error.message, params, session_id)
 
 
-def names_no_session(text: str, asked: Mapping[str, Any], session_id: str) -> bool:
-    return _is_of_session(text, asked, session_id, _NO_SESSION)
+def names_no_session(text: str, params: Mapping[str, Any], session_id: str) -> bool:
+    return _is_of_session(text, params, session_id, _NO_SESSION)
 
 
-def _is_of_session(text: str, asked: Mapping[str, Any], session_id: str, words: re.Pattern[str]) -> bool:
+def _is_of_session(text: str, params: Mapping[str, Any], session_id: str, words: re.Pattern[str]) -> bool:
     """Not where the request names a session of another kind: the tool may be speaking of that one."""
     if len(text) > _MOST_CHARS or not words.search(text):
         return False
-    return session_id in text or "session" not in json.dumps(asked).lower()
+    return session_id in text or "session" not in json.dumps(params).lower()
 
 
 def _object(body: bytes) -> Mapping[str, Any]:

@@ -36,7 +36,7 @@ from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.error_output import failure_line
 from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
-from waygraph.ingest.upstream.process import CHUNK, GONE, Child, Chunks, LinesOut
+from waygraph.ingest.upstream.process import CHUNK, GONE_ERRORS, Child, Chunks, LinesOut
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -99,7 +99,7 @@ class MessagesIn(ObjectReceiveStream[Item]):
                 raise anyio.EndOfStream
             try:
                 self._items.extend(self._items_of(await self._pipe.receive()))
-            except GONE:
+            except GONE_ERRORS:
                 self.has_run_dry = not self.left.is_set()
                 self.left.set()
                 self._items.extend(self._at_end() if self.has_run_dry else ())
@@ -111,10 +111,10 @@ class MessagesIn(ObjectReceiveStream[Item]):
             self.left.set()
             self._pipe.wake()
 
-    def end_with(self, held: Iterable[bytes]) -> None:
+    def end_with(self, chunks: Iterable[bytes]) -> None:
         """The same, and what the pipe holds by now is heard first: who is gone may have answered before."""
         if not self.left.is_set():
-            for chunk in held:
+            for chunk in chunks:
                 self._items.extend(self._items_of(chunk))
             self.end()
 
@@ -124,14 +124,14 @@ class MessagesIn(ObjectReceiveStream[Item]):
 
 
 class MessagesOut(ObjectSendStream[SessionMessage]):
-    """What goes to a pipe as `lines` has it: `written` makes a line of a message."""
+    """What goes to a pipe as `lines` has it: `encode` makes a line of a message."""
 
-    def __init__(self, lines: LinesOut, written: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
-        self._lines, self._written = lines, written
+    def __init__(self, lines: LinesOut, encode: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
+        self._lines, self._encode = lines, encode
 
     async def send(self, item: SessionMessage, /) -> None:
         """Returns when the pipe has all of it. Raises BrokenResourceError and ClosedResourceError, if it never will."""
-        if line := self._written(item.message):  # what is not to be written waits for nothing
+        if line := self._encode(item.message):  # what is not to be written waits for nothing
             await self._lines.write(line)
 
     async def aclose(self) -> None:
@@ -147,18 +147,18 @@ class Ring:
     """The last so many bytes of an endless output."""
 
     most_bytes: int
-    _kept: bytearray = field(default_factory=bytearray)
+    _content: bytearray = field(default_factory=bytearray)
     _is_cut: bool = False
     _since_mark: int = 0
-    written: int = 0
+    byte_count: int = 0
     """How many bytes came, since the beginning."""
 
     def add(self, chunk: bytes) -> None:
-        self.written += len(chunk)
-        self._kept += chunk
+        self.byte_count += len(chunk)
+        self._content += chunk
         self._since_mark += len(chunk)
-        if len(self._kept) > self.most_bytes:
-            del self._kept[: len(self._kept) - self.most_bytes]
+        if len(self._content) > self.most_bytes:
+            del self._content[: len(self._content) - self.most_bytes]
             self._is_cut = True
 
     def mark(self) -> None:
@@ -166,16 +166,16 @@ class Ring:
 
     def since_mark(self) -> str:
         """The lines that began since then; all, if none did or some are gone."""
-        begin = len(self._kept) - self._since_mark
+        begin = len(self._content) - self._since_mark
         if begin <= 0:
             return self.text()
-        _, _, lines = self._kept[begin - 1 :].partition(b"\n")
+        _, _, lines = self._content[begin - 1 :].partition(b"\n")
         return lines.decode("utf-8", "replace") if lines.strip() else self.text()
 
     def text(self) -> str:
         """Without the rest of a line that lost its beginning: half a secret is not known for one."""
-        kept = self._kept.partition(b"\n")[2] if self._is_cut else self._kept
-        return kept.decode("utf-8", "replace")
+        content = self._content.partition(b"\n")[2] if self._is_cut else self._content
+        return content.decode("utf-8", "replace")
 
 
 _OF_CERTIFICATES = re.compile(r"(?i)certificate|\bx509\b|\bPKIX\b|UnknownIssuer|self[-_ ]signed|CERT_|TLS.*\bCA\b")
@@ -226,9 +226,9 @@ async def stdio_transport(
 
 
 def _start_child(launch: StdioLaunch, discretion: Discretion) -> Child:
-    inherited = inherited_variables(os.environ, launch.env)
-    discretion.learn(*logins_in(inherited))
-    environment = inherited | dict(launch.env)
+    variables = inherited_variables(os.environ, launch.env)
+    discretion.learn(*logins_in(variables))
+    environment = variables | dict(launch.env)
     name = discretion.line(str(references_only({"command": launch.command})["command"]))
     if launch.cwd and not Path(launch.cwd).is_dir():
         raise UpstreamUnreachable(f"its working directory is no folder: {discretion.line(launch.cwd)}")
@@ -265,7 +265,7 @@ class _Server:
         self.lines_out = LinesOut(child.stdin, on_gone=lambda: self.read_stream.end_with(child.stdout.drain()))
         self.write_stream = MessagesOut(self.lines_out)
         wire.last_words = self.last_words
-        wire.settled.set()
+        wire.push_decision.set()
 
     def last_words(self) -> str:
         """Rather of what it wrote since its last message: what it survived before says nothing of its end."""
@@ -297,7 +297,7 @@ class _Server:
         for line in lines:
             message = message_of(line)
             if message is None:
-                self._wire.skipped += bool(line.strip())
+                self._wire.skipped_lines += bool(line.strip())
             else:
                 items.append(message if isinstance(message, Unreadable) else SessionMessage(message))
         return items
@@ -305,25 +305,25 @@ class _Server:
     async def drain(self) -> None:
         """What nobody reads any more: a server that is still writing would never come to read the end of its input."""
         await self.read_stream.left.wait()
-        with suppress(*GONE):
+        with suppress(*GONE_ERRORS):
             while True:
                 await self._child.stdout.receive()
         self._fell_silent = self._fell_silent or not self._stopping
 
     async def listen_to_errors(self) -> None:
-        with suppress(*GONE):
+        with suppress(*GONE_ERRORS):
             while True:
                 self._errors.add(await self._child.stderr.receive())
 
     async def watch_start(self) -> None:
         """Tells of signs of life until the server speaks."""
-        activity, written = activity_of(self._child.number), 0
-        while not self._wire.heard:
+        activity, count = activity_of(self._child.number), 0
+        while not self._wire.message_count:
             await anyio.sleep(LOOK_S)
             before, activity = activity, activity_of(self._child.number)
-            if activity.is_sign_of_life(before) or self._errors.written > written or is_pulling(self._errors.text()):
+            if activity.is_sign_of_life(before) or self._errors.byte_count > count or is_pulling(self._errors.text()):
                 self._wire.on_life()
-            written = self._errors.written
+            count = self._errors.byte_count
 
     # -- the end -----------------------------------------------------------------------------------
 

@@ -38,23 +38,23 @@ class Unreadable(Exception):
 
 def fault_of(error: str) -> str:
     """The reason in the text of a parser's error."""
-    if found := _FAULT.search(error):
-        return f"its answer is no JSON that can be read: {found[1]}"
+    if match := _FAULT.search(error):
+        return f"its answer is no JSON that can be read: {match[1]}"
     return "its answer is a list of messages, where one is expected" if _LIST in error else NOT_OF_PROTOCOL
 
 
 def unreadable_text(text: str, error: Exception) -> Unreadable | None:
     """Of a text that no parser took; None for one that is no answer, such as a line of a log."""
     names = _names_in(text[:_EDGE_CHARS])
-    found = _VALUE.match(text, names["id"]) if "id" in names else _LAST_ID.search(text[-_TAIL_CHARS:])
-    return _unreadable(names, _id_in(found), fault_of(str(error)))
+    match = _VALUE.match(text, names["id"]) if "id" in names else _LAST_ID.search(text[-_TAIL_CHARS:])
+    return _unreadable(names, _id_in(match), fault_of(str(error)))
 
 
 def unreadable_document(document: Mapping[str, Any]) -> Unreadable | None:
     """Of JSON that is no message."""
-    named = document.get("id")
-    is_id = isinstance(named, int | str) and not isinstance(named, bool)
-    return _unreadable(document, named if is_id else None, NOT_OF_PROTOCOL)
+    message_id = document.get("id")
+    is_id = isinstance(message_id, int | str) and not isinstance(message_id, bool)
+    return _unreadable(document, message_id if is_id else None, NOT_OF_PROTOCOL)
 
 
 def unreadable_event(error: Exception) -> Unreadable | None:
@@ -75,7 +75,7 @@ def _unreadable(names: Collection[str], request_id: RequestId | None, reason: st
 
 def _names_in(text: str) -> Mapping[str, int]:
     """The names of the outermost object, each with where its value begins."""
-    level, found = 0, dict[str, int]()
+    level, names = 0, dict[str, int]()
     for part in _PART.finditer(text):
         mark = part[0][0]
         if mark in "{[":
@@ -83,11 +83,11 @@ def _names_in(text: str) -> Mapping[str, int]:
         elif mark in "}]":
             level -= 1
         elif level == 1 and part[2]:
-            found[part[1]] = part.end()
-    return found
+            names[part[1]] = part.end()
+    return names
 
 
-def _id_in(found: re.Match[str] | None) -> RequestId | None:
-    if found is None:
+def _id_in(match: re.Match[str] | None) -> RequestId | None:
+    if match is None:
         return None
-    return found[2] if found[1] is None else int(found[1])
+    return match[2] if match[1] is None else int(match[1])

@@ -1,4 +1,4 @@
-"""What passes between a transport and the SDK: seen on its way, so that what costs nothing costs nothing."""
+"""The messages between a transport and the SDK: what they tell of the server, and the words of HTTP refusals."""
 
 import json
 import logging
@@ -73,8 +73,8 @@ KINDS = frozenset({"application/json", "text/event-stream"})
 
 def kind_of(response: httpx2.Response) -> str:
     """Its media type, without parameters."""
-    named: str = response.headers.get("content-type", "")
-    return named.partition(";")[0].strip().lower()
+    content_type: str = response.headers.get("content-type", "")
+    return content_type.partition(";")[0].strip().lower()
 
 
 def message_in(request: httpx2.Request) -> dict[str, Any]:
@@ -93,9 +93,6 @@ def answer_to(request: httpx2.Request, status: int, body: bytes) -> httpx2.Respo
 def error_to(request: httpx2.Request, status: int, error: Mapping[str, Any]) -> httpx2.Response:
     """Without an id: the SDK knows which request it answers."""
     return answer_to(request, status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
-
-
-# The body of an HTTP answer that refuses: read with measure, and looked at for an error of JSON-RPC.
 
 
 WITHIN_S = 10.0
@@ -134,17 +131,17 @@ def refusal_text(body: bytes) -> str:
     """What the body of a refusal says in words; empty for a page, or what is no text."""
     text = body.decode("utf-8", "replace").strip()
     try:
-        found = _reason_in(json.loads(text))
+        reason = _reason_in(json.loads(text))
     except (ValueError, RecursionError):
-        found = text
-    return "" if found.startswith("<") or "\ufffd" in found else found
+        reason = text
+    return "" if reason.startswith("<") or "\ufffd" in reason else reason
 
 
 def _reason_in(document: object) -> str:
     """By the names that services have for it (JSON-RPC, OAuth, RFC 9457 and others)."""
     if isinstance(document, dict):
-        named = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
-        return next((reason for value in named if (reason := _reason_in(value))), "")
+        values = (document.get(name) for name in ("error_description", "message", "detail", "title", "error"))
+        return next((reason for value in values if (reason := _reason_in(value))), "")
     return document if isinstance(document, str) else ""
 
 
@@ -159,7 +156,7 @@ MOST_UNANSWERED = 100
 """A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
 NOTICES = frozenset({"notifications/message", "notifications/progress"})
 """What a server tells of a call."""
-_UNASKED = CHANGES | NOTICES | {"notifications/resources/updated"}
+_UNASKED_METHODS = CHANGES | NOTICES | {"notifications/resources/updated"}
 """Goes no further: the SDK would start a task for each, however many there are."""
 
 UNREAD = "Failed to parse "
@@ -178,11 +175,11 @@ class Wire:
     """The program that may have to fetch the server before it runs."""
     on_life: Callable[[], None] = lambda: None
     """A process that has said nothing yet is at work."""
-    heard: int = 0
+    message_count: int = 0
     """How many messages came."""
-    unanswered: int = 0
+    open_questions: int = 0
     """Requests of the server's that we have not answered yet."""
-    skipped: int = 0
+    skipped_lines: int = 0
     """Lines on standard output that are no JSON-RPC."""
     on_change: Callable[[], None] = lambda: None
     on_end: Callable[[], None] = lambda: None
@@ -205,11 +202,11 @@ class Wire:
     """Why the answer to a request of ours could not be read, until the SDK says that it has none."""
     waiting: "dict[RequestId, None]" = field(default_factory=dict)
     """The requests of ours that have no answer yet, in their order."""
-    refused_with: int = 0
+    refusal_status: int = 0
     """The HTTP status of the last refusal that was no JSON-RPC."""
     pushes: bool = True
     """Whether what the server tells by itself can reach us."""
-    settled: anyio.Event = field(default_factory=anyio.Event)
+    push_decision: anyio.Event = field(default_factory=anyio.Event)
     """Set when `pushes` holds for good."""
 
     def error_in_place(self, fault: UpstreamError) -> ErrorData:
@@ -223,7 +220,7 @@ class Wire:
             self.faults.pop(request_id, None)
 
 
-class Watched:
+class WatchedStream:
     """A transport's read stream. Notifications of changes are counted as one word and go no further."""
 
     def __init__(self, inner: "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", wire: Wire) -> None:
@@ -243,7 +240,7 @@ class Watched:
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
-            self._wire.heard += 1
+            self._wire.message_count += 1
             if isinstance(item, Exception):
                 item = self._readable(item)
             if not self._is_ours(item):
@@ -267,9 +264,9 @@ class Watched:
                 item.message.error = self._wire.error_in_place(fault)
             self._wire.note_end(item.message.id)
         if isinstance(item.message, JSONRPCRequest):
-            if self._wire.unanswered >= MOST_UNANSWERED:
+            if self._wire.open_questions >= MOST_UNANSWERED:
                 return True
-            self._wire.unanswered += 1
+            self._wire.open_questions += 1
             return self._wire.on_question(item.message, self.last_context)
         if not isinstance(item.message, JSONRPCNotification):
             return False
@@ -280,9 +277,9 @@ class Watched:
             self._wire.on_change()
         elif method in NOTICES:
             self._wire.on_notice(method, params, self.last_context)
-        elif method == "notifications/cancelled" and isinstance(named := params.get("requestId"), int | str):
-            self._wire.on_withdrawal(named)
-        return method in _UNASKED
+        elif method == "notifications/cancelled" and isinstance(request_id := params.get("requestId"), int | str):
+            self._wire.on_withdrawal(request_id)
+        return method in _UNASKED_METHODS
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -309,7 +306,7 @@ _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
 
-class Counted:
+class CountedStream:
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
     def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
@@ -331,7 +328,7 @@ class Counted:
                 self._wire.on_undelivered(message.id)
             raise
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._wire.unanswered -= 1
+            self._wire.open_questions -= 1
 
     async def aclose(self) -> None:
         await self._inner.aclose()

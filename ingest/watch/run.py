@@ -324,7 +324,7 @@ def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening)
     if STDIN in given:
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
     # A first look with the file's new times and the reading of its opening would miss an edit between them for good.
-    how = replace(how, ask=_asked_by_the_watch, followed=True)
+    how = replace(how, ask=_asked_by_the_watch, is_followed=True)
     followed = [each for text in given for each in _follow_sources(text, how)]
     if command:
         followed.append(Followed(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
@@ -346,7 +346,7 @@ def _unread(text: str, how: Opening) -> OpenedSource:
     """A file or folder that is there and cannot be read. Raises SourceError if nothing is there."""
     listing = partial(list_path, text, source=how.source, namespace=how.namespace)
     first = listing()
-    name, how = first.source, replace(how, start=False, named=how.named and first.named)
+    name, how = first.source, replace(how, start=False, is_named=how.is_named and first.is_named)
 
     def parts() -> Parts:
         opened = open_sources(text, how)

@@ -21,7 +21,7 @@ from tests.web_pages import write_certificate
 from waygraph.ingest import ingest
 from waygraph.ingest.execution.call import Request, Web
 from waygraph.ingest.manifest.records import HttpLaunch
-from waygraph.ingest.sources.fetch import Fetching, Unfetched, fetch
+from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry import Registry
 from waygraph.registry.access.oidc import IssuerDocuments
@@ -136,7 +136,7 @@ def test_through_a_proxy_a_written_metadata_address_is_refused_too(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     for host in ("169.254.169.254", "2852039166", "[::ffff:169.254.169.254]"):
-        with pytest.raises(Unfetched, match="metadata"):
+        with pytest.raises(FetchFailed, match="metadata"):
             fetch(f"http://{host}/latest", Fetching(settings=SETTINGS))
         with pytest.raises(UpstreamRefused, match="metadata"):
             listing_of(HttpLaunch(url=f"http://{host}/mcp"))

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.web_pages import web_pages
-from waygraph.ingest.sources.fetch import Fetching, Unfetched, fetch
+from waygraph.ingest.sources.fetch import FetchFailed, Fetching, fetch
 from waygraph.registry.http import guard
 from waygraph.registry.http.addresses import Reach, reach_of
 from waygraph.registry.model.settings import Settings
@@ -16,7 +16,7 @@ CATALOGUE = b'{"waygraph": 1, "agents": []}'
 
 
 def refusal(url: str) -> str:
-    with pytest.raises(Unfetched) as caught:
+    with pytest.raises(FetchFailed) as caught:
         fetch(url, Fetching(settings=SETTINGS))
     return caught.value.reason
 
@@ -62,7 +62,7 @@ def test_what_is_elsewhere_does_not_lead_back_inside(monkeypatch: pytest.MonkeyP
     with web_pages({"/c": (200, {}, CATALOGUE)}) as web, web_pages(host="127.0.0.2") as other:
         web.redirect("/a", f"{other.url}/b")
         other.redirect("/b", f"{web.url}/c")
-        with pytest.raises(Unfetched, match="private or reserved"):
+        with pytest.raises(FetchFailed, match="private or reserved"):
             fetch(f"{web.url}/a", Fetching(settings=SETTINGS, beyond=Reach.NETWORK))
         assert (web.paths, other.paths) == (["/a"], ["/b"])
 

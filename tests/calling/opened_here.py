@@ -86,7 +86,7 @@ class Here:
             registry=self.registry,
             settings=self.settings,
             surroundings=self.surroundings,
-            vouched=self.vouched_file,
+            trust_file=self.vouched_file,
         )
 
     def opening(self, **options: Any) -> Opening:

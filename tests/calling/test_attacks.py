@@ -110,7 +110,7 @@ def test_what_is_sent_to_a_service_starts_nothing(here: Here, kind: str, transpo
                 registry=service.registry,
                 settings=here.settings,
                 surroundings=here.surroundings,
-                vouched=here.vouched_file,
+                trust_file=here.vouched_file,
             )
             refused(gateway, service.registry)
     assert here.starts == started
@@ -208,7 +208,7 @@ def test_a_copy_of_a_registry_brings_no_launches_along(here: Here, tmp_path: Pat
                 registry=registry,
                 settings=another,
                 surroundings=Surroundings(),
-                vouched=vouched_file(another.data_path, registry.store.place),
+                trust_file=vouched_file(another.data_path, registry.store.place),
             )
             assert "was not asked on this machine" in refusal(launches, agent)
 

@@ -231,10 +231,10 @@ def test_another_file_that_takes_the_name_takes_nothing_else(here: Here, name: s
 def test_what_a_registry_calls_its_source_was_named_by_nobody(here: Here) -> None:
     """Others write into a registry, too: its sources are followed with what was asked here before."""
     path = put(here, "mcp.json")
-    assert noted(take(here, str(path), named=False)) == [("mcp.json", NOT_STARTED)]
+    assert noted(take(here, str(path), is_named=False)) == [("mcp.json", NOT_STARTED)]
     assert here.starts == 0
     take(here, str(path))
-    take(here, str(path), named=False)
+    take(here, str(path), is_named=False)
     assert here.starts == 2
 
 

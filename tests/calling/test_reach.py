@@ -37,7 +37,7 @@ def put(registry: Registry, kind: AgentKind, *, rank: int = 1, transport: str = 
 
 
 def vouch(reached: Reach, **what: object) -> None:
-    reached.vouched.keep("s", replace(VouchedSource(), **what))  # type: ignore[arg-type]
+    reached.trust_file.keep("s", replace(VouchedSource(), **what))  # type: ignore[arg-type]
 
 
 def server(launch: str) -> dict[str, VouchedServer]:
@@ -71,7 +71,7 @@ def test_a_service_that_an_operator_configured(
 ) -> None:
     agent = put(registry, kind)
     assert reached.now().why_not(agent) == reason
-    assert Reach(registry, Services(entries=(named,)), reached.vouched).now().why_not(agent) == ""
+    assert Reach(registry, Services(entries=(named,)), reached.trust_file).now().why_not(agent) == ""
 
 
 def test_an_agent_that_nothing_runs(registry: Registry, reached: Reach) -> None:

@@ -14,7 +14,7 @@ import yaml
 from tests.architecture.tree import foreign_imports, modules, project
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks, name, prose, rows
 from waygraph.ingest.sources.formats.catalogue import CatalogueAgent, CatalogueTool, json_schema
-from waygraph.ingest.sources.kinds import BUILT_IN
+from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry import RECIPES, Settings
 from waygraph.registry.embedding.embedder import OPTIONS
@@ -80,7 +80,7 @@ def test_every_embedder_and_option_is_documented() -> None:
 
 def test_every_kind_of_file_is_documented() -> None:
     told = {cells[0] for cells in rows(DOCS / "formats.md")}
-    assert {f"`{kind.name}`" for kind in BUILT_IN} <= told
+    assert {f"`{kind.name}`" for kind in BUILT_IN_KINDS} <= told
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.contributing import install, on_path
 from tests.docs.pages import DOCS, block, rows
-from waygraph.ingest.sources.kinds import BUILT_IN
+from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.settings import Settings
 
@@ -38,4 +38,4 @@ def test_the_kind_on_the_page_works_from_its_package(tmp_path: Path) -> None:
 
 def test_every_kind_is_on_the_page() -> None:
     told = " ".join(cells[0] for cells in rows(PAGE))
-    assert [kind.name for kind in BUILT_IN if f"`{kind.name}`" not in told] == []
+    assert [kind.name for kind in BUILT_IN_KINDS if f"`{kind.name}`" not in told] == []

@@ -35,7 +35,7 @@ def test_the_entry_is_printed_and_nothing_is_written(home: Home, host: str) -> N
     assert Path(entry["command"]).is_file()
     assert entry["args"] == ["--registry", str(home.folder / "work" / ".." / "r.grafeo"), "mcp"]
     assert entry["env"] == {"WAYGRAPH_EMBEDDER": "none", "XDG_DATA_HOME": str(home.folder / "data")}
-    assert entry.get("type") == ("stdio" if HOSTS[host].typed else None)
+    assert entry.get("type") == ("stdio" if HOSTS[host].has_type else None)
     assert str(home.file(host)) in answer.err
     assert not home.file(host).exists()
 

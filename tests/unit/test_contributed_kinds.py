@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contributing import install, on_path
-from waygraph.ingest.sources.kinds import BUILT_IN, known_kinds
+from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, known_kinds
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -73,7 +73,7 @@ def test_a_kind_of_another_package_is_known(folder: Path, tmp_path: Path) -> Non
         for kind in ("", "fleet"):
             [manifest] = read_path(place, S, kind=kind)
             assert [entry.key for entry in manifest.entries] == ["Argo"]
-        assert [kind.name for kind in known_kinds()] == [*(kind.name for kind in BUILT_IN), "fleet"]
+        assert [kind.name for kind in known_kinds()] == [*(kind.name for kind in BUILT_IN_KINDS), "fleet"]
         assert "is not of the kind fleet: expected" in reason(written(tmp_path, {}), "fleet")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.web_pages import WebPages, web_pages, write_certificate
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.sources.fetch import Fetching, Page, Unfetched, address_of, fetch, open_document
+from waygraph.ingest.sources.fetch import FetchFailed, Fetching, Page, address_of, fetch, open_document
 from waygraph.ingest.sources.read import Reading
 from waygraph.ingest.sources.resolve import Opening, open_sources
 from waygraph.registry.http.addresses import Reach, is_public
@@ -46,8 +46,8 @@ def asked(url: str, settings: Settings = S, **how: Any) -> Page:
     return fetch(url, Fetching(settings=settings, **how))
 
 
-def refused(url: str, settings: Settings = S, **how: Any) -> Unfetched:
-    with pytest.raises(Unfetched) as caught:
+def refused(url: str, settings: Settings = S, **how: Any) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
         asked(url, settings, **how)
     assert "\n" not in str(caught.value)
     return caught.value

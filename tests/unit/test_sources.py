@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.sources.kinds import BUILT_IN
+from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path, read_stream
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
 from waygraph.registry.model.changes import Manifest
@@ -425,7 +425,7 @@ shaped = st.recursive(
 )
 
 
-@given(shaped, st.sampled_from(["", *(kind.name for kind in BUILT_IN)]))
+@given(shaped, st.sampled_from(["", *(kind.name for kind in BUILT_IN_KINDS)]))
 def test_any_json_is_read_or_refused(document: object, kind: str) -> None:
     """Whatever the shape: a manifest, or a SourceError. Nothing else comes out."""
     try:

@@ -14,7 +14,7 @@ from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.http import _Bounded
+from waygraph.ingest.upstream.http import _BoundedBody
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
@@ -184,7 +184,7 @@ def read(chunks: list[bytes]) -> int:
     async def run() -> int:
         count = 0
         with suppress(httpx2.StreamError):
-            async for _ in _Bounded(Chunks(chunks), 100, lambda _: None, events=True):
+            async for _ in _BoundedBody(Chunks(chunks), 100, lambda _: None, events=True):
                 count += 1
         return count
 

@@ -16,7 +16,7 @@ import pytest
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
 from waygraph.ingest.manifest.records import AgentRecord, Launch, ServerEntry, StdioLaunch
-from waygraph.ingest.sources.mcp_servers import MAX_CHARS, Asked, McpServers, entry_of
+from waygraph.ingest.sources.mcp_servers import MAX_CHARS, McpServers, ServerProgress, entry_of
 from waygraph.ingest.upstream import clock
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect as really
@@ -32,8 +32,8 @@ def entry(key: str, launch: Launch, **said: Any) -> ServerEntry:
     return ServerEntry(key=key, launch=launch, record=replace(record, **said))
 
 
-def read(*servers: ServerEntry, **settings: Any) -> tuple[Manifest, list[Asked]]:
-    told: list[Asked] = []
+def read(*servers: ServerEntry, **settings: Any) -> tuple[Manifest, list[ServerProgress]]:
+    told: list[ServerProgress] = []
     source = McpServers(
         name="/home/me/mcp.json",
         namespace="mcp",

@@ -226,7 +226,7 @@ def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:
         made = take_over(target, offer, partial(_ask, registry, told.settings()))
     done = _apply(target, made.after, dry_run=False)
     return replace(
-        done, taken=made.taken, stays=made.stays, backup=_text(made.backup), kept_in=str(target.shelf.config)
+        done, taken=made.names, stays=made.stays, backup=_text(made.backup), kept_in=str(target.shelf.config)
     )
 
 
@@ -236,7 +236,9 @@ def _restore(told: Invocation, target: "Target", dry_run: bool) -> Connected:
 
     told.own_place(told.settings())
     back = put_back(target.config, target.name, target.shelf)
-    done = replace(_apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.kept, whole=back.whole)
+    done = replace(
+        _apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.conflicts, whole=back.whole
+    )
     if dry_run:
         return replace(done, difference=tuple(difference(target.config, back.after, "")))
     with told.open() as registry:
@@ -253,7 +255,7 @@ def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected
         changed=after.text != target.config.text,
         dry_run=dry_run,
         restart=host.restart,
-        lacking=() if hands_on(host) or target.gateway.url else target.gateway.handed_on,
+        lacking=() if hands_on(host) or target.gateway.url else target.gateway.secret_names,
     )
 
 

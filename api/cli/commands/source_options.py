@@ -93,7 +93,7 @@ def opening(
         since=since,
         connect=connect,
         start=start,
-        named=named,
+        is_named=named,
         ask=ask,
     )
 

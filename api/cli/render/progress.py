@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.blocks import one_line
 from waygraph.ingest.manifest.records import ServerEntry
-from waygraph.ingest.sources.mcp_servers import Asked, McpServers
+from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
 from waygraph.ingest.sources.read import Ask
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
@@ -90,12 +90,12 @@ def open_page(url: str) -> None:
     webbrowser.open(url)
 
 
-def _tell(asked: Asked) -> None:
+def _tell(asked: ServerProgress) -> None:
     if asked.state in {"online", "failed"}:
         print(f"{one_line(asked.key)}: {_outcome(asked)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _outcome(asked: Asked) -> str:
+def _outcome(asked: ServerProgress) -> str:
     match asked.state:
         case "online":
             return f"{asked.tools} {'tool' if asked.tools == 1 else 'tools'} in {asked.seconds:.1f} s"
@@ -109,10 +109,10 @@ class _Board:
     """A row for each server, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Asked] = {}
+        self._rows: dict[str, ServerProgress] = {}
         self._live: Live | None = None
 
-    def tell(self, asked: Asked) -> None:
+    def tell(self, asked: ServerProgress) -> None:
         self._rows[asked.key] = asked
         if self._live is None:
             self._live = self._start()

@@ -67,14 +67,14 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         yield _agent(document, "", "", intake)
         return
     cards = [entry for entry in document if isinstance(entry, Mapping) and "metadata" not in entry]
-    shared = frozenset(repeated_names(text_of(card.get("name")) for card in cards))
+    common_names = frozenset(repeated_names(text_of(card.get("name")) for card in cards))
     for number, entry in enumerate(document):
         if not isinstance(entry, Mapping):
             intake.reject_agent(f"/{number}", f"expected an agent card, found {shape_of(entry)}")
         elif "metadata" in entry:
             yield from _read_list(entry, f"/{number}", intake)
         else:
-            yield _agent(entry, _distinct_name(entry, shared), f"/{number}", intake)
+            yield _agent(entry, _distinct_name(entry, common_names), f"/{number}", intake)
 
 
 def _is_card(document: Any) -> bool:
@@ -102,16 +102,16 @@ def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterat
     if not _is_listed(entry):
         intake.reject_agent(pointer, 'expected `"type": "a2a"` and a card in `metadata`', key=key)
         return
-    told = {name: entry[name] for name in ("name", "description") if entry.get(name)}
-    card = {name: value for name, value in entry["metadata"].items() if value or name not in told}
-    yield _agent({**told, **card}, key, f"{pointer}/metadata", intake)
+    labels = {name: entry[name] for name in ("name", "description") if entry.get(name)}
+    card = {name: value for name, value in entry["metadata"].items() if value or name not in labels}
+    yield _agent({**labels, **card}, key, f"{pointer}/metadata", intake)
 
 
-def _distinct_name(card: Mapping[str, Any], shared: Collection[str]) -> str:
+def _distinct_name(card: Mapping[str, Any], common_names: Collection[str]) -> str:
     """By nothing that changes with the order of the list. An agent that had the plain name keeps its id as a launch."""
     name = text_of(card.get("name"))
     address = next((interface["url"] for interface in _interfaces(card)), "")
-    return f"{name[:100]}-{digest(address)[:8]}" if name in shared and address else name
+    return f"{name[:100]}-{digest(address)[:8]}" if name in common_names and address else name
 
 
 def _agent(card: Mapping[str, Any], key: str, pointer: str, intake: Intake) -> AgentRecord:
@@ -145,25 +145,25 @@ def _transport(card: Mapping[str, Any]) -> dict[str, object] | None:
 
 def _interfaces(card: Mapping[str, Any]) -> list[dict[str, str]]:
     """Those of 1.0, or else those of 0.3 in the words of 1.0; each once."""
-    stated = [fields_of(interface) for interface in items_of(card.get("supportedInterfaces"))]
-    if not any(text_of(interface.get("url")) for interface in stated):
+    entries = [fields_of(interface) for interface in items_of(card.get("supportedInterfaces"))]
+    if not any(text_of(interface.get("url")) for interface in entries):
         version = text_of(card.get("protocolVersion")) or DEFAULT_VERSION
-        preferred = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
-        older = [preferred, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
-        stated = [{"protocolBinding": each.get("transport"), "protocolVersion": version, **each} for each in older]
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for interface in stated:
-        told = {name: value for name in INTERFACE_FIELDS if (value := text_of(interface.get(name)))}
-        if "url" in told:
-            found.setdefault((told["url"], told.get("protocolBinding", "").casefold()), told)
-    return list(found.values())
+        main = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
+        older = [main, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
+        entries = [{"protocolBinding": each.get("transport"), "protocolVersion": version, **each} for each in older]
+    by_address: dict[tuple[str, str], dict[str, str]] = {}
+    for interface in entries:
+        fields = {name: value for name in INTERFACE_FIELDS if (value := text_of(interface.get(name)))}
+        if "url" in fields:
+            by_address.setdefault((fields["url"], fields.get("protocolBinding", "").casefold()), fields)
+    return list(by_address.values())
 
 
 def _security(card: Mapping[str, Any]) -> list[str]:
     """The names of the schemes; of older cards, which list them under `authentication`, their types."""
     older = items_of(fields_of(card.get("authentication")).get("schemes"))
-    named = [scheme if isinstance(scheme, str) else fields_of(scheme).get("type") for scheme in older]
-    return sorted(set(tags_of([*fields_of(card.get("securitySchemes")), *named])))
+    types = [scheme if isinstance(scheme, str) else fields_of(scheme).get("type") for scheme in older]
+    return sorted(set(tags_of([*fields_of(card.get("securitySchemes")), *types])))
 
 
 # -- skills ----------------------------------------------------------------------------------------
@@ -188,17 +188,17 @@ def _tools(card: Mapping[str, Any], skills: list[Any], pointer: str, intake: Int
 
 def _description(skill: Mapping[str, Any]) -> object:
     """What it says of itself, behind its title where the id does not say the same."""
-    title, described = text_of(skill.get("name")), skill.get("description")
-    if not title or fold(title) == fold(text_of(skill.get("id"))) or not isinstance(described or "", str):
-        return described
-    return f"{title}: {described}" if text_of(described) else title
+    title, description = text_of(skill.get("name")), skill.get("description")
+    if not title or fold(title) == fold(text_of(skill.get("id"))) or not isinstance(description or "", str):
+        return description
+    return f"{title}: {description}" if text_of(description) else title
 
 
 def _annotations(card: Mapping[str, Any], skill: Mapping[str, Any]) -> dict[str, object] | None:
     """Its title, and the media types it takes and gives: its own, or those of all skills of the card."""
-    told = {
+    fields = {
         "title": text_of(skill.get("name")),
         "inputModes": lines_of(skill.get("inputModes")) or lines_of(card.get("defaultInputModes")),
         "outputModes": lines_of(skill.get("outputModes")) or lines_of(card.get("defaultOutputModes")),
     }
-    return {name: value for name, value in told.items() if value} or None
+    return {name: value for name, value in fields.items() if value} or None

@@ -105,19 +105,17 @@ def _check_agent(agent: Any, pointer: str, intake: Intake) -> Iterator[AgentReco
         intake.reject_agent(pointer, f"expected an agent object, found {type(agent).__name__}")
         return
     key = agent.get("id") if isinstance(agent.get("id"), str) else ""
-    listed = agent.get("tools") or []
-    if not isinstance(listed, list):
-        intake.reject_agent(
-            f"{pointer}/tools", f"expected a list of tools, found {type(listed).__name__}", key=str(key)
-        )
+    items = agent.get("tools") or []
+    if not isinstance(items, list):
+        intake.reject_agent(f"{pointer}/tools", f"expected a list of tools, found {type(items).__name__}", key=str(key))
         return
     try:
-        parsed = CatalogueAgent.model_validate({**agent, "tools": []})
-        tools = list(_tools(listed, f"{pointer}/tools", intake))
+        model = CatalogueAgent.model_validate({**agent, "tools": []})
+        tools = list(_tools(items, f"{pointer}/tools", intake))
     except ValidationError as exc:
         intake.reject_agent(*_first_fault(exc, pointer), key=str(key))
         return
-    yield AgentRecord(pointer=pointer, key=parsed.id, **{n: getattr(parsed, n) for n in _AGENT_FIELDS}, tools=tools)
+    yield AgentRecord(pointer=pointer, key=model.id, **{n: getattr(model, n) for n in _AGENT_FIELDS}, tools=tools)
 
 
 _AGENT_FIELDS = ("name", "description", "kind", "version", "transport", "tags", "visible_to", "asked")
@@ -127,11 +125,11 @@ def _tools(tools: list[Any], pointer: str, intake: Intake) -> Iterator[ToolRecor
     for number, tool in enumerate(tools):
         place = f"{pointer}/{number}"
         try:
-            parsed = CatalogueTool.model_validate(tool)
+            model = CatalogueTool.model_validate(tool)
         except ValidationError as exc:
             intake.reject(*_first_fault(exc, place))
             continue
-        yield ToolRecord(pointer=place, **dict(parsed))
+        yield ToolRecord(pointer=place, **dict(model))
 
 
 def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
@@ -141,15 +139,15 @@ def _first_fault(exc: ValidationError, pointer: str) -> tuple[str, str]:
     field = str(fault["loc"][-1]) if fault["loc"] else ""
     if fault["type"] == "extra_forbidden":
         return f"{pointer}{place}", _unknown_field(field, exc.title)
-    found = reprlib.repr(fault["input"]) if field in _SHOWN else shape_of(fault["input"])
-    return f"{pointer}{place}", f"{reason_of(fault)}, found {found}"
+    value = reprlib.repr(fault["input"]) if field in _PLAIN_FIELDS else shape_of(fault["input"])
+    return f"{pointer}{place}", f"{reason_of(fault)}, found {value}"
 
 
-_SHOWN = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
+_PLAIN_FIELDS = ("kind", "id", "name")  # any other value may be a secret that slipped into the wrong field
 
 
 def _unknown_field(field: str, model: str) -> str:
     """What an unknown field may have been meant as; its value may be a secret, and is not shown."""
     fields = (CatalogueTool if model == CatalogueTool.__name__ else CatalogueAgent).model_fields
-    meant = nearest(field, (told.alias or name for name, told in fields.items()))
-    return f"unknown field {reprlib.repr(field)}" + (f"; did you mean {meant[0]!r}?" if meant else "")
+    suggestions = nearest(field, (info.alias or name for name, info in fields.items()))
+    return f"unknown field {reprlib.repr(field)}" + (f"; did you mean {suggestions[0]!r}?" if suggestions else "")

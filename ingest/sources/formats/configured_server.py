@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.environment import Resolver, Scope, Unresolved
+from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
 from waygraph.ingest.sources.formats.host_entry import Faulty, is_off, standard_entry
@@ -62,12 +62,12 @@ class ConfiguredServer:
         `launch`: this server's, which has read the `envFile`. `inputs`: the defaults that the config gives; those of
         inputs that other servers ask for do not count. `project`: the folder that the config says it belongs to.
         """
-        told = {name: value for name, value in asdict(self).items() if name not in _LABELS}
-        text = json.dumps(told, sort_keys=True)
-        asked = {name: default for name, default in inputs.items() if f"input:{json.dumps(name)[1:-1]}}}" in text}
+        own_fields = {name: value for name, value in asdict(self).items() if name not in _LABELS}
+        text = json.dumps(own_fields, sort_keys=True)
+        own_inputs = {name: default for name, default in inputs.items() if f"input:{json.dumps(name)[1:-1]}}}" in text}
         env = launch.env if isinstance(launch, StdioLaunch) else {}
         in_file = {name: value for name, value in env.items() if name not in self.env}
-        return json.dumps([told, in_file, asked, project], sort_keys=True)
+        return json.dumps([own_fields, in_file, own_inputs, project], sort_keys=True)
 
 
 def read_server(entry: object, *, bare_variables: bool = False) -> ConfiguredServer:
@@ -95,7 +95,7 @@ def launch_of(server: ConfiguredServer, scope: Scope) -> Launch:
     try:
         launch = _stdio(server, scope, resolver) if server.form == "stdio" else _http(server, resolver)
         resolver.finish()
-    except Unresolved as exc:
+    except UnresolvedReference as exc:
         raise Faulty(str(exc)) from None
     return launch()
 
@@ -107,9 +107,9 @@ def _form(entry: Mapping[Any, Any]) -> Literal["stdio", "http", "sse"]:
     form = entry.get("type")
     if form is None:
         return _inferred_form(entry)
-    needed = "command" if form == "stdio" else "url"
-    if not entry.get(needed):
-        raise Faulty(f"is of type {form} and has no `{needed}`")
+    name = "command" if form == "stdio" else "url"
+    if not entry.get(name):
+        raise Faulty(f"is of type {form} and has no `{name}`")
     return "stdio" if form == "stdio" else "sse" if form == "sse" else "http"
 
 
@@ -202,12 +202,12 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
     def launch() -> StdioLaunch:
         if not command.strip():
             raise Faulty("its command is empty")
-        held = _variables_in(Path(folder, env_file)) if env_file else {}
+        file_env = _variables_in(Path(folder, env_file)) if env_file else {}
         where = str(Path(folder, cwd)) if cwd else scope.workspace
         return StdioLaunch(
             command=command,
             args=args,
-            env={**held, **env},
+            env={**file_env, **env},
             cwd=where,
             confidential=resolver.confidential.union(*map(path_keys, args)),
         )
@@ -235,8 +235,8 @@ def _variables_in(file: Path) -> dict[str, str]:
     from dotenv import dotenv_values
 
     text = _env_text(file)
-    held = dotenv_values(stream=StringIO(text), interpolate=False)
-    return {name: value for name, value in held.items() if value is not None}
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _env_text(file: Path) -> str:
@@ -244,8 +244,8 @@ def _env_text(file: Path) -> str:
         # A pipe would keep its reader waiting for ever.
         if not stat.S_ISREG(os.stat(file).st_mode):
             raise Faulty("its envFile is no file")
-        with file.open("rb") as opened:
-            content = opened.read(MAX_ENV_FILE_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(MAX_ENV_FILE_BYTES + 1)
         if len(content) > MAX_ENV_FILE_BYTES:
             raise Faulty(f"its envFile has more than {MAX_ENV_FILE_BYTES} bytes")
         return content.decode("utf-8-sig")

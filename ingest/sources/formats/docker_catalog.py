@@ -80,18 +80,18 @@ def _transport(server: Mapping[str, Any]) -> dict[str, Any] | None:
     """The address of a remote server, else the image and what it is run with; `{{…}}` is for Docker to fill in."""
     remote, run = _part(server, "remote"), _part(server, "run") or server
     if remote.get("url"):
-        said = {"type": remote.get("transport_type"), "url": remote["url"], "headers": remote.get("headers")}
+        fields = {"type": remote.get("transport_type"), "url": remote["url"], "headers": remote.get("headers")}
     else:
-        said = {"image": server.get("image"), "args": run.get("command"), "volumes": run.get("volumes")}
-    told = {name: value for name, value in said.items() if value} | _env(_part(server, "config") or server)
-    return told or None
+        fields = {"image": server.get("image"), "args": run.get("command"), "volumes": run.get("volumes")}
+    transport = {name: value for name, value in fields.items() if value} | _env(_part(server, "config") or server)
+    return transport or None
 
 
 def _env(config: Mapping[str, Any]) -> dict[str, Any]:
     """The variables that it gets, those that hold secrets among them."""
-    listed = [entry for part in ("env", "secrets") if isinstance(config.get(part), list) for entry in config[part]]
-    named = (entry.get("env") or entry.get("name") for entry in listed if isinstance(entry, Mapping))
-    names = [name for name in named if isinstance(name, str)]
+    entries = [entry for part in ("env", "secrets") if isinstance(config.get(part), list) for entry in config[part]]
+    candidates = (entry.get("env") or entry.get("name") for entry in entries if isinstance(entry, Mapping))
+    names = [name for name in candidates if isinstance(name, str)]
     return {"env": {name: f"${{{name}}}" for name in names}} if names else {}
 
 
@@ -121,12 +121,12 @@ def _schema(arguments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _property(argument: Mapping[str, Any]) -> dict[str, Any]:
-    said = {
+    fields = {
         "type": argument.get("type"),
         "description": argument.get("desc") or argument.get("description"),
         "items": argument.get("items"),
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _is_argument(value: Any) -> bool:

@@ -57,12 +57,12 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
     entries = {entry.key: _with_approval(entry, approval, restore=restore) for entry in intake.entries}
     operator = tuple(_setting(row, where) for row in rest.operator)
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
-    found = _with_rest(sources, operator, intake.rejected, restore=restore)
+    manifests = _with_rest(sources, operator, intake.rejected, restore=restore)
     # On the last one: by then all agents are there.
     trees = tuple(_taxonomy(row, where) for row in rest.taxonomies) if restore else ()
     toolsets = tuple(_toolset(row, where) for row in rest.toolsets) if restore else ()
-    is_more = (trees or toolsets) and found
-    return [*found[:-1], replace(found[-1], taxonomies=trees, toolsets=toolsets)] if is_more else found
+    is_more = (trees or toolsets) and manifests
+    return [*manifests[:-1], replace(manifests[-1], taxonomies=trees, toolsets=toolsets)] if is_more else manifests
 
 
 class _Row(BaseModel):
@@ -118,39 +118,39 @@ def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
 def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
     """Raises SourceError."""
     try:
-        found = Taxonomy.of_json(row)
-        check_taxonomy(found)
-        _refuse_hidden(each for at in found.categories.values() for each in (at.name, at.description, at.boundary))
+        taxonomy = Taxonomy.of_json(row)
+        check_taxonomy(taxonomy)
+        _refuse_hidden(each for at in taxonomy.categories.values() for each in (at.name, at.description, at.boundary))
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSetting) as error:
         raise SourceError(where, f"holds a damaged taxonomy: {error}", pointer="/taxonomies") from error
-    return found
+    return taxonomy
 
 
 def _toolset(row: Mapping[str, Any], where: str) -> Toolset:
     """Raises SourceError."""
     try:
-        found = stated_toolset(**row)
-        _refuse_hidden((found.description, *found.tags))
+        toolset = stated_toolset(**row)
+        _refuse_hidden((toolset.description, *toolset.tags))
     except (InvalidSetting, TypeError) as error:
         raise SourceError(where, f"holds a damaged toolset: {error}", pointer="/toolsets") from error
-    return found
+    return toolset
 
 
-def _texts(said: Mapping[str, Any]) -> Iterator[str]:
+def _texts(tool: Mapping[str, Any]) -> Iterator[str]:
     """Of one tool: what a model reads in place of the source's words."""
-    for each in (said, *said.get("parameters", {}).values()):
+    for each in (tool, *tool.get("parameters", {}).values()):
         yield from (each[field] for field in ("name", "description") if field in each)
 
 
 def _refuse_hidden(texts: Iterable[str]) -> None:
     """What operators wrote is shown to models as it is, and nobody flags it. Raises InvalidSetting."""
-    for found in filter(None, (next(hidden_characters(text), "") for text in texts)):
-        raise InvalidSetting(f"a text of it {found}")
+    for fault in filter(None, (next(hidden_characters(text), "") for text in texts)):
+        raise InvalidSetting(f"a text of it {fault}")
 
 
-def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
+def _with_approval(entry: AgentEntry, approvals: Mapping[str, _Approval], *, restore: bool) -> AgentEntry:
     def of[T: Agent | Tool](entity: T) -> T:
-        row = said.get(entity.id)
+        row = approvals.get(entity.id)
         return (
             replace(entity, pending=row.pending, approved_hash=row.approved_hash if restore else "") if row else entity
         )
@@ -159,14 +159,14 @@ def _with_approval(entry: AgentEntry, said: Mapping[str, _Approval], *, restore:
 
 
 def _manifest(row: _Source, entries: Mapping[str, AgentEntry], *, restore: bool) -> Manifest:
-    claimed = [(key, entries[agent_id]) for key, agent_id in row.claims if agent_id in entries]
+    own_entries = [(key, entries[agent_id]) for key, agent_id in row.claims if agent_id in entries]
     return Manifest(
         source=row.name,
         namespace=row.namespace,
         rank=row.rank if restore else min(row.rank, 0),  # any file may say that it speaks before running servers
         policy=row.policy if restore else None,
         restores=restore,
-        entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in claimed),
+        entries=tuple(AgentEntry(key=key, agent=entry.agent, tools=entry.tools) for key, entry in own_entries),
     )
 
 
@@ -176,8 +176,8 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
         tags = checked_names("tags", row.tags)
         visible_to = None if row.visible_to is None else checked_names("visible_to", row.visible_to)
         check_tool_settings(row.tools or {})
-        said = [each for tool in (row.tools or {}).values() for each in _texts(tool)]
-        _refuse_hidden((*tags, *(visible_to or ()), *said))
+        texts = [each for tool in (row.tools or {}).values() for each in _texts(tool)]
+        _refuse_hidden((*tags, *(visible_to or ()), *texts))
     except InvalidSetting as error:
         raise SourceError(where, f"holds damaged settings of {row.agent_id!r}: {error}", pointer="/operator") from error
     return OperatorSettings(
@@ -192,12 +192,12 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
 
 
 def _with_rest(
-    sources: list[Manifest], operator: tuple[OperatorSettings, ...], rejected: list[Rejected], *, restore: bool
+    sources: list[Manifest], operator: tuple[OperatorSettings, ...], faults: list[Rejected], *, restore: bool
 ) -> list[Manifest]:
     """Operators' words, or how many there are, and rejected records ride on the first manifest."""
     if not sources and operator and restore:
         sources = [Manifest(source="operators")]
     if not sources:
         return []
-    said, unrestored = (operator, 0) if restore else ((), len(operator))
-    return [replace(sources[0], operator=said, unrestored=unrestored, rejected=tuple(rejected)), *sources[1:]]
+    settings, omitted_count = (operator, 0) if restore else ((), len(operator))
+    return [replace(sources[0], operator=settings, unrestored=omitted_count, rejected=tuple(faults)), *sources[1:]]

@@ -63,11 +63,11 @@ _FORMS = {
 """Type, without case, `_` and `-` → the form; empty: the address tells."""
 _OF_OPENCODE = ("local", "remote")
 _OF_HOST = frozenset(("builtin", "platform", "frontend", "inlinepython"))
-_NESTED = ("config", "transport", "command")
+_NESTED_FIELDS = ("config", "transport", "command")
 """Fields in which some hosts keep the launch: Goose, Cline, Zed."""
 
 _TEMPLATE = re.compile(r"\$\{\{\s*(?:secrets|inputs|env)\.([A-Za-z_]\w*)\s*\}\}")
-_BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}")
+_BRACED_REFERENCE = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}")
 _FILE = re.compile(r"(?<!\$)\{file:[^{}]*\}")
 _BARE = re.compile(r"\$([A-Za-z_]\w*)")
 
@@ -84,13 +84,13 @@ def is_launch_alone(entry: object) -> bool:
     """
     if not isinstance(entry, Mapping):
         return False
-    typed = isinstance(word := _value(entry, _TYPES), str) and _type(word) in _FORMS
+    has_form = isinstance(word := _value(entry, _TYPES), str) and _type(word) in _FORMS
     address = _value(entry, _NAMES["url"])
     if isinstance(address, str) and address:
-        return typed or not _plain_names(entry).isdisjoint(_OWN_ADDRESSES) or bool(_MCP_PATH.search(address))
+        return has_form or not _plain_names(entry).isdisjoint(_OWN_ADDRESSES) or bool(_MCP_PATH.search(address))
     if not _value(entry, _NAMES["command"]) or not _plain_names(entry) <= _FIELDS:
         return False
-    return typed or not _plain_names(entry).isdisjoint(_OF_COMMANDS)
+    return has_form or not _plain_names(entry).isdisjoint(_OF_COMMANDS)
 
 
 def is_off(entry: object) -> bool:
@@ -104,19 +104,19 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
     if not isinstance(entry, Mapping):
         raise Faulty(f"expected an object, found {shape_of(entry)}")
     fields = _flat(entry)
-    told = {name: value for name, names in _NAMES.items() if (value := _value(fields, names)) is not None}
+    launch = {name: value for name, names in _NAMES.items() if (value := _value(fields, names)) is not None}
     form = _form(fields)
     if form:
-        told["type"] = form
-    if isinstance(told.get("command"), list):
-        told |= _split_command(told["command"], told.get("args"))
-    _add_variables(told, fields)
+        launch["type"] = form
+    if isinstance(launch.get("command"), list):
+        launch |= _split_command(launch["command"], launch.get("args"))
+    _add_variables(launch, fields)
     resolve = _references(
         bare=bare_variables or _value(fields, ("httpurl",)) is not None,
-        braced=_type(str(_value(fields, _TYPES))) in _OF_OPENCODE,
+        braces=_type(str(_value(fields, _TYPES))) in _OF_OPENCODE,
     )
     labels = ("type", "oauth", "name", "description")
-    return {name: value if name in labels else _each_text(value, resolve) for name, value in told.items()}
+    return {name: value if name in labels else _each_text(value, resolve) for name, value in launch.items()}
 
 
 # -- where a field stands --------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def _parts(entry: object) -> Iterator[Mapping[Any, Any]]:
     if not isinstance(entry, Mapping):
         return
     yield entry
-    for name in _NESTED:
+    for name in _NESTED_FIELDS:
         part = entry.get(name)
         if isinstance(part, Mapping) and name == "command":
             yield {"command" if field == "path" else field: value for field, value in part.items()}
@@ -145,7 +145,9 @@ def _parts(entry: object) -> Iterator[Mapping[Any, Any]]:
 
 def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
     """What is nested counts before what is beside it."""
-    fields = {name: value for name, value in entry.items() if name not in _NESTED or not isinstance(value, Mapping)}
+    fields = {
+        name: value for name, value in entry.items() if name not in _NESTED_FIELDS or not isinstance(value, Mapping)
+    }
     for part in list(_parts(entry))[1:]:
         fields |= {name: value for name, value in part.items() if value or name not in fields}
     return fields
@@ -154,8 +156,8 @@ def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
 def _value(fields: Mapping[Any, Any], names: tuple[str, ...]) -> Any:
     """The first that is there; null is none."""
     plain = {_plain(name): value for name, value in fields.items() if value is not None}
-    found = [plain[name] for name in names if name in plain]
-    return next((value for value in found if value), found[0] if found else None)
+    values = [plain[name] for name in names if name in plain]
+    return next((value for value in values if value), values[0] if values else None)
 
 
 def _switch_value(name: str, value: object) -> bool | None:
@@ -196,7 +198,7 @@ def _split_command(words: list[Any], args: Any) -> dict[str, Any]:
     return {"command": words[0] if words else "", "args": rest}
 
 
-def _add_variables(told: dict[str, Any], fields: Mapping[Any, Any]) -> None:
+def _add_variables(launch: dict[str, Any], fields: Mapping[Any, Any]) -> None:
     """Variables of the environment that are handed on by their names, and headers that are kept elsewhere."""
     plain = {_plain(name): value for name, value in fields.items()}
     env = {name: f"${{{name}}}" for field in ("envvars", "envkeys") for name in _listed_names(plain.get(field))}
@@ -204,27 +206,27 @@ def _add_variables(told: dict[str, Any], fields: Mapping[Any, Any]) -> None:
     headers |= {name: f"${{{variable}}}" for name, variable in fields_of(plain.get("envhttpheaders")).items()}
     if bearer := plain.get("bearertokenenvvar"):
         headers["Authorization"] = f"Bearer ${{{bearer}}}"
-    if env and isinstance(told.get("env", {}), Mapping):
-        told["env"] = {**env, **told.get("env", {})}
-    if headers and isinstance(told.get("headers", {}), Mapping):
-        told["headers"] = {**told.get("headers", {}), **headers}
+    if env and isinstance(launch.get("env", {}), Mapping):
+        launch["env"] = {**env, **launch.get("env", {})}
+    if headers and isinstance(launch.get("headers", {}), Mapping):
+        launch["headers"] = {**launch.get("headers", {}), **headers}
 
 
-def _listed_names(listed: object) -> list[str]:
+def _listed_names(value: object) -> list[str]:
     """Names, or objects with a name."""
-    items = listed if isinstance(listed, list) else []
-    found = [item.get("name") if isinstance(item, Mapping) else item for item in items]
-    return [name for name in found if isinstance(name, str) and name]
+    items = value if isinstance(value, list) else []
+    names = [item.get("name") if isinstance(item, Mapping) else item for item in items]
+    return [name for name in names if isinstance(name, str) and name]
 
 
-def _references(*, bare: bool, braced: bool) -> Callable[[str], str]:
+def _references(*, bare: bool, braces: bool) -> Callable[[str], str]:
     """Hosts' own forms of a reference to a variable, as `${NAME}`: `$NAME`, `{env:NAME}`."""
 
     def resolve(text: str) -> str:
-        if braced and _FILE.search(text):
+        if braces and _FILE.search(text):
             raise Faulty("holds {file:…}, which only its host resolves")
         text = _TEMPLATE.sub(r"${\1}", text)
-        text = _BRACED.sub(r"${\1}", text) if braced else text
+        text = _BRACED_REFERENCE.sub(r"${\1}", text) if braces else text
         return _BARE.sub(r"${\1}", text) if bare else text
 
     return resolve

@@ -50,9 +50,6 @@ def is_service(entry: Any) -> bool:
     )
 
 
-# LiveMCPBench's `tools.json`: a list of servers, each with `tools: {server key: {"tools": [MCP tool]}}`.
-
-
 LIVEMCPBENCH_SHAPE = '[{"name": …, "description": …, "tools": {server key: {"tools": […]}}}]'
 
 
@@ -78,7 +75,7 @@ def read_livemcpbench(document: Any, where: str, intake: Intake) -> Iterator[Age
 
 
 def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place: str, intake: Intake) -> AgentRecord:
-    listed = server.get("tools") if isinstance(server, Mapping) else None
+    tools = server.get("tools") if isinstance(server, Mapping) else None
     return AgentRecord(
         pointer=place,
         key=key,  # a number in YAML, say: refused as a name
@@ -87,7 +84,7 @@ def _livemcpbench_record(entry: Mapping[str, Any], key: str, server: Any, place:
         version=server.get("version") if isinstance(server, Mapping) else "",
         transport=_launch(entry, key),
         tags=[entry["category"]] if isinstance(entry.get("category"), str) and entry["category"] else (),
-        tools=tool_records(listed, f"{place}/tools", intake),
+        tools=tool_records(tools, f"{place}/tools", intake),
     )
 
 
@@ -96,9 +93,6 @@ def _launch(entry: Mapping[str, Any], key: str) -> object:
     servers = config.get("mcpServers") if isinstance(config, Mapping) else None
     launch = servers.get(key) if isinstance(servers, Mapping) else None
     return launch if isinstance(launch, Mapping) else None
-
-
-# JSON Lines with one server a line: name, URL, description and category, as awesome lists of MCP servers have them.
 
 
 LINES_SHAPE = 'JSON Lines, one server a line: {"name": …, "url": …, "description": …, "category": …}'
@@ -125,8 +119,8 @@ def _fault(line: Line) -> str:
         return f"expected a server object, found {shape_of(line.value)}"
     url = line.value.get("url")
     if url and not _address(url):
-        found = "another text" if isinstance(url, str) else shape_of(url)
-        return f"url: expected an address such as https://host/path, found {found}"
+        shape = "another text" if isinstance(url, str) else shape_of(url)
+        return f"url: expected an address such as https://host/path, found {shape}"
     return ""
 
 

@@ -71,8 +71,8 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
         except Faulty as fault:
             intake.reject_agent(entry.pointer, str(fault), key=entry.key)
             continue
-        written = entry.server.launch_text(launch, inputs, entry.project)
-        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, written=written)
+        text = entry.server.launch_text(launch, inputs, entry.project)
+        yield ServerEntry(key=entry.key, launch=launch, record=_record(entry), in_config=True, launch_text=text)
 
 
 def config_entry(path: str, key: str, settings: Settings, surroundings: Surroundings) -> ServerEntry:
@@ -84,12 +84,12 @@ def config_entry(path: str, key: str, settings: Settings, surroundings: Surround
     document = parse_file(path, settings)
     if not fits(document):
         raise SourceError(path, f"is no client's config: expected {SHAPE}", pointer="/")
-    found = next((server for server in servers(document, path, intake) if server.key == key), None)
-    if found is not None:
-        return found
+    server_entry = next((server for server in servers(document, path, intake) if server.key == key), None)
+    if server_entry is not None:
+        return server_entry
     reasons = [fault.reason for fault in intake.rejected if fault.key == key]
-    disabled = any(entry.key == key and entry.server.disabled for entry in _entries(document, intake))
-    reason = reasons[0] if reasons else f"it {OFF}" if disabled else "it is not listed there"
+    is_disabled = any(entry.key == key and entry.server.disabled for entry in _entries(document, intake))
+    reason = reasons[0] if reasons else f"it {OFF}" if is_disabled else "it is not listed there"
     raise SourceError(path, f"server {key!r}: {reason}")
 
 
@@ -127,9 +127,9 @@ def switches_of(document: Mapping[str, Any]) -> Switches:
 
 def _names(lists: Sequence[object]) -> frozenset[str]:
     """Names, or objects with one."""
-    items = [item for listed in lists for item in (listed if isinstance(listed, Mapping) else items_of(listed))]
-    found = [item.get("serverName", item.get("name")) if isinstance(item, Mapping) else item for item in items]
-    return frozenset(name for name in found if isinstance(name, str))
+    items = [item for part in lists for item in (part if isinstance(part, Mapping) else items_of(part))]
+    names = [item.get("serverName", item.get("name")) if isinstance(item, Mapping) else item for item in items]
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,10 +286,10 @@ def _record(entry: _Entry) -> AgentRecord:
 def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
     """Of VS Code's `inputs`: id → default, of those that have one and are no password."""
     settings = document.get("mcp")
-    listed = [document.get("inputs"), settings.get("inputs") if isinstance(settings, Mapping) else None]
-    found = [given for inputs in listed if isinstance(inputs, list) for given in inputs if isinstance(given, Mapping)]
+    lists = [document.get("inputs"), settings.get("inputs") if isinstance(settings, Mapping) else None]
+    entries = [entry for inputs in lists if isinstance(inputs, list) for entry in inputs if isinstance(entry, Mapping)]
     return {
-        given["id"]: given["default"]
-        for given in found
-        if isinstance(given.get("id"), str) and isinstance(given.get("default"), str) and not given.get("password")
+        entry["id"]: entry["default"]
+        for entry in entries
+        if isinstance(entry.get("id"), str) and isinstance(entry.get("default"), str) and not entry.get("password")
     }

@@ -32,34 +32,36 @@ def fits(document: Any) -> bool:
         return mostly(document, _looks_like_an_entry)
     if not isinstance(document, Mapping):
         return False
-    listed = document.get("servers")
-    if isinstance(listed, list):
-        return any(map(_looks_like_an_entry, listed)) or (not listed and isinstance(document.get("metadata"), Mapping))
+    entries = document.get("servers")
+    if isinstance(entries, list):
+        return any(map(_looks_like_an_entry, entries)) or (
+            not entries and isinstance(document.get("metadata"), Mapping)
+        )
     return _looks_like_an_entry(document)
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """An agent for each name. What the registry has deleted is told to the intake as gone."""
     is_reachable = _reachable_from(where)
-    for listed in _latest(_read_list(document, intake), intake):
-        if listed.status == "deleted":
-            intake.gone.append(listed.name)
+    for version in _latest(_read_list(document, intake), intake):
+        if version.status == "deleted":
+            intake.gone.append(version.name)
         else:
-            _tell_faulty_parts(listed, intake)
-            yield _record(listed, is_reachable)
+            _tell_faulty_parts(version, intake)
+            yield _record(version, is_reachable)
 
 
 def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
     """Those with an open remote: nothing that it requires is missing."""
     is_reachable = _reachable_from(where)
-    for listed in _latest(_read_list(document, intake), intake):
-        if listed.status == "deleted" or name_fault(listed.name):
+    for version in _latest(_read_list(document, intake), intake):
+        if version.status == "deleted" or name_fault(version.name):
             continue
-        launches = (server_json.open_launch(remote, is_reachable) for remote in objects(listed.server, "remotes"))
+        launches = (server_json.open_launch(remote, is_reachable) for remote in objects(version.server, "remotes"))
         if (launch := next(filter(None, launches), None)) is not None:
             # A name may lead anywhere, which is known only where it is looked up.
             launch = replace(launch, public=not _is_here(where))
-            yield ServerEntry(key=listed.name, launch=launch, record=_record(listed, is_reachable))
+            yield ServerEntry(key=version.name, launch=launch, record=_record(version, is_reachable))
 
 
 def is_superseded(entry: object) -> bool:
@@ -69,7 +71,7 @@ def is_superseded(entry: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Listed:
+class _Version:
     """One version of a server. `is_latest` None: not said. `at`: when it was published, RFC 3339, empty if not said."""
 
     pointer: str
@@ -89,10 +91,10 @@ def _looks_like_an_entry(entry: object) -> bool:
         return False
     if isinstance(entry.get("server"), Mapping):
         return "name" in entry["server"]
-    told = any(isinstance(entry.get(name), list) for name in ("packages", "remotes"))
+    has_parts = any(isinstance(entry.get(name), list) for name in ("packages", "remotes"))
     schema = entry.get("$schema")
     of_registry = isinstance(schema, str) and "modelcontextprotocol" in schema
-    return "name" in entry and (told or of_registry or "version_detail" in entry)
+    return "name" in entry and (has_parts or of_registry or "version_detail" in entry)
 
 
 def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
@@ -105,7 +107,7 @@ def _raw_entries(document: Any) -> Iterator[tuple[str, object]]:
         yield "", document
 
 
-def _read_list(document: Any, intake: Intake) -> Iterator[_Listed]:
+def _read_list(document: Any, intake: Intake) -> Iterator[_Version]:
     for place, entry in _raw_entries(document):
         server = entry.get("server", entry) if isinstance(entry, Mapping) else entry
         if not isinstance(entry, Mapping) or not isinstance(server, Mapping):
@@ -119,15 +121,15 @@ def _read_list(document: Any, intake: Intake) -> Iterator[_Listed]:
             yield _version_of(place, entry, server)
 
 
-def _version_of(place: str, entry: Fields, server: Fields) -> _Listed:
+def _version_of(place: str, entry: Fields, server: Fields) -> _Version:
     sides = _sides(entry, server)
-    return _Listed(
+    return _Version(
         pointer=place,
         name=server["name"],
         server=server,
-        status=next(filter(None, (text(said, "status") for said in sides)), ""),
+        status=next(filter(None, (text(side, "status") for side in sides)), ""),
         is_latest=_says_latest(entry, server),
-        at=next(filter(None, (text(said, "publishedAt", "releaseDate") for said in sides)), ""),
+        at=next(filter(None, (text(side, "publishedAt", "releaseDate") for side in sides)), ""),
     )
 
 
@@ -138,15 +140,15 @@ def _sides(entry: Fields, server: Fields) -> list[Fields]:
 
 def _says_latest(entry: Fields, server: Fields) -> bool | None:
     """None: not said."""
-    said = (field(side, "isLatest") for side in _sides(entry, server))
-    return next((value for value in said if isinstance(value, bool)), None)
+    values = (field(side, "isLatest") for side in _sides(entry, server))
+    return next((value for value in values if isinstance(value, bool)), None)
 
 
 def _official(of: Fields) -> Fields:
     """What the registry itself says of an entry."""
     meta = of.get("_meta")
-    held = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)
-    return held if isinstance(held, Mapping) else {}
+    official = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)
+    return official if isinstance(official, Mapping) else {}
 
 
 def _object(of: Fields, name: str) -> Fields:
@@ -156,67 +158,67 @@ def _object(of: Fields, name: str) -> Fields:
 
 def _is_empty(entry: object) -> bool:
     """Whether nothing at all is said in it, however deep."""
-    left = [entry]
-    while left:
-        value = left.pop()
+    rest = [entry]
+    while rest:
+        value = rest.pop()
         if isinstance(value, (Mapping, list)):
-            left += value.values() if isinstance(value, Mapping) else value
+            rest += value.values() if isinstance(value, Mapping) else value
         elif value:
             return False
     return True
 
 
-def _latest(listed: Iterable[_Listed], intake: Intake) -> Iterator[_Listed]:
+def _latest(candidates: Iterable[_Version], intake: Intake) -> Iterator[_Version]:
     """Of each name the version that says so of itself, else the last published; in the order of the names' first."""
-    best: dict[str, _Listed] = {}
+    best: dict[str, _Version] = {}
     versions = set[tuple[str, str]]()
-    for version in listed:
+    for version in candidates:
         if (version.name, version.version) in versions:
             intake.reject(version.pointer, f"{version.name!r} is listed before in this version; the first is kept")
             continue
         versions.add((version.name, version.version))
-        held = best.get(version.name)
-        if held is None or _age(version) > _age(held):
+        former = best.get(version.name)
+        if former is None or _age(version) > _age(former):
             best[version.name] = version
     yield from best.values()
 
 
-def _age(version: _Listed) -> tuple[bool, bool, float]:
+def _age(version: _Version) -> tuple[bool, bool, float]:
     return version.is_latest is True, version.is_latest is not False, _moment(version.at)
 
 
 def _moment(at: str) -> float:
     """Of RFC 3339, whatever its offset; what is none is before all others."""
     try:
-        told = datetime.fromisoformat(at)
+        moment = datetime.fromisoformat(at)
     except ValueError:
         return -inf
-    return (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _tell_faulty_parts(listed: _Listed, intake: Intake) -> None:
+def _tell_faulty_parts(version: _Version, intake: Intake) -> None:
     """A package or remote that is none costs only itself."""
     for name in ("packages", "remotes"):
-        part = listed.server.get(name)
+        part = version.server.get(name)
         if part is not None and not isinstance(part, list):
-            intake.reject(f"{listed.pointer}{pointer(name)}", f"expected a list, found {shape_of(part)}")
+            intake.reject(f"{version.pointer}{pointer(name)}", f"expected a list, found {shape_of(part)}")
         for number, item in enumerate(part if isinstance(part, list) else ()):
             if not isinstance(item, Mapping):
-                place = f"{listed.pointer}{pointer(name, number)}"
+                place = f"{version.pointer}{pointer(name, number)}"
                 intake.reject(place, f"expected an object, found {shape_of(item)}")
 
 
-def _record(listed: _Listed, is_reachable: Callable[[str], bool]) -> AgentRecord:
-    title = text(listed.server, "title")
-    kinds = {kind for kind in server_json.types_of(listed.server) if not name_fault(kind)}
+def _record(version: _Version, is_reachable: Callable[[str], bool]) -> AgentRecord:
+    title = text(version.server, "title")
+    kinds = {kind for kind in server_json.types_of(version.server) if not name_fault(kind)}
     return AgentRecord(
-        pointer=listed.pointer,
-        key=listed.name,
+        pointer=version.pointer,
+        key=version.name,
         name="" if name_fault(title) else title,
-        description=listed.server.get("description"),
-        version=listed.version,
-        transport=server_json.transport_of(listed.server, is_reachable),
-        tags=tuple(kinds | ({DEPRECATED} if listed.status == "deprecated" else set())),
+        description=version.server.get("description"),
+        version=version.version,
+        transport=server_json.transport_of(version.server, is_reachable),
+        tags=tuple(kinds | ({DEPRECATED} if version.status == "deprecated" else set())),
     )
 
 

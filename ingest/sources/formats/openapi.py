@@ -61,8 +61,8 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     """The agent's key is the title of the service, or the file's name where it has none."""
     word = "openapi" if "openapi" in document else "swagger"
     if not _VERSION.match(version := scalar_of(document[word])):
-        found = repr(version[:20]) if version else shape_of(document[word])
-        intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {found}")
+        shape = repr(version[:20]) if version else shape_of(document[word])
+        intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {shape}")
         return
     yield _Service(document, where, intake).agent()
 
@@ -75,7 +75,7 @@ class _Operation:
     method: str
     item: Mapping[str, Any]
     item_pointer: str
-    stated: object
+    value: object
     pointer: str
     fault: str
 
@@ -136,19 +136,19 @@ class _Service:
         transport = _address(self._servers(self.document), self.where)
         transport["spec"] = {"title": title, spec: scalar_of(self.document[spec])[:20]}
         schemes = fields_of(self.document.get("components")).get("securitySchemes")
-        if named := tags_of(fields_of(schemes or self.document.get("securityDefinitions"))):
-            transport["security"] = sorted(named)
+        if names := tags_of(fields_of(schemes or self.document.get("securityDefinitions"))):
+            transport["security"] = sorted(names)
         return transport
 
-    def _servers(self, stated: Mapping[str, Any]) -> list[str]:
+    def _servers(self, part: Mapping[str, Any]) -> list[str]:
         """The addresses, with the defaults of their variables; of Swagger 2 the one of each scheme."""
-        if host := text_of(stated.get("host")):
-            schemes = [text_of(scheme) for scheme in items_of(stated.get("schemes"))] or ["https"]
-            path = text_of(stated.get("basePath"))
+        if host := text_of(part.get("host")):
+            schemes = [text_of(scheme) for scheme in items_of(part.get("schemes"))] or ["https"]
+            path = text_of(part.get("basePath"))
             return [f"{scheme}://{host}{path}" for scheme in sorted(schemes, key="https".__ne__)]
-        if "servers" not in stated:
-            return list(filter(None, [text_of(stated.get("basePath"))]))
-        return list(filter(None, map(_server, items_of(stated["servers"]))))
+        if "servers" not in part:
+            return list(filter(None, [text_of(part.get("basePath"))]))
+        return list(filter(None, map(_server, items_of(part["servers"]))))
 
     # -- operations --------------------------------------------------------------------------------
 
@@ -159,26 +159,26 @@ class _Service:
                 most = f"{MAX_OPERATIONS} operations or {MAX_ARGUMENTS} arguments"
                 self.intake.reject("/paths", f"of more than {most} the other operations are left out")
                 return
-            if not isinstance(operation.stated, Mapping):
-                found = operation.fault or f"expected an operation object, found {shape_of(operation.stated)}"
-                self._reject(operation.pointer, found)
+            if not isinstance(operation.value, Mapping):
+                fault = operation.fault or f"expected an operation object, found {shape_of(operation.value)}"
+                self._reject(operation.pointer, fault)
                 continue
-            taken = self._arguments(operation, operation.stated)
-            arguments += len(taken)
-            yield self._tool(operation, operation.stated, taken)
+            tool_arguments = self._arguments(operation, operation.value)
+            arguments += len(tool_arguments)
+            yield self._tool(operation, operation.value, tool_arguments)
 
     def _operations(self) -> Iterator[_Operation]:
         paths, root = self.schemas.follow(self.document.get("paths"), "/paths")
         if paths is not None and not isinstance(paths, Mapping):
             self.intake.reject("/paths", f"expected an object, found {shape_of(paths)}")
-        shared: Counter[str] = Counter()
-        for path, stated in fields_of(paths).items():
+        uses: Counter[str] = Counter()
+        for path, path_item in fields_of(paths).items():
             if str(path).startswith("x-"):
                 continue
             place = f"{root}/{escape_pointer(path)}"
-            item, pointer, fault = self._whole(stated, place)
-            shared[pointer] += 1
-            if shared[pointer] > MAX_SHARED:
+            item, pointer, fault = self._whole(path_item, place)
+            uses[pointer] += 1
+            if uses[pointer] > MAX_SHARED:
                 fault = f"a reference to what more than {MAX_SHARED} others refer to is left out"
             if fault or not isinstance(item, Mapping):
                 self._reject(place, fault or f"expected what can be done at a path, found {shape_of(item)}")
@@ -192,81 +192,81 @@ class _Service:
                 operation = self._whole(item[methods[method]], f"{pointer}/{methods[method]}")
                 yield _Operation(f"/{str(path).lstrip('/')}", method, item, pointer, *operation)
 
-    def _whole(self, stated: object, pointer: str) -> tuple[object, str, str]:
+    def _whole(self, node: object, pointer: str) -> tuple[object, str, str]:
         """What a reference stands for, with what is said beside it; its pointer; why it cannot be had."""
-        found, place, fault = self.schemas.resolve(stated, pointer)
-        beside = {key: value for key, value in fields_of(stated).items() if key != "$ref"}
-        if place == pointer or not beside or not isinstance(found, Mapping):
-            return found, place, fault
-        return {**found, **beside}, pointer, fault
+        target, place, fault = self.schemas.resolve(node, pointer)
+        beside = {key: value for key, value in fields_of(node).items() if key != "$ref"}
+        if place == pointer or not beside or not isinstance(target, Mapping):
+            return target, place, fault
+        return {**target, **beside}, pointer, fault
 
-    def _tool(self, operation: _Operation, stated: Mapping[str, Any], arguments: Arguments) -> ToolRecord:
+    def _tool(self, operation: _Operation, fields: Mapping[str, Any], arguments: Arguments) -> ToolRecord:
         path, method = operation.path, operation.method
-        deprecated = stated.get("deprecated") is True
-        elsewhere = self._elsewhere(operation.item, stated, operation.pointer)
+        is_deprecated = fields.get("deprecated") is True
+        elsewhere = self._elsewhere(operation.item, fields, operation.pointer)
         return ToolRecord(
             pointer=operation.pointer,
-            name=self._name(path, method, stated),
-            description=_description(path, method, stated),
+            name=self._name(path, method, fields),
+            description=_description(path, method, fields),
             input_schema=arguments.schema(),
-            output_schema=self._answer(stated, operation.pointer),
+            output_schema=self._answer(fields, operation.pointer),
             annotations={
                 **_hints(method),
-                **({"deprecated": True} if deprecated else {}),
+                **({"deprecated": True} if is_deprecated else {}),
                 "http": {"method": method.upper(), "path": path, **elsewhere, **arguments.call()},
             },
-            tags=tags_of([*items_of(stated.get("tags")), *([DEPRECATED] if deprecated else [])]),
+            tags=tags_of([*items_of(fields.get("tags")), *([DEPRECATED] if is_deprecated else [])]),
         )
 
     def _name(self, path: str, method: str, operation: Mapping[str, Any]) -> str:
         """Its id, else method and path; what would be taken twice, with what tells it apart."""
-        made = _legal(f"{method}_{path}")
-        distinct = f"{made[: MAX_TOOL_NAME_CHARS - 9]}_{digest(method, path)[:8]}"
-        stated = _legal(text_of(operation.get("operationId")))
-        wanted = [name for name in (stated, made) if name and len(name) <= MAX_TOOL_NAME_CHARS]
-        name = next((name for name in wanted if name not in self.names), distinct)
+        path_name = _legal(f"{method}_{path}")
+        distinct = f"{path_name[: MAX_TOOL_NAME_CHARS - 9]}_{digest(method, path)[:8]}"
+        operation_id = _legal(text_of(operation.get("operationId")))
+        names = [name for name in (operation_id, path_name) if name and len(name) <= MAX_TOOL_NAME_CHARS]
+        name = next((name for name in names if name not in self.names), distinct)
         self.names.add(name)
         return name
 
-    def _arguments(self, operation: _Operation, stated: Mapping[str, Any]) -> Arguments:
+    def _arguments(self, operation: _Operation, fields: Mapping[str, Any]) -> Arguments:
         pointer = operation.pointer
         arguments = Arguments(self.schemas, pointer)
         parameters, body = parameters_of(
             self.schemas,
             operation.item.get("parameters"),
             f"{operation.item_pointer}/parameters",
-            stated.get("parameters"),
+            fields.get("parameters"),
             f"{pointer}/parameters",
         )
         for parameter in parameters_in_place(self.schemas, parameters, operation.path, pointer):
             arguments.take_parameter(parameter)
         if body is None:
-            body = body_of(self.schemas, stated.get("requestBody"), f"{pointer}/requestBody")
+            body = body_of(self.schemas, fields.get("requestBody"), f"{pointer}/requestBody")
         else:
-            body = body.with_media(media_of(stated.get("consumes", self.document.get("consumes")), body))
+            body = body.with_media(media_of(fields.get("consumes", self.document.get("consumes")), body))
         if body:
             arguments.take_body(body)
         return arguments
 
     def _elsewhere(self, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str) -> dict[str, object]:
         """The address of an operation that is not where the service is."""
-        for stated in (operation, item):
-            if servers := self._servers({"servers": stated.get("servers")}):
+        for part in (operation, item):
+            if servers := self._servers({"servers": part.get("servers")}):
                 try:
-                    told = references_only(_address(servers[:1], self.where))
+                    address = references_only(_address(servers[:1], self.where))
                 except ValueError:
                     self._note(f"{pointer}/servers", "an address that cannot be read is left out")
                     continue
-                return {"server": told.get("url") or told.get("path")}
+                return {"server": address.get("url") or address.get("path")}
         return {}
 
     def _answer(self, operation: Mapping[str, Any], pointer: str) -> dict[str, Any] | None:
         """The schema of what a good call gives, if that is an object in JSON."""
         responses, root = self.schemas.follow(operation.get("responses"), f"{pointer}/responses")
         for code in sorted(filter(_ANSWERS.fullmatch, fields_of(responses)), key=str.casefold):
-            stated, place = self.schemas.follow(fields_of(responses)[code], f"{root}/{code}")
-            if found := self._json_schema(fields_of(stated), place):
-                return self._object(*found, pointer)
+            response, place = self.schemas.follow(fields_of(responses)[code], f"{root}/{code}")
+            if answer := self._json_schema(fields_of(response), place):
+                return self._object(*answer, pointer)
         return None
 
     def _json_schema(self, response: Mapping[str, Any], pointer: str) -> tuple[object, str] | None:
@@ -276,21 +276,21 @@ class _Service:
         media = next(filter(is_json, islice(fields_of(content), MAX_MEDIA)), None)
         if media is None:
             return None
-        told, place = self.schemas.follow(fields_of(content)[media], f"{place}/{escape_pointer(media)}")
-        return (fields_of(told)["schema"], f"{place}/schema") if "schema" in fields_of(told) else None
+        media_object, place = self.schemas.follow(fields_of(content)[media], f"{place}/{escape_pointer(media)}")
+        return (fields_of(media_object)["schema"], f"{place}/schema") if "schema" in fields_of(media_object) else None
 
     def _object(self, schema: object, place: str, pointer: str) -> dict[str, Any] | None:
         if not is_object(self.schemas, schema, place):
             return None
-        stated, place = self.schemas.follow(schema, place)
-        converted = self.schemas.convert(stated, place).within(MAX_SCHEMA_CHARS)
-        if converted is None:
+        target, place = self.schemas.follow(schema, place)
+        conversion = self.schemas.convert(target, place).within(MAX_SCHEMA_CHARS)
+        if conversion is None:
             self._note(f"{pointer}/responses", f"longer than the {MAX_SCHEMA_CHARS} characters that are kept; left out")
             return None
-        made = {**converted.schema, "type": "object"}
-        if definitions := self.schemas.definitions(converted.refs, MAX_SCHEMA_CHARS - converted.chars, pointer):
-            made["$defs"] = definitions
-        return made
+        result = {**conversion.schema, "type": "object"}
+        if definitions := self.schemas.definitions(conversion.refs, MAX_SCHEMA_CHARS - conversion.chars, pointer):
+            result["$defs"] = definitions
+        return result
 
 
 def _legal(text: str) -> str:
@@ -300,12 +300,12 @@ def _legal(text: str) -> str:
 
 def _description(path: str, method: str, operation: Mapping[str, Any]) -> str:
     """Summary and description, none that only repeats; of an operation that says nothing, what is called."""
-    summary, described = text_of(operation.get("summary")), text_of(operation.get("description"))
-    if described.casefold().startswith(summary.casefold()) or fold(summary) == fold(
+    summary, description = text_of(operation.get("summary")), text_of(operation.get("description"))
+    if description.casefold().startswith(summary.casefold()) or fold(summary) == fold(
         text_of(operation.get("operationId"))
     ):
         summary = ""
-    return "\n\n".join(filter(None, (summary, described))) or f"{method.upper()} {path}"
+    return "\n\n".join(filter(None, (summary, description))) or f"{method.upper()} {path}"
 
 
 def _hints(method: str) -> dict[str, bool]:
@@ -319,23 +319,25 @@ def _hints(method: str) -> dict[str, bool]:
 # -- addresses -------------------------------------------------------------------------------------
 
 
-def _server(stated: object) -> str:
-    url = text_of(fields_of(stated).get("url"))
-    for name, variable in fields_of(fields_of(stated).get("variables")).items():
+def _server(server: object) -> str:
+    url = text_of(fields_of(server).get("url"))
+    for name, variable in fields_of(fields_of(server).get("variables")).items():
         default = fields_of(variable).get("default")
-        if told := scalar_of(default):
-            url = url.replace("{" + str(name) + "}", told)
+        if value := scalar_of(default):
+            url = url.replace("{" + str(name) + "}", value)
     return url
 
 
 def _address(servers: list[str], where: str) -> dict[str, object]:
     """`url`, and `servers` if there are several. One that is told by its path alone is where the document was got."""
     try:
-        told = [urljoin(where, url) if where.startswith(("http://", "https://")) else url for url in servers or ["/"]]
-        absolute = [url for url in told if urlsplit(url).netloc]
+        addresses = [
+            urljoin(where, url) if where.startswith(("http://", "https://")) else url for url in servers or ["/"]
+        ]
+        absolute = [url for url in addresses if urlsplit(url).netloc]
     except ValueError:
         return {}
     address: dict[str, object] = {"url": absolute[0]} if absolute else {}
-    if not absolute and told[0].strip("/"):
-        address["path"] = told[0]
+    if not absolute and addresses[0].strip("/"):
+        address["path"] = addresses[0]
     return {**address, "servers": absolute} if len(absolute) > 1 else address

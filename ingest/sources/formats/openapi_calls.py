@@ -19,7 +19,7 @@ from typing import Any
 
 from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, text_of
 from waygraph.ingest.manifest.records import shape_of
-from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Converted, Schemas
+from waygraph.ingest.sources.formats.openapi_schemas import MAX_SCHEMA_CHARS, Conversion, Schemas
 
 PLACES = ("path", "query", "header", "cookie")
 """In this order arguments get their names: what comes later gives way."""
@@ -33,14 +33,14 @@ HEADERS_NOT_SENT = frozenset(
 """Headers that no argument may set: they are HTTP's own, credentials, or make another request of it."""
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 """In a path."""
-_SERIALIZED = ("style", "explode", "allowReserved", "collectionFormat")
+_STYLE_FIELDS = ("style", "explode", "allowReserved", "collectionFormat")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _BODY = "body"
 MAX_MEDIA = 50
 """So many media types of one body are looked at."""
 MAX_FIELDS = 2_000
 """So many fields of one body are looked at, required ones first: more names have no room."""
-_KEPT = f"since {MAX_SCHEMA_CHARS} characters are kept"
+_ROOM = f"since {MAX_SCHEMA_CHARS} characters are kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Parameter:
 
     name: str
     place: str
-    stated: Mapping[str, Any]
+    fields: Mapping[str, Any]
     pointer: str
     argument: str = ""
 
@@ -61,7 +61,7 @@ class Body:
     media: str
     schema: object
     pointer: str
-    demanded: bool
+    is_required: bool
     description: str = ""
 
     def with_media(self, media: str) -> "Body":
@@ -70,25 +70,25 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    converted: Converted
-    demanded: bool
+    conversion: Conversion
+    is_required: bool
     remarks: Mapping[str, Any]
 
     @property
     def kind(self) -> dict[str, Any]:
         """What is kept of its schema where there is no room: the type."""
-        schema = self.converted.schema
+        schema = self.conversion.schema
         return {"type": schema["type"]} if isinstance(schema, dict) and "type" in schema else {}
 
-    def within(self, room: int) -> tuple[Converted, bool]:
+    def within(self, room: int) -> tuple[Conversion, bool]:
         """Its schema, as far as there is room for it, and whether that is all of it."""
-        told = {word: value for word, value in self.remarks.items() if isinstance(value, (str, bool))}
-        chars = self.converted.chars + sum(len(str(value)) for value in told.values())
-        schema = self.converted.schema if isinstance(self.converted.schema, dict) else {}
+        words = {word: value for word, value in self.remarks.items() if isinstance(value, (str, bool))}
+        chars = self.conversion.chars + sum(len(str(value)) for value in words.values())
+        schema = self.conversion.schema if isinstance(self.conversion.schema, dict) else {}
         if chars <= room:
-            return Converted({**schema, **told}, self.converted.refs, chars), True
-        kept = self.converted.within(room)
-        return (kept if kept and isinstance(kept.schema, dict) else Converted(self.kind)), False
+            return Conversion({**schema, **words}, self.conversion.refs, chars), True
+        shorter = self.conversion.within(room)
+        return (shorter if shorter and isinstance(shorter.schema, dict) else Conversion(self.kind)), False
 
 
 @dataclass(slots=True)
@@ -100,50 +100,50 @@ class Arguments:
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     body: dict[str, Any] = field(default_factory=dict)
     is_open: bool = False
-    _taken: dict[str, _Argument] = field(default_factory=dict)
-    _unnamed: int = 0
+    _arguments: dict[str, _Argument] = field(default_factory=dict)
+    _omitted_count: int = 0
     """Fields of the body that were not looked at."""
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._arguments)
 
     def schema(self) -> dict[str, Any]:
         """One schema of all arguments, as JSON Schema 2020-12. What is required has room first."""
-        kept, room = self._rank_names(), MAX_SCHEMA_CHARS
+        names, room = self._rank_names(), MAX_SCHEMA_CHARS
         properties: dict[str, Any] = {}
         refs: dict[str, None] = {}
-        required, shortened = list[str](), list[str]()
-        for name in kept:
-            found, is_whole = self._taken[name].within(room)
+        required_names, shortened_names = list[str](), list[str]()
+        for name in names:
+            conversion, is_whole = self._arguments[name].within(room)
             if not is_whole:
-                shortened.append(name)
-            properties[name], room = found.schema, room - found.chars
-            refs.update(dict.fromkeys(found.refs))
-            if self._taken[name].demanded:
-                required.append(name)
-        self.schemas.note_names(self.pointer, f"schemas of arguments are shortened, {_KEPT}", shortened)
-        made: dict[str, Any] = {"type": "object", "properties": properties}
-        if required:
-            made["required"] = required
+                shortened_names.append(name)
+            properties[name], room = conversion.schema, room - conversion.chars
+            refs.update(dict.fromkeys(conversion.refs))
+            if self._arguments[name].is_required:
+                required_names.append(name)
+        self.schemas.note_names(self.pointer, f"schemas of arguments are shortened, {_ROOM}", shortened_names)
+        result: dict[str, Any] = {"type": "object", "properties": properties}
+        if required_names:
+            result["required"] = required_names
         if definitions := self.schemas.definitions(refs, room, self.pointer):
-            made["$defs"] = definitions
-        return made if self.is_open else {**made, "additionalProperties": False}
+            result["$defs"] = definitions
+        return result if self.is_open else {**result, "additionalProperties": False}
 
     def _rank_names(self) -> list[str]:
         """The names for which there is room, required ones first. The others may be given, and are not listed."""
-        ranked = sorted(self._taken, key=lambda name: not self._taken[name].demanded)
-        room, kept = MAX_SCHEMA_CHARS, list[str]()
-        for name in ranked:
-            room -= len(name) + len(str(self._taken[name].kind)) + 6
+        ranking = sorted(self._arguments, key=lambda name: not self._arguments[name].is_required)
+        room, names = MAX_SCHEMA_CHARS, list[str]()
+        for name in ranking:
+            room -= len(name) + len(str(self._arguments[name].kind)) + 6
             if room < 0:
                 break
-            kept.append(name)
-        if left_out := len(ranked) - len(kept) + self._unnamed:
+            names.append(name)
+        if omitted_count := len(ranking) - len(names) + self._omitted_count:
             self.is_open = True
-            first = ", ".join(name[:60] for name in ranked[len(kept) :][:3])
-            what = f"names of arguments are not listed, {_KEPT} of them: {left_out}"
+            first = ", ".join(name[:60] for name in ranking[len(names) :][:3])
+            what = f"names of arguments are not listed, {_ROOM} of them: {omitted_count}"
             self.schemas.note(self.pointer, f"{what}, such as {first}" if first else what)
-        return kept
+        return names
 
     def call(self) -> dict[str, Any]:
         """Where each argument goes."""
@@ -151,36 +151,36 @@ class Arguments:
         return {name: part for name, part in parts.items() if part}
 
     def take_parameter(self, parameter: Parameter) -> None:
-        stated, place = parameter.stated, parameter.place
-        media, schema, pointer = _schema_of(self.schemas, stated, parameter.pointer)
-        remarks = {word: stated[word] for word in ("description", "deprecated") if stated.get(word)}
-        wanted = parameter.argument or parameter.name
-        name = self._free_name(wanted, (f"{wanted}_{place}",))
-        demanded = place == "path" or stated.get("required") is True
-        self._taken[name] = _Argument(self.schemas.convert(schema, pointer), demanded, remarks)
-        told = {word: stated[word] for word in _SERIALIZED if isinstance(stated.get(word), (str, bool))}
-        renamed = {"name": parameter.name} if name != parameter.name else {}
-        self.parameters[name] = {"in": place, **renamed, **told, **({"content": media} if media else {})}
+        fields, place = parameter.fields, parameter.place
+        media, schema, pointer = _schema_of(self.schemas, fields, parameter.pointer)
+        remarks = {word: fields[word] for word in ("description", "deprecated") if fields.get(word)}
+        preferred_name = parameter.argument or parameter.name
+        name = self._free_name(preferred_name, (f"{preferred_name}_{place}",))
+        is_required = place == "path" or fields.get("required") is True
+        self._arguments[name] = _Argument(self.schemas.convert(schema, pointer), is_required, remarks)
+        style = {word: fields[word] for word in _STYLE_FIELDS if isinstance(fields.get(word), (str, bool))}
+        alias = {"name": parameter.name} if name != parameter.name else {}
+        self.parameters[name] = {"in": place, **alias, **style, **({"content": media} if media else {})}
 
     def take_body(self, body: Body) -> None:
         """Its fields one by one if it is a plain object, else as one argument."""
         self.body = {"type": body.media}
         fields = self.schemas.fields(body.schema, body.pointer) if _has_fields(body.media) else None
-        if not fields or not fields.named:
+        if not fields or not fields.properties:
             self._take_whole(body)
             return
-        renamed = {}
-        self.is_open, self._unnamed = fields.is_open, max(0, len(fields.named) - MAX_FIELDS)
-        for name, each in islice(fields.named.items(), MAX_FIELDS):
+        aliases = {}
+        self.is_open, self._omitted_count = fields.is_open, max(0, len(fields.properties) - MAX_FIELDS)
+        for name, each in islice(fields.properties.items(), MAX_FIELDS):
             own = self._free_name(name, (f"{_BODY}_{name}",))
             if own != name:
-                renamed[own] = name
-            converted = self.schemas.convert(each.schema, each.pointer)
-            is_file = body.media == _FORMS[1] and is_bytes(fields_of(converted.schema))
-            encoded = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
-            self._taken[own] = _Argument(converted, each.required and body.demanded, encoded)
-        if renamed:
-            self.body["fields"] = renamed
+                aliases[own] = name
+            conversion = self.schemas.convert(each.schema, each.pointer)
+            is_file = body.media == _FORMS[1] and is_bytes(fields_of(conversion.schema))
+            remarks = {"contentEncoding": "base64"} if is_file else {}  # so that whoever calls it knows
+            self._arguments[own] = _Argument(conversion, each.required and body.is_required, remarks)
+        if aliases:
+            self.body["fields"] = aliases
 
     def _take_whole(self, body: Body) -> None:
         name = self._free_name(_BODY, ("request_body",))
@@ -188,33 +188,33 @@ class Arguments:
         if _is_binary(body.media):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
-        self._taken[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.demanded, remarks)
+        self._arguments[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.is_required, remarks)
 
-    def _free_name(self, wanted: str, others: Iterable[str]) -> str:
+    def _free_name(self, preferred_name: str, others: Iterable[str]) -> str:
         """The first of these that no argument has yet, else with a number behind it."""
-        for name in (wanted, *others):
-            if name not in self._taken:
+        for name in (preferred_name, *others):
+            if name not in self._arguments:
                 return name
         number = 2
-        while f"{wanted}_{number}" in self._taken:
+        while f"{preferred_name}_{number}" in self._arguments:
             number += 1
-        return f"{wanted}_{number}"
+        return f"{preferred_name}_{number}"
 
 
 def parameters_of(
-    schemas: Schemas, shared: object, shared_at: str, own: object, own_at: str
+    schemas: Schemas, common: object, common_at: str, own: object, own_at: str
 ) -> tuple[list[Parameter], Body | None]:
     """Those of the path and the operation's own, which overrule them, by place; and the body Swagger 2 has there."""
-    told: dict[tuple[str, str], Parameter] = {}
-    for listed, place in ((shared, shared_at), (own, own_at)):
-        for parameter in _follow_parameters(schemas, listed, place):
-            told[parameter.place, parameter.name] = parameter
-    by_place = [each for place in PLACES for each in told.values() if each.place == place]
+    by_key: dict[tuple[str, str], Parameter] = {}
+    for value, place in ((common, common_at), (own, own_at)):
+        for parameter in _follow_parameters(schemas, value, place):
+            by_key[parameter.place, parameter.name] = parameter
+    by_place = [each for place in PLACES for each in by_key.values() if each.place == place]
     never = [each.name for each in by_place if each.place == "header" and fold_header(each.name) in HEADERS_NOT_SENT]
     unsaid = [name for name in never if name.casefold() not in _OF_HTTP]
     schemas.note_names(own_at, "headers that are HTTP's own, or a login, are left out", unsaid)
-    kept = [each for each in by_place if each.place != "header" or each.name not in never]
-    return kept, _older_body(list(told.values()), own_at)
+    parameters = [each for each in by_place if each.place != "header" or each.name not in never]
+    return parameters, _older_body(list(by_key.values()), own_at)
 
 
 def fold_header(header: str) -> str:
@@ -225,28 +225,28 @@ def fold_header(header: str) -> str:
 def parameters_in_place(schemas: Schemas, parameters: list[Parameter], path: str, pointer: str) -> list[Parameter]:
     """With one parameter for each placeholder of the path: the one of its name, else one that is meant, else a text."""
     placeholders = dict.fromkeys(PLACEHOLDER.findall(path.partition("#")[0]))
-    named = {each.name: each for each in reversed(parameters)}  # of one name in several places the path's comes last
+    by_name = {each.name: each for each in reversed(parameters)}  # of one name in several places the path's comes last
     spare = {_core(each.name): each for each in parameters if each.place == "path" and each.name not in placeholders}
-    found: list[Parameter] = []
-    undeclared, elsewhere = [], []
+    result: list[Parameter] = []
+    missing, elsewhere = [], []
     for name in placeholders:
-        parameter = named.get(name) or spare.pop(_core(name), None)
+        parameter = by_name.get(name) or spare.pop(_core(name), None)
         if parameter is None:
-            undeclared.append(name)
-            stated = {"required": True, "schema": {"type": "string", "description": f"Part of the path {path[:200]}"}}
+            missing.append(name)
+            fields = {"required": True, "schema": {"type": "string", "description": f"Part of the path {path[:200]}"}}
             argument = re.sub(r"[^\w.-]+", "_", name.partition(":")[0]).strip("_") or name
-            parameter = Parameter(name, "path", stated, pointer, argument)
+            parameter = Parameter(name, "path", fields, pointer, argument)
         elif parameter.place != "path":
             elsewhere.append(name)
-            stated = {word: value for word, value in parameter.stated.items() if word not in _SERIALIZED}
-            parameter = replace(parameter, place="path", stated=stated)
-        found.append(replace(parameter, name=name, argument=parameter.argument or parameter.name))
-    schemas.note_names(pointer, "parts of the path that no parameter declares are required texts", undeclared)
+            fields = {word: value for word, value in parameter.fields.items() if word not in _STYLE_FIELDS}
+            parameter = replace(parameter, place="path", fields=fields)
+        result.append(replace(parameter, name=name, argument=parameter.argument or parameter.name))
+    schemas.note_names(pointer, "parts of the path that no parameter declares are required texts", missing)
     schemas.note_names(pointer, "parameters of the path are declared to be elsewhere, and go there", elsewhere)
-    unused = [each.name for each in spare.values()]
-    schemas.note_names(pointer, "parameters in the path that the path does not have are left out", unused)
-    moved = [named[name] for name in elsewhere]
-    return [*found, *(each for each in parameters if each.place != "path" and each not in moved)]
+    spare_names = [each.name for each in spare.values()]
+    schemas.note_names(pointer, "parameters in the path that the path does not have are left out", spare_names)
+    others = [by_name[name] for name in elsewhere]
+    return [*result, *(each for each in parameters if each.place != "path" and each not in others)]
 
 
 def _core(name: str) -> str:
@@ -255,48 +255,48 @@ def _core(name: str) -> str:
 
 
 def _follow_parameters(schemas: Schemas, stated_list: object, pointer: str) -> Iterator[Parameter]:
-    listed, pointer = schemas.follow(stated_list, pointer)
-    if listed is not None and not isinstance(listed, list):
-        schemas.note(pointer, f"expected a list of parameters, found {shape_of(listed)}")
-    for number, item in enumerate(items_of(listed)):
-        stated, place = schemas.follow(item, f"{pointer}/{number}")
-        told = fields_of(stated)
-        name, where = told.get("name"), told.get("in")
+    items, pointer = schemas.follow(stated_list, pointer)
+    if items is not None and not isinstance(items, list):
+        schemas.note(pointer, f"expected a list of parameters, found {shape_of(items)}")
+    for number, item in enumerate(items_of(items)):
+        target, place = schemas.follow(item, f"{pointer}/{number}")
+        fields = fields_of(target)
+        name, where = fields.get("name"), fields.get("in")
         if isinstance(name, str) and name and isinstance(where, str) and where in (*PLACES, "body", "formData"):
-            yield Parameter(name, where, told, place)
-        elif stated is not None:  # what could not be followed is noted there
+            yield Parameter(name, where, fields, place)
+        elif target is not None:  # what could not be followed is noted there
             schemas.note(place, "a parameter without a name, or in no place that is known, is left out")
 
 
-def _schema_of(schemas: Schemas, stated: Mapping[str, Any], pointer: str) -> tuple[str, object, str]:
+def _schema_of(schemas: Schemas, fields: Mapping[str, Any], pointer: str) -> tuple[str, object, str]:
     """Media type (if it has one), schema and its pointer; in Swagger 2 the parameter itself is the schema."""
-    if "schema" in stated:
-        return "", stated["schema"], f"{pointer}/schema"
-    if content := fields_of(stated.get("content")):
+    if "schema" in fields:
+        return "", fields["schema"], f"{pointer}/schema"
+    if content := fields_of(fields.get("content")):
         media = next(iter(content))
-        told, at = schemas.follow(content[media], f"{pointer}/content/{escape_pointer(media)}")
-        return media, fields_of(told).get("schema", {}), f"{at}/schema"
-    return "", {word: value for word, value in stated.items() if word not in ("required", "description")}, pointer
+        media_object, at = schemas.follow(content[media], f"{pointer}/content/{escape_pointer(media)}")
+        return media, fields_of(media_object).get("schema", {}), f"{at}/schema"
+    return "", {word: value for word, value in fields.items() if word not in ("required", "description")}, pointer
 
 
 # -- bodies ----------------------------------------------------------------------------------------
 
 
-def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
+def body_of(schemas: Schemas, value: object, pointer: str) -> Body | None:
     """The body of OpenAPI 3 in the media type that is best to write: JSON, a form, text, else the first."""
-    request, pointer = schemas.follow(stated, pointer)
+    request, pointer = schemas.follow(value, pointer)
     content, at = schemas.follow(fields_of(request).get("content"), f"{pointer}/content")
     if not isinstance(content, Mapping) or not content:
         if request is not None:  # what could not be followed is noted there
             schemas.note(pointer, "a body without `content` is left out")
         return None
     media = min(islice(content, MAX_MEDIA), key=_preference)
-    told, at = schemas.follow(content[media], f"{at}/{escape_pointer(media)}")
+    media_object, at = schemas.follow(content[media], f"{at}/{escape_pointer(media)}")
     return Body(
         media=media,
-        schema=fields_of(told).get("schema", {}),
+        schema=fields_of(media_object).get("schema", {}),
         pointer=f"{at}/schema",
-        demanded=fields_of(request).get("required") is True,
+        is_required=fields_of(request).get("required") is True,
         description=text_of(fields_of(request).get("description")),
     )
 
@@ -304,27 +304,27 @@ def body_of(schemas: Schemas, stated: object, pointer: str) -> Body | None:
 def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
     """Swagger 2: a parameter in `body`, or those in `formData` together."""
     if whole := next((each for each in parameters if each.place == "body"), None):
-        described = text_of(whole.stated.get("description"))
-        schema = whole.stated.get("schema", {})
-        return Body("", schema, f"{whole.pointer}/schema", whole.stated.get("required") is True, described)
+        description = text_of(whole.fields.get("description"))
+        schema = whole.fields.get("schema", {})
+        return Body("", schema, f"{whole.pointer}/schema", whole.fields.get("required") is True, description)
     form = [each for each in parameters if each.place == "formData"]
     if not form:
         return None
     schema = {
         "type": "object",
-        "properties": {each.name: {**each.stated, "required": None, "name": None} for each in form},
-        "required": [each.name for each in form if each.stated.get("required") is True],
+        "properties": {each.name: {**each.fields, "required": None, "name": None} for each in form},
+        "required": [each.name for each in form if each.fields.get("required") is True],
     }
-    media = _FORMS[any(each.stated.get("type") == "file" for each in form)]
+    media = _FORMS[any(each.fields.get("type") == "file" for each in form)]
     return Body(media, schema, pointer, True)
 
 
-def media_of(listed: object, body: Body) -> str:
+def media_of(value: object, body: Body) -> str:
     """The media type of a body of Swagger 2, by what the operation consumes."""
-    consumed = [item for item in items_of(listed) if isinstance(item, str) and item]
+    types = [item for item in items_of(value) if isinstance(item, str) and item]
     if body.media:  # a form
-        return _FORMS[1] if _FORMS[1] in consumed else body.media
-    return min(consumed, key=_preference, default="application/json")
+        return _FORMS[1] if _FORMS[1] in types else body.media
+    return min(types, key=_preference, default="application/json")
 
 
 def is_json(media: str) -> bool:

@@ -37,8 +37,8 @@ MAX_POINTER_PARTS = 200
 _TYPES = frozenset("array boolean integer null number object string".split())
 _WHOLE = frozenset("items additionalProperties not if then else contains propertyNames".split())
 _WHOLE |= frozenset("unevaluatedItems unevaluatedProperties".split())
-_LISTED = frozenset("allOf anyOf oneOf prefixItems".split())
-_NAMED = frozenset("properties patternProperties dependentSchemas".split())
+_LIST_WORDS = frozenset("allOf anyOf oneOf prefixItems".split())
+_MAP_WORDS = frozenset("properties patternProperties dependentSchemas".split())
 _AMBIGUOUS = re.compile(r"(?<!\\)\[\[|(?<!\\)\[[^\]]*(?:--|&&|~~|\|\|)")
 """Sets that Python will read otherwise one day."""
 _LEGAL = re.compile(r"[A-Za-z0-9_.-]+")
@@ -68,8 +68,8 @@ def _are_names(value: object) -> bool:
 
 
 def _are_types(value: object) -> bool:
-    listed = value if isinstance(value, list) else [value]
-    return bool(listed) and all(isinstance(item, str) and item in _TYPES for item in listed) and _are_names(listed)
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(isinstance(item, str) and item in _TYPES for item in values) and _are_names(values)
 
 
 @lru_cache(maxsize=1024)
@@ -84,7 +84,7 @@ def _is_pattern(value: object) -> bool:
     return True
 
 
-_CHECKED: dict[str, Callable[[object], bool]] = {
+_CHECKS: dict[str, Callable[[object], bool]] = {
     "type": _are_types,
     "required": _are_names,
     "enum": lambda value: isinstance(value, list),
@@ -103,21 +103,21 @@ _CHECKED: dict[str, Callable[[object], bool]] = {
 
 
 @dataclass(frozen=True)
-class Converted:
+class Conversion:
     """A schema, the names under `$defs` that it refers to, and its length in characters."""
 
     schema: Any
     refs: tuple[str, ...] = ()
     chars: int = 0
 
-    def within(self, room: int) -> "Converted | None":
+    def within(self, room: int) -> "Conversion | None":
         """The longest form that has room, the schema or an outline of it; None: not one has."""
         return self if self.chars <= room else next((each for each in self._shorter if each.chars <= room), None)
 
     @cached_property
-    def _shorter(self) -> "tuple[Converted, ...]":
-        made = outlines(self.schema) if self.chars > MAX_SHORT_CHARS else ()
-        return tuple(Converted(each, tuple(refs), len(canonical_json(each))) for each, refs in made)
+    def _shorter(self) -> "tuple[Conversion, ...]":
+        shorter = outlines(self.schema) if self.chars > MAX_SHORT_CHARS else ()
+        return tuple(Conversion(each, tuple(refs), len(canonical_json(each))) for each, refs in shorter)
 
 
 @dataclass(slots=True)
@@ -129,20 +129,20 @@ class Schemas:
     where: str = ""
     _pointers: dict[str, str] = field(default_factory=dict)
     """Name under `$defs` → JSON pointer in the document."""
-    _converted: dict[str, Converted] = field(default_factory=dict)
+    _conversions: dict[str, Conversion] = field(default_factory=dict)
     """By JSON pointer: many operations use the same."""
     _fields: dict[str, "Fields | None"] = field(default_factory=dict)
-    _noted: set[tuple[str, str]] = field(default_factory=set)
-    _brought: int = 0
+    _notes: set[tuple[str, str]] = field(default_factory=set)
+    _definition_chars: int = 0
 
     # -- references --------------------------------------------------------------------------------
 
     def follow(self, value: object, pointer: str) -> tuple[object, str]:
         """What a `$ref` stands for, and its pointer; None, with a note, for what cannot be had."""
-        found, place, fault = self.resolve(value, pointer)
+        target, place, fault = self.resolve(value, pointer)
         if fault:
             self._note_once(place, fault)
-        return found, place
+        return target, place
 
     def resolve(self, value: object, pointer: str) -> tuple[object, str, str]:
         """What a `$ref` stands for, hop by hop, its pointer, and why it cannot be had."""
@@ -192,34 +192,34 @@ class Schemas:
         return value
 
     def _note_once(self, pointer: str, reason: str) -> None:
-        if (pointer, reason) not in self._noted:
-            self._noted.add((pointer, reason))
+        if (pointer, reason) not in self._notes:
+            self._notes.add((pointer, reason))
             self.note(pointer, reason)
 
     # -- standing alone ----------------------------------------------------------------------------
 
-    def convert(self, schema: object, pointer: str) -> Converted:
+    def convert(self, schema: object, pointer: str) -> Conversion:
         """The schema at the pointer by itself; what it refers to is named, not yet brought along."""
-        if pointer not in self._converted:
+        if pointer not in self._conversions:
             refs: dict[str, None] = {}
-            made = self._schema(schema, pointer, refs, 0)
+            result = self._schema(schema, pointer, refs, 0)
             try:
-                self._converted[pointer] = Converted(made, tuple(refs), len(canonical_json(made)))
+                self._conversions[pointer] = Conversion(result, tuple(refs), len(canonical_json(result)))
             except RecursionError:
                 self._note_once(pointer, "a schema with values that are nested too deeply is left out")
-                self._converted[pointer] = Converted({})
-        return self._converted[pointer]
+                self._conversions[pointer] = Conversion({})
+        return self._conversions[pointer]
 
     def fields(self, schema: object, pointer: str) -> "Fields | None":
         """The properties of an object, also of its `allOf`; those of one of its `anyOf` or `oneOf` may be left out.
 
         None for what may be something else than an object, and where the parts contradict one another.
         """
-        stated, pointer = self.follow(schema, pointer)
+        target, pointer = self.follow(schema, pointer)
         if pointer not in self._fields:
             look = _Look()
-            found = _fields(self, stated, pointer, look)
-            self._fields[pointer] = None if found is None else _in_order(found, look.is_open)
+            properties = _fields(self, target, pointer, look)
+            self._fields[pointer] = None if properties is None else _in_order(properties, look.is_open)
         return self._fields[pointer]
 
     def definitions(self, refs: Iterable[str], room: int, pointer: str) -> dict[str, Any]:
@@ -227,28 +227,30 @@ class Schemas:
 
         What finds no room is shortened, at last to what may be anything.
         """
-        brought: dict[str, Any] = {}
-        waiting, shortened = deque(refs), []
+        definitions: dict[str, Any] = {}
+        waiting, shortened_names = deque(refs), []
         while waiting:
             name = waiting.popleft()
-            if name in brought:
+            if name in definitions:
                 continue
             whole = self.convert(self._at(self._pointers[name]), self._pointers[name])
-            found = whole.within(room if self._brought <= MAX_DOCUMENT_CHARS else 0) or Converted({})
-            if found is not whole:
-                shortened.append(name)
-            room -= found.chars
-            self._brought += found.chars
-            brought[name] = found.schema
-            waiting.extend(found.refs)
-        self.note_names(pointer, f"schemas are shortened, since {MAX_SCHEMA_CHARS} characters are kept", shortened)
-        return brought
+            conversion = whole.within(room if self._definition_chars <= MAX_DOCUMENT_CHARS else 0) or Conversion({})
+            if conversion is not whole:
+                shortened_names.append(name)
+            room -= conversion.chars
+            self._definition_chars += conversion.chars
+            definitions[name] = conversion.schema
+            waiting.extend(conversion.refs)
+        self.note_names(
+            pointer, f"schemas are shortened, since {MAX_SCHEMA_CHARS} characters are kept", shortened_names
+        )
+        return definitions
 
     def note_names(self, pointer: str, what: str, names: Sequence[str]) -> None:
         """Notes what became of these, the first three by name."""
         if names:
-            told = ", ".join(name[:60] for name in names[:3])
-            self._note_once(pointer, f"{what}: {told}" + (f" and {len(names) - 3} more" if names[3:] else ""))
+            first_names = ", ".join(name[:60] for name in names[:3])
+            self._note_once(pointer, f"{what}: {first_names}" + (f" and {len(names) - 3} more" if names[3:] else ""))
 
     # -- one schema --------------------------------------------------------------------------------
 
@@ -258,7 +260,7 @@ class Schemas:
         if depth > MAX_DEPTH:
             self._note_once(pointer, f"what is nested deeper than {MAX_DEPTH} schemas is left out")
             return {}
-        made = dict(self._keywords(schema, pointer, refs, depth))
+        result = dict(self._keywords(schema, pointer, refs, depth))
         if isinstance(reference := schema.get("$ref"), str):
             target, fault = self._target(reference)
             if fault:
@@ -267,8 +269,8 @@ class Schemas:
                 name = self._name(target)
                 self._pointers[name] = target
                 refs[name] = None
-                made["$ref"] = f"#/$defs/{name}"
-        return _as_2020_12(made, schema)
+                result["$ref"] = f"#/$defs/{name}"
+        return _as_2020_12(result, schema)
 
     def _keywords(
         self, schema: Mapping[str, Any], pointer: str, refs: dict[str, None], depth: int
@@ -279,12 +281,14 @@ class Schemas:
         for word, value in schema.items():
             if word in _WHOLE and isinstance(value, (Mapping, bool)):
                 yield word, below(value, word)
-            elif word in _LISTED and isinstance(value, list) and value:
+            elif word in _LIST_WORDS and isinstance(value, list) and value:
                 yield word, [below(item, word, number) for number, item in enumerate(value)]
-            elif word in _NAMED and isinstance(value, Mapping):
-                named = {name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)}
-                yield word, {name: below(item, word, name) for name, item in named.items()}
-            elif word in _CHECKED and (plain := _plain(value)) and _CHECKED[word](plain[0]):
+            elif word in _MAP_WORDS and isinstance(value, Mapping):
+                schemas = {
+                    name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)
+                }
+                yield word, {name: below(item, word, name) for name, item in schemas.items()}
+            elif word in _CHECKS and (plain := _plain(value)) and _CHECKS[word](plain[0]):
                 yield word, plain[0]
 
     def _name(self, pointer: str) -> str:
@@ -315,20 +319,20 @@ def _plain(value: object) -> tuple[Any] | tuple[()]:
         return ()
 
 
-def _as_2020_12(made: dict[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def _as_2020_12(schema: dict[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
     """The words of OpenAPI 3.0 and Swagger 2 that JSON Schema says otherwise."""
-    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if stated.get(exclusive) is True and bound in made:
-            made[exclusive] = made.pop(bound)
-    if stated.get("type") == "file":
-        made |= {"type": "string", "format": "binary"}
-    example = _plain(stated.get("example"))
-    if "example" in stated and "examples" not in made and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
-        made["examples"] = [example[0]]
-    if made.get("type") in ("string", ["string", "null"], ["null", "string"]):
-        made |= {word: _as_texts(made[word]) for word in ("enum", "const", "default") if word in made}
-    nullable = stated.get("nullable") is True or stated.get("x-nullable") is True
-    return _or_null(made) if nullable else made
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if original.get(exclusive) is True and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    if original.get("type") == "file":
+        schema |= {"type": "string", "format": "binary"}
+    example = _plain(original.get("example"))
+    if "example" in original and "examples" not in schema and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
+        schema["examples"] = [example[0]]
+    if schema.get("type") in ("string", ["string", "null"], ["null", "string"]):
+        schema |= {word: _as_texts(schema[word]) for word in ("enum", "const", "default") if word in schema}
+    nullable = original.get("nullable") is True or original.get("x-nullable") is True
+    return _or_null(schema) if nullable else schema
 
 
 def _as_texts(value: Any) -> Any:
@@ -341,15 +345,15 @@ def _as_texts(value: Any) -> Any:
 _REMARKS = frozenset("title description default examples deprecated readOnly writeOnly".split())
 
 
-def _or_null(made: dict[str, Any]) -> dict[str, Any]:
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The same, or null."""
-    if "type" in made:
-        types = made["type"] if isinstance(made["type"], list) else [made["type"]]
-        listed = {"enum": [*made["enum"], None]} if "enum" in made and None not in made["enum"] else {}
-        return {**made, "type": types if "null" in types else [*types, "null"], **listed}
-    remarks = {word: value for word, value in made.items() if word in _REMARKS}
-    rest = {word: value for word, value in made.items() if word not in _REMARKS}
-    return {**remarks, "anyOf": [rest, {"type": "null"}]} if rest else made
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema and None not in schema["enum"] else {}
+        return {**schema, "type": types if "null" in types else [*types, "null"], **enum}
+    remarks = {word: value for word, value in schema.items() if word in _REMARKS}
+    rest = {word: value for word, value in schema.items() if word not in _REMARKS}
+    return {**remarks, "anyOf": [rest, {"type": "null"}]} if rest else schema
 
 
 # -- what an object holds --------------------------------------------------------------------------
@@ -368,7 +372,7 @@ class Field:
 class Fields:
     """The properties that a caller may set, required ones first. `is_open`: the schema names others as possible."""
 
-    named: Mapping[str, Field]
+    properties: Mapping[str, Field]
     is_open: bool
 
 
@@ -376,7 +380,7 @@ class Fields:
 class _Look:
     """What one walk over the parts of an object has met."""
 
-    seen: set[str] = field(default_factory=set)
+    pointers: set[str] = field(default_factory=set)
     is_open: bool = False
 
 
@@ -388,47 +392,47 @@ _OBJECT = ("object", ["object"], ["object", "null"], ["null", "object"])
 
 def is_object(schemas: Schemas, schema: object, pointer: str, hops: int = 0) -> bool:
     """Whether it describes an object for certain."""
-    stated, pointer = schemas.follow(schema, pointer)
-    if not isinstance(stated, Mapping) or hops > MAX_HOPS:
+    target, pointer = schemas.follow(schema, pointer)
+    if not isinstance(target, Mapping) or hops > MAX_HOPS:
         return False
-    if "type" in stated:
-        return stated["type"] in _OBJECT
-    parts = items_of(stated.get("allOf"))[:MAX_HOPS]
-    return "properties" in stated or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
+    if "type" in target:
+        return target["type"] in _OBJECT
+    parts = items_of(target.get("allOf"))[:MAX_HOPS]
+    return "properties" in target or any(is_object(schemas, part, pointer, hops + 1) for part in parts[:1])
 
 
-def _in_order(found: Mapping[str, Field], is_open: bool) -> Fields:
-    settable = [(name, each) for name, each in found.items() if fields_of(each.schema).get("readOnly") is not True]
+def _in_order(properties: Mapping[str, Field], is_open: bool) -> Fields:
+    settable = [(name, each) for name, each in properties.items() if fields_of(each.schema).get("readOnly") is not True]
     return Fields(dict(sorted(settable, key=lambda item: not item[1].required)), is_open)
 
 
 def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict[str, Field] | None:
-    stated, pointer = schemas.follow(schema, pointer)
-    if pointer in look.seen:
+    target, pointer = schemas.follow(schema, pointer)
+    if pointer in look.pointers:
         return {}
-    look.seen.add(pointer)
-    if not isinstance(stated, Mapping) or stated.get("type", "object") not in _OBJECT or len(look.seen) > MAX_PARTS:
+    look.pointers.add(pointer)
+    if not isinstance(target, Mapping) or target.get("type", "object") not in _OBJECT or len(look.pointers) > MAX_PARTS:
         return None
     look.is_open = look.is_open or any(
-        isinstance(stated.get(word), Mapping) or stated.get(word) is True for word in _OPEN
+        isinstance(target.get(word), Mapping) or target.get(word) is True for word in _OPEN
     )
-    properties = fields_of(stated.get("properties"))
-    found = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
+    properties = fields_of(target.get("properties"))
+    fields = {name: Field(each, pointer + json_pointer("properties", name)) for name, each in properties.items()}
     for word in ("allOf", "anyOf", "oneOf"):
         branches: dict[str, Field] = {}
-        for number, part in enumerate(items_of(stated.get(word))):
-            told = _fields(schemas, part, f"{pointer}/{word}/{number}", look)
-            if told is None or (word != "allOf" and _at_odds(branches, told, found)):
+        for number, part in enumerate(items_of(target.get(word))):
+            branch = _fields(schemas, part, f"{pointer}/{word}/{number}", look)
+            if branch is None or (word != "allOf" and _at_odds(branches, branch, fields)):
                 return None
-            optional = {name: replace(each, required=False) for name, each in told.items()}
-            branches |= told if word == "allOf" else optional
-        found |= {name: each for name, each in branches.items() if name not in found}
-    for name in items_of(stated.get("required")):  # `allOf` often demands what another part of it describes
-        if isinstance(name, str) and name in found:
-            found[name] = replace(found[name], required=True)
-    return found
+            optional = {name: replace(each, required=False) for name, each in branch.items()}
+            branches |= branch if word == "allOf" else optional
+        fields |= {name: each for name, each in branches.items() if name not in fields}
+    for name in items_of(target.get("required")):  # `allOf` often demands what another part of it describes
+        if isinstance(name, str) and name in fields:
+            fields[name] = replace(fields[name], required=True)
+    return fields
 
 
-def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], known: Mapping[str, Field]) -> bool:
+def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], common: Mapping[str, Field]) -> bool:
     """Whether two branches say different things of one name, and what they narrow down is not known either."""
-    return any(one[name].schema != other[name].schema for name in one.keys() & other.keys() - known.keys())
+    return any(one[name].schema != other[name].schema for name in one.keys() & other.keys() - common.keys())

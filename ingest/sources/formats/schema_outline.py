@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_KEPT = ("type", "const", "format", "contentEncoding")
+_OUTLINE_WORDS = ("type", "const", "format", "contentEncoding")
 _DEPTHS = (8, 3, 1, 0)
 MAX_CHOICES_CHARS = 400
 """Of an `enum`; of a longer one the first three stand as examples."""
@@ -24,25 +24,25 @@ def outlines(schema: Any) -> Iterator[tuple[Any, dict[str, None]]]:
 def _outline(schema: Any, depth: int, refs: dict[str, None]) -> Any:
     if not isinstance(schema, Mapping):
         return schema
-    made = {word: schema[word] for word in _KEPT if word in schema} | _choices(schema)
+    outline = {word: schema[word] for word in _OUTLINE_WORDS if word in schema} | _choices(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith(_REFERENCE):
-        made["$ref"] = reference
+        outline["$ref"] = reference
         refs[reference.removeprefix(_REFERENCE)] = None
     if not depth:
-        return made
-    if isinstance(named := schema.get("properties"), Mapping):
-        made["properties"] = {name: _outline(each, depth - 1, refs) for name, each in named.items()}
+        return outline
+    if isinstance(properties := schema.get("properties"), Mapping):
+        outline["properties"] = {name: _outline(each, depth - 1, refs) for name, each in properties.items()}
     if isinstance(schema.get("required"), list):
-        made["required"] = schema["required"]
+        outline["required"] = schema["required"]
     if "items" in schema and "prefixItems" not in schema:  # which say what it is that is left for `items`
-        made["items"] = _outline(schema["items"], depth - 1, refs)
+        outline["items"] = _outline(schema["items"], depth - 1, refs)
     for word in ("allOf", "anyOf"):
         if isinstance(parts := schema.get(word), list):
-            made[word] = [_outline(part, depth - 1, refs) for part in parts]
-    if isinstance(parts := schema.get("oneOf"), list) and "anyOf" not in made:  # several may fit an outline
-        made["anyOf"] = [_outline(part, depth - 1, refs) for part in parts]
-    return made
+            outline[word] = [_outline(part, depth - 1, refs) for part in parts]
+    if isinstance(parts := schema.get("oneOf"), list) and "anyOf" not in outline:  # several may fit an outline
+        outline["anyOf"] = [_outline(part, depth - 1, refs) for part in parts]
+    return outline
 
 
 def _choices(schema: Mapping[str, Any]) -> dict[str, Any]:

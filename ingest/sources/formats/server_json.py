@@ -42,7 +42,7 @@ def field(of: Fields, *names: str) -> Any:
 
 @cache
 def _older_spelling(name: str) -> str:
-    return re.sub(r"(?<=[a-z])([A-Z])", lambda found: f"_{found[1].lower()}", name)
+    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
 def text(of: Fields, *names: str) -> str:
@@ -103,17 +103,19 @@ def _secrets_in(remote: Fields) -> frozenset[str]:
     """Of its address; those of its headers stand in the headers."""
     variables = field(remote, "variables")
     inputs = variables.values() if isinstance(variables, Mapping) else ()
-    told = {text(said, "value", "default") for said in inputs if isinstance(said, Mapping) and field(said, "isSecret")}
-    return frozenset(told - {""})
+    values = {
+        text(entry, "value", "default") for entry in inputs if isinstance(entry, Mapping) and field(entry, "isSecret")
+    }
+    return frozenset(values - {""})
 
 
 def _open_headers(inputs: Sequence[Fields]) -> dict[str, str] | None:
     headers = {}
-    for said in inputs:
-        name, value = text(said, "name"), _fill_value(said)
+    for header in inputs:
+        name, value = text(header, "name"), _fill_value(header)
         if name and value is not None:
             headers[name] = value
-        elif field(said, "isRequired"):
+        elif field(header, "isRequired"):
             return None
     return headers
 
@@ -130,15 +132,15 @@ def _is_elsewhere(remote: Fields, is_reachable: Callable[[str], bool]) -> bool:
 def _address(remote: Fields) -> dict[str, object]:
     url = _with_references({"value": text(remote, "url"), "variables": field(remote, "variables")}, "url")
     headers = {
-        name: _with_references(said, name) for said in objects(remote, "headers") if (name := text(said, "name"))
+        name: _with_references(header, name) for header in objects(remote, "headers") if (name := text(header, "name"))
     }
     return {"type": _form(remote), "url": url, **({"headers": headers} if headers else {})}
 
 
 def _form(remote: Fields) -> Literal["http", "sse"]:
-    said = text(remote, "type", "transportType")
-    if said:
-        return "sse" if said == "sse" else "http"
+    kind = text(remote, "type", "transportType")
+    if kind:
+        return "sse" if kind == "sse" else "http"
     try:
         path = urlsplit(text(remote, "url")).path
     except ValueError:
@@ -148,12 +150,12 @@ def _form(remote: Fields) -> Literal["http", "sse"]:
 
 def _command(package: Fields) -> dict[str, object]:
     runner = _runner(package)
-    variables = [name for said in objects(package, "environmentVariables") if (name := text(said, "name"))]
-    passed = [part for name in variables for part in ("-e", name)] if runner == "docker" else []
+    variables = [name for variable in objects(package, "environmentVariables") if (name := text(variable, "name"))]
+    flags = [part for name in variables for part in ("-e", name)] if runner == "docker" else []
     args = [
         *_RUNNER_ARGUMENTS.get(runner, ()),
         *_arguments(objects(package, "runtimeArguments")),
-        *passed,
+        *flags,
         _pin_version(package, runner),
         *_arguments(objects(package, "packageArguments")),
     ]
@@ -176,13 +178,13 @@ def _pin_version(package: Fields, runner: str) -> str:
 
 def _as_told(package: Fields) -> dict[str, object]:
     """Of one that nothing is known to run: what it is."""
-    told = {
+    fields = {
         "registryType": _registry_type(package),
         "identifier": _identifier(package),
         "version": text(package, "version"),
         "fileSha256": text(package, "fileSha256"),
     }
-    return {"package": {name: value for name, value in told.items() if value}}
+    return {"package": {name: value for name, value in fields.items() if value}}
 
 
 def _registry_type(package: Fields) -> str:
@@ -196,11 +198,11 @@ def _identifier(package: Fields) -> str:
 
 def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
     """Those that are given, have a default or are required."""
-    for said in inputs:
-        name = text(said, "name") if field(said, "type") != "positional" else ""
-        if field(said, "value", "default") is None and not field(said, "isRequired"):
+    for argument in inputs:
+        name = text(argument, "name") if field(argument, "type") != "positional" else ""
+        if field(argument, "value", "default") is None and not field(argument, "isRequired"):
             continue
-        value = _with_references(said, name or text(said, "valueHint") or "argument")
+        value = _with_references(argument, name or text(argument, "valueHint") or "argument")
         # The older form has the flag in the value as well.
         if name and not value.startswith(name):
             yield name
@@ -211,35 +213,37 @@ def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:
 # -- inputs ----------------------------------------------------------------------------------------
 
 
-def _with_references(said: Fields, label: str) -> str:
+def _with_references(entry: Fields, label: str) -> str:
     """The value or default, with references for what is asked for and for secrets."""
-    told = field(said, "value", "default")
-    if not isinstance(told, str) or field(said, "isSecret"):
+    template = field(entry, "value", "default")
+    if not isinstance(template, str) or field(entry, "isSecret"):
         return _reference(label)
-    variables = field(said, "variables")
-    known = variables if isinstance(variables, Mapping) else {}
+    variables = field(entry, "variables")
+    known_variables = variables if isinstance(variables, Mapping) else {}
 
-    def reference_of(found: re.Match[str]) -> str:
-        inner = known.get(found[1])
+    def reference_of(match: re.Match[str]) -> str:
+        inner = known_variables.get(match[1])
         if not isinstance(inner, Mapping):
-            return _reference(found[1]) if label == "url" else found[0]
+            return _reference(match[1]) if label == "url" else match[0]
         value = text(inner, "value", "default")
-        return _reference(found[1]) if field(inner, "isSecret") or not value else value
+        return _reference(match[1]) if field(inner, "isSecret") or not value else value
 
-    return _PLACEHOLDER.sub(reference_of, told)
+    return _PLACEHOLDER.sub(reference_of, template)
 
 
-def _fill_value(said: Fields) -> str | None:
+def _fill_value(entry: Fields) -> str | None:
     """The value or default, with the values and defaults of its variables; None if one is missing."""
-    told = field(said, "value", "default")
-    if not isinstance(told, str):
+    template = field(entry, "value", "default")
+    if not isinstance(template, str):
         return None
-    variables = field(said, "variables")
-    known = variables if isinstance(variables, Mapping) else {}
-    values = {name: text(inner, "value", "default") for name, inner in known.items() if isinstance(inner, Mapping)}
-    if any(not values.get(name, "-") for name in _PLACEHOLDER.findall(told)):
+    variables = field(entry, "variables")
+    known_variables = variables if isinstance(variables, Mapping) else {}
+    values = {
+        name: text(inner, "value", "default") for name, inner in known_variables.items() if isinstance(inner, Mapping)
+    }
+    if any(not values.get(name, "-") for name in _PLACEHOLDER.findall(template)):
         return None
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), told)
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def _reference(label: str) -> str:

@@ -41,10 +41,10 @@ def describe_script(head: str) -> str:
     comments: list[str] = []
     while text:
         line, _, rest = text.partition("\n")
-        if found := _DOCSTRING.match(text):
-            return _tidy(found[2])
-        if found := next(filter(None, (block.match(text.lstrip(" \t")) for block in _BLOCKS)), None):
-            return _tidy("\n".join(comments)) or _tidy(found[1])
+        if match := _DOCSTRING.match(text):
+            return _tidy(match[2])
+        if match := next(filter(None, (block.match(text.lstrip(" \t")) for block in _BLOCKS)), None):
+            return _tidy("\n".join(comments)) or _tidy(match[1])
         if line.startswith("#!") or not line.strip() or _LINE_COMMENT.match(line) or _SETTING.search(line):
             comments += [] if line.startswith("#!") else [line]
             text = rest
@@ -57,8 +57,8 @@ def _tidy(text: str) -> str:
     """Without the marks of comments, rulers, licences and settings of tools."""
     lines = [line for line in text.split("\n") if not _SETTING.search(line)]
     plain = [_MARK.sub("", line, count=1).strip() for line in lines]
-    told = "\n".join(line for line in plain if re.search(r"\w", line))
-    return told if len(told) <= MAX_CHARS else told[:MAX_CHARS].rpartition(" ")[0] or told[:MAX_CHARS]
+    words = "\n".join(line for line in plain if re.search(r"\w", line))
+    return words if len(words) <= MAX_CHARS else words[:MAX_CHARS].rpartition(" ")[0] or words[:MAX_CHARS]
 
 
 SHAPE = "a folder with SKILL.md (Agent Skills), or many of them"
@@ -66,10 +66,10 @@ MAX_OPENING_CHARS = 500
 MAX_DESCRIPTION_CHARS = 1024
 """What the specification allows; a longer one is taken, with a remark."""
 _NAME = re.compile(r"(?=.{1,64}$)[a-z0-9]+(?:-[a-z0-9]+)*")
-_FENCED = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
+_FENCED_CODE = re.compile(r"(?ms)^(```|~~~).*?(?:^\1|\Z)")
 _REMARK = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
-_ALLOWED = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
+_ALLOWED_TOOL = re.compile(r"[^\s,()]+(?:\([^)\n]*\))?")
 
 
 def fits(document: Any) -> bool:
@@ -89,15 +89,15 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         intake.partial = True  # it may be held under a name of its own, which cannot be read
         return
     name = _skill_name(front, folder, intake)
-    described = front.get("description")
+    description = front.get("description")
     opening = _opening(text_of(document["body"]))
-    if isinstance(described or "", str):
-        described = "\n\n".join(filter(None, (_check_description(text_of(described), intake), opening)))
+    if isinstance(description or "", str):
+        description = "\n\n".join(filter(None, (_check_description(text_of(description), intake), opening)))
     metadata = fields_of(front.get("metadata"))
     yield AgentRecord(
         pointer="",
         key=name,
-        description=described,
+        description=description,
         kind="skill",
         version=scalar_of(metadata.get("version")) or scalar_of(front.get("version")),
         transport=_transport(front, document, folder),
@@ -105,11 +105,11 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     )
 
 
-def _front(stated: object, where: str, intake: Intake) -> Mapping[str, Any]:
+def _front(text: object, where: str, intake: Intake) -> Mapping[str, Any]:
     """Raises SourceError."""
-    if not isinstance(stated, str):
+    if not isinstance(text, str):
         raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
-    return read_front_matter(stated, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
+    return read_front_matter(text, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
 
 
 def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:
@@ -135,20 +135,20 @@ def _check_description(description: str, intake: Intake) -> str:
 
 def _opening(body: str) -> str:
     """The first paragraphs, as plain text and whole: no headings, code, tables, lists, nor what leads to one."""
-    text = _LINK.sub(r"\1", _REMARK.sub("", _FENCED.sub("", body.replace("\r\n", "\n"))))
-    kept: list[str] = []
+    text = _LINK.sub(r"\1", _REMARK.sub("", _FENCED_CODE.sub("", body.replace("\r\n", "\n"))))
+    paragraphs: list[str] = []
     room = MAX_OPENING_CHARS
     for paragraph in re.split(r"\n\s*\n", text):
         lines = paragraph.strip().split("\n")
-        told = " ".join(" ".join(line for line in lines if not line.startswith("#")).split())
-        if not told or told.endswith((":", "：")) or told.startswith(("|", "- ", "* ", "+ ", "1. ", "<")):
+        plain = " ".join(" ".join(line for line in lines if not line.startswith("#")).split())
+        if not plain or plain.endswith((":", "：")) or plain.startswith(("|", "- ", "* ", "+ ", "1. ", "<")):
             continue
-        if len(told) > room:
-            kept += [] if kept else [_sentences(told, room)]
+        if len(plain) > room:
+            paragraphs += [] if paragraphs else [_sentences(plain, room)]
             break
-        kept.append(told)
-        room -= len(told)
-    return "\n\n".join(kept)
+        paragraphs.append(plain)
+        room -= len(plain)
+    return "\n\n".join(paragraphs)
 
 
 def _sentences(text: str, room: int) -> str:
@@ -159,32 +159,32 @@ def _sentences(text: str, room: int) -> str:
 
 def _transport(front: Mapping[str, Any], document: Mapping[str, Any], folder: str) -> dict[str, object]:
     """What a host needs to know before it uses the skill; the digest tells one that was changed."""
-    allowed = front.get("allowed-tools")
-    told = {
+    tools = front.get("allowed-tools")
+    fields = {
         "folder": folder,
         "sha256": text_of(document.get("sha256")),
         "license": text_of(front.get("license")),
         "compatibility": text_of(front.get("compatibility")),
-        "allowed-tools": _ALLOWED.findall(allowed)
-        if isinstance(allowed, str)
-        else [text_of(item) for item in items_of(allowed) if text_of(item)],
+        "allowed-tools": _ALLOWED_TOOL.findall(tools)
+        if isinstance(tools, str)
+        else [text_of(item) for item in items_of(tools) if text_of(item)],
         "metadata": {name: scalar_of(value) for name, value in fields_of(front.get("metadata")).items()},
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _tools(scripts: list[Any], intake: Intake) -> Iterator[ToolRecord]:
-    for number, stated in enumerate(scripts):
-        script = fields_of(stated)
+    for number, entry in enumerate(scripts):
+        script = fields_of(entry)
         path = text_of(script.get("path"))
         pointer = f"/{path}" if path else f"/{SCRIPTS}/{number}"
         if not path or script.get("left_out"):
             intake.reject(pointer, text_of(script.get("left_out")) or "expected a script with a path")
             continue
-        told = {"path": path, "sha256": text_of(script.get("sha256"))}
+        identity = {"path": path, "sha256": text_of(script.get("sha256"))}
         yield ToolRecord(
             pointer=pointer,
             name=path.removeprefix(f"{SCRIPTS}/").replace("/", "."),
             description=describe_script(text_of(script.get("head"))),
-            annotations={"script": {name: value for name, value in told.items() if value}},
+            annotations={"script": {name: value for name, value in identity.items() if value}},
         )
