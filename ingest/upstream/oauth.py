@@ -36,6 +36,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
@@ -223,6 +224,8 @@ class Provider(OAuthClientProvider):
         self._taken_up: dict[str, Any] = {}
         self.refused_with = 0
         """The status of the answer for which a login is asked for."""
+        self.was_renewed = False
+        """Whether that answer refused a token which is newer than the request."""
         kept.provider = self
         super().__init__(
             address,
@@ -263,7 +266,7 @@ class Provider(OAuthClientProvider):
                     self._initialized = True  # after one that failed the SDK would read the old token, and try it again
                     if refused is not None and (repeated or request.headers.get("Authorization") == sent):
                         scope.shield = False  # a person takes their time, and may leave
-                        logged_in, self.refused_with = True, refused.status_code
+                        logged_in, self.refused_with, self.was_renewed = True, refused.status_code, repeated
                         outgoing = await flow.asend(refused)
                         while outgoing is not request:
                             outgoing = await flow.asend((yield outgoing))
@@ -349,6 +352,8 @@ class UserProvider(Provider):
         return await super()._handle_refresh_response(response)
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
+        if self.was_renewed and self.refused_with != 403:  # by its issuer the login lives
+            raise LoginRefused("the server refuses the caller's login, which its issuer has just renewed")
         if self.refused_with != 403:
             await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")
