@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from hashlib import sha256
+from threading import Lock
 from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 import anyio
+from cachetools import LRUCache, cached
 from mcp.shared.uri_template import InvalidUriTemplate, UriTemplate
 
 from waygraph.api.mcp.gateway import Gateway
@@ -43,6 +45,10 @@ LIST_S = 10.0
 """For the lists of all servers, their start included. When one that is late has started, hosts are told."""
 MOST_ADDRESS_CHARS, MOST_LISTED_CHARS = 8_192, 2_048
 """Of an address that is read, and of a name, URI or template that is listed."""
+MOST_READ_CHARS = 1_000_000
+"""Of the texts of one server's list. What is beyond is left out as what is suspicious, the shortest texts last."""
+MOST_VERDICTS = 8_192
+"""On texts, each by its hash: so many are remembered."""
 MOST_SPLITS = 16
 """In so many places may the name of a prompt be read as that of an agent and its own."""
 MAY_KNOW: frozenset[Scope] = frozenset({"route", "read", "use"})
@@ -299,10 +305,10 @@ def _read_lists(
             offers.failed.append(agent.id)
             continue
         offers.unfit += read.count(None)
-        for offer in filter(None, read):
-            if not _may(judges, agent, kind, offer.name):
-                continue
-            if _is_suspicious(offer.name, offer.text):
+        listing = [offer for offer in read if offer and _may(judges, agent, kind, offer.name)]
+        doubtful = _doubtful_addresses(listing)
+        for offer in listing:
+            if offer.address in doubtful:
                 offers.doubtful += 1
             elif kind != "prompt" or _reads_back(gateway, asker, offer):
                 found.setdefault(offer.address, offer)
@@ -335,7 +341,21 @@ def _texts(entry: Mapping[str, Any]) -> Iterator[str]:
         yield from (value for key in ("name", "title", "description") if isinstance(value := each.get(key), str))
 
 
-@lru_cache(maxsize=8_192)
+def _doubtful_addresses(offers: Sequence[Offer]) -> set[str]:
+    """Of one server's: with a text that is suspicious, or that nobody looked through."""
+    chars, addresses = 0, set[str]()
+    for offer in sorted(offers, key=lambda offer: len(offer.text)):
+        chars += len(offer.text)
+        if chars > MOST_READ_CHARS or _is_suspicious(offer.name, offer.text):
+            addresses.add(offer.address)
+    return addresses
+
+
+def _hash_texts(*texts: str) -> bytes:
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()
+
+
+@cached(LRUCache[bytes, bool](MOST_VERDICTS), key=_hash_texts, lock=Lock())
 def _is_suspicious(name: str, text: str) -> bool:
     tool = Tool(id="", agent_id="", name=name, description=text)
     return bool(suspicions(tool_flags(tool, lambda _: {})))

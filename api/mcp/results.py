@@ -41,6 +41,8 @@ OURS: Mapping[str, str] = {"by": GATEWAY}
 """The data of an error of the protocol that is ours."""
 _LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
 """How an error of ours begins, and the note of what is missing of a long result."""
+_HOLDS_OURS = re.compile(r"\{[^\w{]*+(?:error[^\w{]*+\{[^\w{]*+by|cut[^\w{]*+\{[^\w{]*+(?:why|parts))\b")
+"""The same more strictly, behind other words: hosts show a model all texts of a result as one."""
 WHOSE = "waygraph/agent"
 """In `_meta` of what a server answers: whose it is, whatever the server says there."""
 NOT_TAKEN = "(This part of the answer is of no kind that the protocol has.)"
@@ -103,13 +105,19 @@ def _unfit_text(block: object) -> dict[str, str]:
 
 def mark_imitation(said: str, tool_id: str) -> str:
     """What a tool says; where it looks like words of ours, behind whose it is."""
-    return f"{_whose(tool_id)}\n{said}" if _LIKE_OURS.match(said) else said
+    is_like_ours = _LIKE_OURS.match(said) or _HOLDS_OURS.search(said)
+    return f"{_whose(tool_id)}\n{said}" if is_like_ours else said
 
 
 def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
+    """Its text, or that of a resource within it."""
+    if isinstance(resource := block.get("resource"), Mapping):
+        marked = _mark_block(resource, tool_id)
+        return block if marked is resource else {**block, "resource": marked}
     said = block.get("text")
-    marked = mark_imitation(said, tool_id) if isinstance(said, str) else said
-    return block if marked == said else {**block, "text": marked}
+    if not isinstance(said, str) or (words := mark_imitation(said, tool_id)) == said:
+        return block
+    return {**block, "text": words}
 
 
 def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id: str) -> list[Mapping[str, Any]]:

@@ -275,12 +275,14 @@ class ActingCaller:
     async def check(self, refusal: UpstreamRefused) -> None:
         """After a refusal of the server, by which a key that the caller typed is forgotten.
 
-        Raises NeedsLogin if the caller is no longer logged in.
+        Raises NeedsLogin if the caller is no longer logged in, or the server refuses their login: a new one may help.
         """
         if self.rule.by == "exchange":
             self.logins.token_place(self.call).ends_s = 0.0
         elif self.rule.by == "oauth":
             await self.launch()
+            if isinstance(refusal, LoginRefused):
+                raise NeedsLogin(self.call.name, self.call.agent.id) from refusal
         elif self.rule.takes_login and isinstance(refusal, LoginRefused):
             await to_thread.run_sync(self.logins.file.forget, self.caller, self.call.agent.id)
             raise NeedsLogin(self.call.name, self.call.agent.id) from refusal

@@ -21,6 +21,8 @@ STRUCK_TEXT = "***"
 _ESCAPED_CHAR = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|/)")
 """What writers of JSON need not escape, and some do: `+` as `\\u002B` (.NET), `/` as `\\/` (PHP). A run of backslashes
 is read from its begin alone, else a long one would be read once for each of them."""
+_LONG_REFERENCE = re.compile(r"&#(?:0+(?=[0-9])([0-9]{0,8})|([0-9]{8}))[0-9]*")
+"""A character's number in HTML with zeros before it, or past every character. Python reads no 5,000 digits."""
 
 
 def strike_secrets(text: str, secrets: Sequence[str]) -> str:
@@ -31,7 +33,7 @@ def strike_secrets(text: str, secrets: Sequence[str]) -> str:
     text = _without(text, secrets)
     if not secrets or not any(mark in text for mark in "\\&%"):
         return text
-    for read in (_without_json_escapes, unescape, unquote):
+    for read in (_without_json_escapes, _without_html_escapes, unquote):
         plain = read(text)
         if any(secret in plain for secret in secrets):
             text = _without(plain, secrets)
@@ -59,6 +61,10 @@ def _without(text: str, secrets: Sequence[str]) -> str:
 
 def _without_json_escapes(text: str) -> str:
     return _ESCAPED_CHAR.sub(lambda match: chr(int(match[1], 16)) if match[1] else "/", text)
+
+
+def _without_html_escapes(text: str) -> str:
+    return unescape(_LONG_REFERENCE.sub(lambda match: f"&#{match[1] or match[2]}", text))
 
 
 MOST_CHARS = 300

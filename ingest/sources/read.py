@@ -302,6 +302,8 @@ def _take_records(kind: Kind, records: Iterator[AgentRecord], intake: Intake, re
     for record in records:
         if kind.live and is_gateway(record.transport, reading.registry):
             gateways.add(str(record.key))
+            # That it is left out says more than what its entry says of it, such as that it is switched off.
+            intake.cut = [note for note in intake.cut if note.where != f"{intake.where}#{record.pointer}"]
         else:
             intake.take(record)
     if kind.live:

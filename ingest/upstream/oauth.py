@@ -36,6 +36,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
+from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
@@ -228,6 +229,8 @@ class Provider(OAuthClientProvider):
         self._taken_up: dict[str, Any] = {}
         self.refusal_status = 0
         """The status of the answer for which a login is asked for."""
+        self.was_renewed = False
+        """Whether that answer refused a token which is newer than the request."""
         token_store.provider = self
         super().__init__(
             address,
@@ -268,7 +271,7 @@ class Provider(OAuthClientProvider):
                     self._initialized = True  # after one that failed the SDK would read the old token, and try it again
                     if refusal is not None and (is_repeat or request.headers.get("Authorization") == header):
                         scope.shield = False  # a person takes their time, and may leave
-                        has_login, self.refusal_status = True, refusal.status_code
+                        has_login, self.refusal_status, self.was_renewed = True, refusal.status_code, is_repeat
                         outgoing = await flow.asend(refusal)
                         while outgoing is not request:
                             outgoing = await flow.asend((yield outgoing))
@@ -354,6 +357,8 @@ class UserProvider(Provider):
         return await super()._handle_refresh_response(response)
 
     async def _redirect(self, page: str) -> None:  # noqa: ARG002 - the caller's own page is told instead
+        if self.was_renewed and self.refusal_status != 403:  # by its issuer the login lives
+            raise LoginRefused("the server refuses the caller's login, which its issuer has just renewed")
         if self.refusal_status != 403:
             await self._go_without_token()
         raise UpstreamRefused("the caller's login does not allow this; forget it, and log in anew with more rights")

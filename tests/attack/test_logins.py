@@ -295,8 +295,12 @@ def test_two_workers_renew_one_login_in_turn(tmp_path: Path, monkeypatch: pytest
                     assert log_in_by_browser(person, f"{running.url}/login/desk", key).status_code == 200
 
             def whoami(number: int) -> tuple[str, str]:
-                client = running.client(keys[number % 2], connection="close")
-                answer = client.post("/v1/tools/desk/whoami/call", json={"arguments": {"wait_s": 0.3}})
+                """A token of one second may end on its way to the server: then the caller calls again."""
+                for _ in range(10):
+                    client = running.client(keys[number % 2], connection="close")
+                    answer = client.post("/v1/tools/desk/whoami/call", json={"arguments": {"wait_s": 0.3}})
+                    if answer.status_code != 403:
+                        break
                 assert "content" in answer.json(), answer.text
                 return people[number % 2].name, answer.json()["content"][0]["text"]
 

@@ -101,3 +101,17 @@ def test_a_server_that_cannot_be_warmed_ends_nothing(caplog: pytest.LogCaptureFi
     gateway: Any = SimpleNamespace(executor=Failing())
     anyio.run(warming._warm, gateway, Agent(id="odd", name="odd"))
     assert "odd" in caplog.text
+
+
+def test_of_a_list_without_end_a_bounded_part_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest counts as suspicious, the longest texts first; what is remembered of a text is not the text."""
+    monkeypatch.setattr(offers, "MOST_READ_CHARS", 2_000)
+    agent = Agent(id="box", name="box")
+    sizes = (900, 10, 1_500, 20, 900)
+    items = [{"name": f"p{at}", "description": "x" * size} for at, size in enumerate(sizes)]
+    read = [offer for item in items if (offer := offers._read_item("prompt", agent, item))]
+    assert {each.removeprefix("box__p") for each in offers._doubtful_addresses(read)} == {"2"}
+    verdicts: Any = offers._is_suspicious
+    assert verdicts.cache.maxsize == offers.MOST_VERDICTS
+    assert all(isinstance(key, bytes) and len(key) == 32 for key in verdicts.cache)
+    assert len(verdicts.cache) >= len(sizes) - 1

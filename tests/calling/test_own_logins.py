@@ -229,6 +229,32 @@ def test_a_login_that_its_issuer_ended_is_asked_for_anew(here: Here, server: Pro
     assert [found.caller for found in file.list()] == [BOB]
 
 
+def test_a_login_that_its_issuer_renews_is_kept_whatever_the_server_says(
+    here: Here, server: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller is sent to log in, which may help; a token that ended on its way ends no login."""
+    file = file_of(here)
+    login = log_in(server, file, ANN, "ann")
+
+    async def take_nobody(_: str) -> None:
+        return None
+
+    async def act(executor: Executor) -> None:
+        for _ in range(2):
+            assert await whoami(here, executor, ANN) == "ann"
+            with monkeypatch.context() as bad_hour:
+                bad_hour.setattr(server, "verify_token", take_nobody)
+                for _ in range(2):
+                    with pytest.raises(NeedsLogin):
+                        await whoami(here, executor, ANN)
+        assert await whoami(here, executor, ANN) == "ann"
+
+    run(here, act)
+    assert [found.user for found in file.list()] == [login.user]
+    assert server.realm.count("refreshed") == 4
+    assert server.realm.count("reused") == 0
+
+
 def test_a_client_that_the_operator_registered_may_get_another_secret(here: Here, server: ProtectedServer) -> None:
     """While the issuer refuses the client no login ends by that."""
     rules = BY_OAUTH + 'client_id = "by hand"\nclient_secret = "${CLIENT_SECRET}"\n'

@@ -331,7 +331,7 @@ _PROPERTIES = f"""
     questions namespace rank policy seen_at key hash since restricted pinned hidden removed at revision source agent_id
     tool what fields before_hash after_hash before after commit embedder embedder_spec texts schema_version applied_at
     count last_at of built_by built_at calls prompt_tokens completion_tokens settings current private shown_to_all
-    boundary axis depth examples position by tools agents callers covered
+    boundary axis depth examples position by tools agents callers covered failures pause_s
 """
 KNOWN: Mapping[str, frozenset[str]] = {
     "label": frozenset("Agent Tool Source Setting Change Registry Migration Taxonomy Category Toolset".split()),
