@@ -26,10 +26,12 @@ from waygraph.registry.model.validation import read_history
 from waygraph.registry.routing.find_tools.find import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
+    FindAnswer,
     FindAsked,
+    ToolsAnswer,
     WhyNot,
+    answer_request,
     confidence_field,
-    find,
     judging,
     list_agents,
     overview,
@@ -333,7 +335,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     known = asker.session.known_versions if remembers else _versions(arguments["known"])
     history = _history(asker, arguments, FIND_TOOLS)
 
-    def answer_find() -> dict[str, Any]:
+    def answer_find() -> FindAnswer:
         registry, within = gateway.view(asker)
         asked = FindAsked(
             query=_text(arguments, "query", FIND_TOOLS),
@@ -348,16 +350,16 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             history=history,
         )
         why_not = gateway.reach.now().why_not
-        return find(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        return answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
     answer = await gateway.ask(answer_find)
-    tools = answer.get("tools", [])
+    tools = answer.tools if isinstance(answer, ToolsAnswer) else ()
     if detail != "names":
         asker.session.note_sent(tools)
-    _drop_session_notice(answer, arguments)
+    facts = _drop_session_notice(answer.as_json(), arguments)
     if remembers and any(tool.get("unchanged") for tool in tools):
-        answer |= {"notice": " ".join(filter(None, (answer.get("notice"), SENT_BEFORE)))}
-    return told_as_text(answer)
+        facts |= {"notice": " ".join(filter(None, (facts.get("notice"), SENT_BEFORE)))}
+    return told_as_text(facts)
 
 
 async def _find_beside(gateway: Gateway, asker: Asker, kind: object, arguments: Arguments) -> dict[str, Any]:
@@ -387,16 +389,14 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         asked = FindAsked(
             query=query, detail="schema", agent_ids=within, recipe=gateway.recipe, run_by=EXECUTE, history=history
         )
-        answer = find(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
-        tools = answer.pop("tools", [])
+        answer = answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+        tools = answer.tools if isinstance(answer, ToolsAnswer) else ()
         if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
             agent_id = registry.tool(best["name"], principal=asker.principal).agent_id
-            answer = {"tool": {"name": best["name"], "agent": agent_id} | best} | answer
-        return answer
+            return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
+        return dict(answer.facts)
 
-    answer = await gateway.ask(answer_route)
-    _drop_session_notice(answer, arguments)
-    return told_as_text(answer)
+    return told_as_text(_drop_session_notice(await gateway.ask(answer_route), arguments))
 
 
 async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
@@ -481,10 +481,9 @@ def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
     return read_history([{"role": "call", **call} for call in told])
 
 
-def _drop_session_notice(answer: dict[str, Any], arguments: Arguments) -> None:
+def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
     """What it says is of calls of the session, which the model did not name."""
-    if "history" not in arguments:
-        answer.pop("notice", None)
+    return {name: value for name, value in answer.items() if name != "notice" or "history" in arguments}
 
 
 def _versions(known: object) -> Mapping[str, str]:

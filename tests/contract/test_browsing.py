@@ -103,7 +103,7 @@ def test_a_model_browses_down_to_tools(registry: Registry) -> None:
     assert "tools" not in top
     assert top["categories"] == {"code": "1: github", "desk": "1: tracker", "paper": "1: press"}
     leaf = find(registry, FindAsked(within="paper", browses=True, limit=3), principal=PUBLIC)
-    assert (leaf["within"], leaf["agents"], len(leaf["tools"])) == ("paper", 1, 3)
+    assert (leaf["within"], leaf["holds"], len(leaf["tools"])) == ("paper", {"agents": 1}, 3)
     assert "also" not in leaf
     found = find(registry, FindAsked(query="print page", within="paper", limit=20), principal=PUBLIC)
     assert len(found["tools"]) == 20

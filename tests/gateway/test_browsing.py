@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from mcp import Client
 
 from tests.gateway.hosts import error_of, over_http, told
 from tests.gateway_catalog import GROUPS, SECRET, by_hand, fill
 from tests.service import served
+from waygraph.registry.model.taxonomy import Of
 
 
 async def offers(host: Client) -> set[str]:
@@ -58,3 +60,31 @@ def test_a_model_goes_from_categories_to_tools(tmp_path: Path) -> None:
         anyio.run(after)
         service.registry.build_taxonomy(by_hand(GROUPS), private=True)
         anyio.run(kept_from)
+
+
+@pytest.mark.parametrize("of", list(Of))
+def test_each_answer_keeps_one_type_by_any_taxonomy(of: Of, tmp_path: Path) -> None:
+    """`tools` is a list of tools in every answer, and what is counted is in `holds`: also for a session, which
+    remembers what it was sent.
+    """
+    groups = {"code": ("github",)} if of is Of.AGENTS else {"code": ("github/create_issue", "github/list_issues")}
+    remarks: list[dict[str, Any]] = [{}, {"detail": "names"}, {"detail": "schema"}, {"known": {}}]
+    turns = [{"tool": "github__create_issue", "outcome": "failed"}]
+
+    async def browse(url: str, key: str) -> None:
+        async with over_http(url, "legacy", key=key) as host:
+            for remark in (*remarks, {"history": turns}):
+                top = await asked(host, **remark)
+                assert top["categories"].keys() == {"code"}
+                assert (top["holds"], "tools" in top) == ({of.value: len(groups["code"])}, False)
+                leaf = await asked(host, within="code", **remark)
+                assert leaf["holds"] == {of.value: len(groups["code"])}
+                assert {tool["name"].partition("__")[0] for tool in leaf["tools"]} == {"github"}
+            sent = await asked(host, within="code")
+            assert all(tool["unchanged"] for tool in sent["tools"])
+            assert "sent to you before" in sent["notice"]
+
+    with served(auth=True, folder=tmp_path) as service:
+        fill(service.registry)
+        service.registry.build_taxonomy(by_hand(groups), of=of)
+        anyio.run(browse, f"{service.url}/mcp", service.key())

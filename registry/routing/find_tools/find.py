@@ -208,6 +208,30 @@ WhyNot = Callable[[Agent], str]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsAnswer:
+    """`tools`, best first, each as `describe_tool` has it. `facts`: what else the answer says, by name."""
+
+    tools: Sequence[dict[str, Any]]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"tools": list(self.tools)} | dict(self.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyAnswer:
+    """What there is to find, in numbers or in categories, and no tool. `facts`: what it says, by name."""
+
+    facts: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return dict(self.facts)
+
+
+type FindAnswer = ToolsAnswer | SurveyAnswer
+
+
+@dataclass(frozen=True, slots=True)
 class _Judged:
     """A tool that fits, whether it may be called by its name, and why it could not be run all the same."""
 
@@ -225,35 +249,48 @@ def find(
     policy: CallPolicy | None = None,
     why_not: WhyNot = lambda _: "",
 ) -> dict[str, Any]:
-    """The answer, as JSON has it: `tools`, best first; `not_callable`, what fits as well and why it cannot be called
-    (`not_callable_more`: how many beside those); `confidence`, how likely any of it is right, where that is known;
-    `hint`, what to do next. Nothing found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An
-    empty query: `overview`, or of a taxonomy `categories`, and in one without any its tools. A tool that nothing runs
-    here says so (`cannot_run`); where it is all of them, `hint` does.
+    """The answer of `answer_request`, as JSON has it. Raises what that raises."""
+    return answer_request(registry, asked, principal=principal, policy=policy, why_not=why_not).as_json()
+
+
+def answer_request(
+    registry: "Searchable",
+    request: FindAsked,
+    *,
+    principal: Principal | None = None,
+    policy: CallPolicy | None = None,
+    why_not: WhyNot = lambda _: "",
+) -> FindAnswer:
+    """Tools, best first; `not_callable`, what fits as well and why it cannot be called (`not_callable_more`: how many
+    beside those); `confidence`, how likely any of it is right, where that is known; `hint`, what to do next. Nothing
+    found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An empty query: `overview`, or of a
+    taxonomy `categories`, and in one without any its tools; `holds` says how many tools or agents the category holds. A
+    tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
     `Registry.find_tools` raises.
     """
-    _check(asked)
-    if not asked.query.strip() and not (asked.browses and (asked.agent_ids is None or asked.agent_ids)):
-        return _survey(registry, asked, principal)
-    if asked.agent_ids is not None and not asked.agent_ids:
-        return {"tools": [], "reason": NO_AGENTS}
+    _check(request)
+    if not request.query.strip() and not (request.browses and (request.agent_ids is None or request.agent_ids)):
+        return _survey(registry, request, principal)
+    if request.agent_ids is not None and not request.agent_ids:
+        return ToolsAnswer([], {"reason": NO_AGENTS})
     judges = judging(registry, policy, principal)
-    if not asked.query.strip():
-        return _browse(registry, asked, judges, why_not)
+    if not request.query.strip():
+        return _browse(registry, request, judges, why_not)
     strict = judges.policy.strict
-    found = _route_tools(registry, asked, principal, asked.limit + SPARE, strict=strict)
-    judged = _judge_matches(registry, asked, found.matches, judges, why_not)
-    if len(found.matches) >= asked.limit + SPARE and _callable(judged) < asked.limit:
-        found = _route_tools(registry, asked, principal, asked.limit + FAR, strict=strict)
-        judged = _judge_matches(registry, asked, found.matches, judges, why_not)
+    found = _route_tools(registry, request, principal, request.limit + SPARE, strict=strict)
+    judged = _judge_matches(registry, request, found.matches, judges, why_not)
+    if len(found.matches) >= request.limit + SPARE and _callable(judged) < request.limit:
+        found = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
+        judged = _judge_matches(registry, request, found.matches, judges, why_not)
     if not judged:
-        return _nothing(registry, asked, principal, found)
-    answer = _result_of(asked, judged)
-    answer |= {"notice": found.notice} if asked.history and found.notice else {}
-    answer |= {"not_reranked": found.not_reranked} if found.not_reranked else {}
-    return answer | confidence_field(found.confidence) if answer["tools"] else answer
+        return _nothing(registry, request, principal, found)
+    answer = _result_of(request, judged)
+    facts = {"notice": found.notice} if request.history and found.notice else {}
+    facts |= {"not_reranked": found.not_reranked} if found.not_reranked else {}
+    facts |= confidence_field(found.confidence) if answer.tools else {}
+    return ToolsAnswer(answer.tools, {**answer.facts, **facts})
 
 
 def confidence_field(confidence: float | None) -> dict[str, Any]:
@@ -306,22 +343,22 @@ def _judge_matches(
     return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
 
 
-def _result_of(asked: FindAsked, judged: Sequence[_Judged]) -> dict[str, Any]:
+def _result_of(asked: FindAsked, judged: Sequence[_Judged]) -> ToolsAnswer:
     """As many as wanted that may be called, and those that may not among the best or between them."""
     places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
     last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
     refused = [each for each in judged[:last] if each.judgement.verdict == "deny"]
     given = [judged[place] for place in places]
     some_run = not all(each.why_not for each in given)
-    answer: dict[str, Any] = {"tools": [_entry(asked, each, tell_why_not=some_run) for each in given]}
+    facts: dict[str, Any] = {}
     if refused:
         told = refused[:REFUSED_TOLD]
-        answer["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
+        facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
     if len(refused) > REFUSED_TOLD:
-        answer["not_callable_more"] = len(refused) - REFUSED_TOLD
+        facts["not_callable_more"] = len(refused) - REFUSED_TOLD
     if given:
-        answer["hint"] = _hint(asked) if some_run else _none_runs(given)
-    return answer
+        facts["hint"] = _hint(asked) if some_run else _none_runs(given)
+    return ToolsAnswer([_entry(asked, each, tell_why_not=some_run) for each in given], facts)
 
 
 def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, Any]:
@@ -352,9 +389,9 @@ def _none_runs(given: Iterable[_Judged]) -> str:
     return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
 
 
-def _survey(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> dict[str, Any]:
+def _survey(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> SurveyAnswer:
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-    return {"overview": overview(registry, principal, asked.agent_ids), "hint": hint}
+    return SurveyAnswer({"overview": overview(registry, principal, asked.agent_ids), "hint": hint})
 
 
 # The taxonomy, a step at a time: a model that reads what is in a category chooses the next.
@@ -364,7 +401,7 @@ _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
 
-def _browse(registry: "Searchable", asked: FindAsked, judges: Judging, why_not: WhyNot) -> dict[str, Any]:
+def _browse(registry: "Searchable", asked: FindAsked, judges: Judging, why_not: WhyNot) -> FindAnswer:
     """Of the category the children; of one without any its tools. Without a taxonomy the overview.
 
     Raises UnknownName for a category that is not there.
@@ -378,16 +415,16 @@ def _browse(registry: "Searchable", asked: FindAsked, judges: Judging, why_not: 
         return _survey(registry, asked, judges.principal)  # none is built, or the service is of before
     if not (found.path or found.children):
         return _survey(registry, asked, judges.principal)  # so few that nothing divides them
+    place: dict[str, Any] = {"within": found.path} if found.path else {}
+    place |= {"holds": {found.of.value: found.count}, "by": found.built_by}
     if not found.children:
-        told = {"within": found.path, found.of.value: found.count, "by": found.built_by}
-        return told | _tools_of(registry, asked, found, judges, why_not)
-    answer: dict[str, Any] = {"within": found.path} if found.path else {}
-    answer |= {found.of.value: found.count, "by": found.built_by}
-    answer["categories"] = {child.path: _category_text(child) for child in found.children}
+        answer = _tools_of(registry, asked, found, judges, why_not)
+        return ToolsAnswer(answer.tools, place | dict(answer.facts))
+    facts = place | {"categories": {child.path: _category_text(child) for child in found.children}}
     if found.path and found.members:
-        answer["here"] = [each[:_EXAMPLE_CHARS] for each in found.members[: asked.limit]]
+        facts["here"] = [each[:_EXAMPLE_CHARS] for each in found.members[: asked.limit]]
     step = "`within` goes into a category, down to its tools; with a `query` too only it is searched"
-    return answer | {"hint": step}
+    return SurveyAnswer(facts | {"hint": step})
 
 
 def _category_text(child: "Branch") -> str:
@@ -400,7 +437,7 @@ def _category_text(child: "Branch") -> str:
 
 def _tools_of(
     registry: "Searchable", asked: FindAsked, found: "Browsed", judges: Judging, why_not: WhyNot
-) -> dict[str, Any]:
+) -> ToolsAnswer:
     """Tools of what stands in a category, as many as may be told: the first of each agent, then the second of each.
 
     `also`: ids of what else stands in it. A `query` finds its tools.
@@ -419,10 +456,10 @@ def _tools_of(
         for owner in (owners[tool.agent_id],)
     ]
     answer = _result_of(asked, judged)
-    shown = {tool["name"] for tool in answer["tools"]}
+    shown = {tool["name"] for tool in answer.tools}
     told = {tool.id if found.of is Of.TOOLS else tool.agent_id for tool in tools if tool.call_name in shown}
     also = [each[:_EXAMPLE_CHARS] for each in found.members if each not in told]
-    return answer | ({"also": also} if also else {})
+    return ToolsAnswer(answer.tools, {**answer.facts, "also": also}) if also else answer
 
 
 def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal | None) -> list[Tool]:
@@ -430,16 +467,14 @@ def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal |
     return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
 
 
-def _nothing(
-    registry: "Searchable", asked: FindAsked, principal: Principal | None, found: "ToolRoute"
-) -> dict[str, Any]:
+def _nothing(registry: "Searchable", asked: FindAsked, principal: Principal | None, found: "ToolRoute") -> ToolsAnswer:
     near = nearest(registry, asked.query, principal, asked.agent_ids)
-    answer: dict[str, Any] = {"tools": [], "reason": found.reason}
+    facts: dict[str, Any] = {"reason": found.reason}
     if near:
-        answer |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
+        facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
     if found.notice:
-        answer["notice"] = found.notice
-    return answer
+        facts["notice"] = found.notice
+    return ToolsAnswer([], facts)
 
 
 # What a gateway can do, for whoever asks before it calls.
