@@ -18,7 +18,14 @@ from waygraph.registry.access.operators import refuse_non_operator
 from waygraph.registry.access.visibility import seen_flags, visible
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Held, RegistryState, outranked_sources, overlaid, read_held, read_state
+from waygraph.registry.graph.read import (
+    GraphView,
+    RegistryState,
+    outranked_sources,
+    overlaid,
+    read_graph_view,
+    read_state,
+)
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
 from waygraph.registry.model.failures import Failure, Tried, bounded_key, continue_failures, status_of_fault
@@ -96,7 +103,7 @@ def sync(
 
     scan, checks = Scan(), Checks(registry.settings.max_checked_chars)
 
-    def check_changes(held: Held) -> ChangeSet:
+    def check_changes(held: GraphView) -> ChangeSet:
         changes = plan(held, manifest, scan, principal, checks)
         changes = replace(changes, failures=_failures_after(held, manifest, changes, principal))
         _refuse_unseen(held, manifest, changes, principal)
@@ -111,9 +118,9 @@ def sync(
     if registry.settings.scanner:
         scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
 
-    def work(session: WriteSession) -> tuple[Held, ChangeSet, Written, RegistryState | None]:
+    def work(session: WriteSession) -> tuple[GraphView, ChangeSet, Written, RegistryState | None]:
         session.set_apart(principal)
-        held = session.read_held()
+        held = session.read_graph_view()
         changes = check_changes(held)
         if _is_refused_whole(held, changes):
             known = held.sources.get(changes.source)
@@ -142,23 +149,23 @@ def sync(
 def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
-        return registry.read(lambda session: draft(read_held(session), manifest))
+        return registry.read(lambda session: draft(read_graph_view(session), manifest))
     except RegistryError:
-        return draft(Held(), manifest)
+        return draft(GraphView(), manifest)
 
 
 def _revision(state: RegistryState | None) -> int:
     return state.revision if state else 0
 
 
-def _is_refused_whole(held: Held, changes: ChangeSet) -> bool:
+def _is_refused_whole(held: GraphView, changes: ChangeSet) -> bool:
     """Whether all of a new source was refused: it is none yet, so what it says once it is mended is its first word."""
     taken = changes.claims or changes.written or changes.operator
     return bool(changes.rejected) and not taken and not held.was_read(changes.source)
 
 
 def _failures_after(
-    held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None
+    held: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None
 ) -> tuple[Failure, ...]:
     """What of the source does not work, now that it, or a part of it, was read."""
     known = held.sources.get(manifest.source)
@@ -178,14 +185,14 @@ def _failures_after(
     return continue_failures(manifest.source, before, statuses, now, kept=None if manifest.is_part else unasked)
 
 
-def _sees_all_of(held: Held, source: str, principal: Principal | None) -> bool:
+def _sees_all_of(held: GraphView, source: str, principal: Principal | None) -> bool:
     """Whether the principal may see all agents of a source. Of one without agents nobody can tell."""
     claimed = [claim.agent_id for claim in held.claims if claim.source == source]
     return principal is None or (bool(claimed) and all(held.shows(agent_id, principal) for agent_id in claimed))
 
 
 def _notices(
-    registry: Registry, manifest: Manifest, held: Held, changes: ChangeSet, state: RegistryState | None
+    registry: Registry, manifest: Manifest, held: GraphView, changes: ChangeSet, state: RegistryState | None
 ) -> Iterator[str]:
     """What a source leaves to others is told where these say something else of it. A part that says nothing else is
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
@@ -204,7 +211,7 @@ def _notices(
 
 
 def _rehearse(
-    registry: Registry, manifest: Manifest, allowed: Callable[[Held], ChangeSet], texts: TextForm | None
+    registry: Registry, manifest: Manifest, allowed: Callable[[GraphView], ChangeSet], texts: TextForm | None
 ) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     started = time.perf_counter()
@@ -222,19 +229,19 @@ def _rehearse(
 
 
 def _plan_changes(
-    registry: Registry, allowed: Callable[[Held], ChangeSet]
-) -> tuple[RegistryState | None, Held, ChangeSet]:
-    def work(session: GraphSession) -> tuple[RegistryState | None, Held, ChangeSet]:
-        held = read_held(session)
+    registry: Registry, allowed: Callable[[GraphView], ChangeSet]
+) -> tuple[RegistryState | None, GraphView, ChangeSet]:
+    def work(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
+        held = read_graph_view(session)
         return read_state(session), held, allowed(held)
 
     try:
         return registry.read(work)
     except RegistryNotFound:
-        return None, Held(), allowed(Held())
+        return None, GraphView(), allowed(GraphView())
 
 
-def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:
+def _refuse_unseen(held: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
@@ -250,7 +257,7 @@ def _refuse_unseen(held: Held, manifest: Manifest, changes: ChangeSet, principal
         refuse_non_operator("another policy of a source", principal)
 
 
-def _as_seen(held: Held, changes: ChangeSet, principal: Principal | None) -> ChangeSet:
+def _as_seen(held: GraphView, changes: ChangeSet, principal: Principal | None) -> ChangeSet:
     """With those flags that the principal may read; what is written keeps all of them."""
     if principal is None or not changes.flagged:
         return changes
@@ -271,7 +278,7 @@ def _touched_agents(changes: ChangeSet) -> Iterator[str]:
     yield from changes.released
 
 
-def _placing_agents(held: Held, manifest: Manifest) -> Iterator[str]:
+def _placing_agents(held: GraphView, manifest: Manifest) -> Iterator[str]:
     """The agents by which the entries are placed: of the same id, or claimed already, or of the same launch."""
     keys = {entry.key for entry in manifest.entries}
     launches = {entry.agent.transport for entry in manifest.entries if tells_apart(entry.agent.transport)}
@@ -282,7 +289,7 @@ def _placing_agents(held: Held, manifest: Manifest) -> Iterator[str]:
     yield from (agent_id for agent_id, stored in held.agents.items() if stored.agent.transport in launches)
 
 
-def refuse_mass_removal(held: Held, changes: ChangeSet) -> None:
+def refuse_mass_removal(held: GraphView, changes: ChangeSet) -> None:
     """Raises MassRemoval if the source would release more than half of what it claims."""
     claimed = sum(claim.source == changes.source for claim in held.claims)
     if len(changes.released) > claimed * MASS_REMOVAL_SHARE:

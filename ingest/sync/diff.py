@@ -11,7 +11,7 @@ from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import Shows, seen_flags
-from waygraph.registry.graph.read import Held
+from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import (
     TELLING_OF_AGENT,
     TELLING_OF_TOOL,
@@ -125,7 +125,7 @@ class Compared:
     """`written`: entries as they will be. `old_tools`: of their agents and of those that go. `gone`: ids of agents."""
 
     source: str
-    held: Held
+    held: GraphView
     written: Sequence[AgentEntry]
     old_tools: OldTools
     gone: Sequence[str]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from waygraph.registry.graph.read import Held, StoredAgent
+from waygraph.registry.graph.read import GraphView, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
@@ -28,7 +28,7 @@ class Placement:
     withheld: Sequence[str]
 
 
-def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
+def place(held: GraphView, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
     """`mine`: the source's own claims, by agent id."""
     claimed = {claim.key: claim.agent_id for claim in mine.values()}
     entries, rejected = _distinct(manifest)
@@ -55,7 +55,7 @@ def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
     return list(first.values()), rejected
 
 
-def _tell_apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
+def _tell_apart(held: GraphView, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
     """Those of one key in several documents get each a key of its own; what is the same word for word is one.
 
     `claimed`: key → agent id. Of an agent that had the plain key it is noted there which of them it is.
@@ -76,7 +76,7 @@ def _tell_apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, st
     return found
 
 
-def _most_like(held: Held, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
+def _most_like(held: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
     """The entry that the agent most likely is; None if it has nothing in common with any."""
     stored = held.agents.get(agent_id)
     if stored is None:
@@ -99,7 +99,7 @@ def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
     return replace(entry, agent=agent, tools=tools)
 
 
-def _unasked_as_held(held: Held, entries: Sequence[AgentEntry]) -> list[AgentEntry]:
+def _unasked_as_held(held: GraphView, entries: Sequence[AgentEntry]) -> list[AgentEntry]:
     """What is held stands in place of what a source says of servers that were not asked."""
     stay = {entry.agent.id for entry in entries if entry.unasked} & held.agents.keys()
     tools = held.tools_of(sorted(stay)) if stay else {}
@@ -119,7 +119,7 @@ def _unasked_as_held(held: Held, entries: Sequence[AgentEntry]) -> list[AgentEnt
 class _Ids:
     """`claimed`: key → the agent that this source claimed by it."""
 
-    held: Held
+    held: GraphView
     manifest: Manifest
     claimed: Mapping[str, str]
     launched: dict[str, list[str]] = field(default_factory=dict)

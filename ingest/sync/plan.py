@@ -12,7 +12,7 @@ from waygraph.ingest.sync.diff import Compared, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
-from waygraph.registry.graph.read import Held, overlaid, speaks
+from waygraph.registry.graph.read import GraphView, overlaid, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy, plain_key
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
@@ -30,7 +30,7 @@ class Claims:
     others: Mapping[str, Sequence[Claim]]
 
     @classmethod
-    def of(cls, held: Held, manifest: Manifest) -> "Claims":
+    def of(cls, held: GraphView, manifest: Manifest) -> "Claims":
         mine: dict[str, Claim] = {}
         others: dict[str, list[Claim]] = {}
         for claim in held.claims:
@@ -45,7 +45,7 @@ class Claims:
         new = Claim(source=self.source, agent_id=agent_id, key="", hash="", since="~")
         return speaks(replace(self.mine.get(agent_id, new), rank=self.rank), self.others.get(agent_id, ()))
 
-    def live_policies(self, held: Held, agent_id: str) -> list[Policy]:
+    def live_policies(self, held: GraphView, agent_id: str) -> list[Policy]:
         """Those of the other live sources of an agent, if this one is live too: any of them may speak for it."""
         others = [claim for claim in self.others.get(agent_id, ()) if min(claim.rank, self.rank) > 0]
         return [held.policy_of(claim.source) for claim in others]
@@ -59,14 +59,14 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def draft(held: Held, manifest: Manifest) -> Draft:
+def draft(held: GraphView, manifest: Manifest) -> Draft:
     """The texts that a sync of this manifest will write, and what they are compared with, for `Checks.run`."""
     plan = _Plan.of(held, manifest, Checks())
     return plan.draft(plan.gone_agents())
 
 
 def plan(
-    held: Held,
+    held: GraphView,
     manifest: Manifest,
     scan: Scan | None = None,
     principal: Principal | None = None,
@@ -82,7 +82,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _Plan:
-    held: Held
+    held: GraphView
     manifest: Manifest
     claims: Claims
     placement: Placement
@@ -91,7 +91,7 @@ class _Plan:
     principal: Principal | None = None
 
     @classmethod
-    def of(cls, held: Held, manifest: Manifest, checks: Checks) -> "_Plan":
+    def of(cls, held: GraphView, manifest: Manifest, checks: Checks) -> "_Plan":
         claims = Claims.of(held, manifest)
         return cls(held, manifest, claims, place(held, manifest, claims.mine), checks)
 
@@ -230,7 +230,7 @@ class _Plan:
     # -- other agents' tools -----------------------------------------------------------------------
 
     def _others_alike(self, draft: Draft) -> Iterator[Original]:
-        """Held tools, of agents that this source does not name, whose names are like those of new texts."""
+        """Tools in the graph, of agents that this source does not name, whose names are like those of new texts."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
         if not self.held.agents.keys() - own:
             return

@@ -112,14 +112,14 @@ class SearchIndex(Records, Protocol):
         depth: int,
         scope: Scope,
         *,
-        written: str = "",
+        raw_text: str = "",
         before: str = "",
     ) -> Hits:
         """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
         shape (dimension,) and of length 1.
 
         Words are those of `text`, and of what was said `before` it; names are looked for in the text as it was
-        `written`, if that differs.
+        `raw_text`, if that differs.
         """
         ...
 

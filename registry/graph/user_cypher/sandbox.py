@@ -333,19 +333,19 @@ _PROPERTIES = f"""
     count last_at of built_by built_at calls prompt_tokens completion_tokens settings current private shown_to_all
     boundary axis depth examples position by tools agents callers covered
 """
-KNOWN: Mapping[str, frozenset[str]] = {
+NAMES: Mapping[str, frozenset[str]] = {
     "label": frozenset("Agent Tool Source Setting Change Registry Migration Taxonomy Category Toolset".split()),
     "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY", "ROOT", "HAS", "HOLDS", "INCLUDES"}),
     "property": frozenset(_PROPERTIES.split()),
 }
 
 
-def unknown_names(statement: str, known: Mapping[str, frozenset[str]] = KNOWN) -> str:
+def unknown_names(statement: str, vocabulary: Mapping[str, frozenset[str]] = NAMES) -> str:
     """A notice of each unknown name, with the nearest known one; empty if there is none."""
     notices = []
     for kind, name in dict.fromkeys(_names(statement)):
-        if name not in known[kind]:
-            near = nearest(name, known[kind])
+        if name not in vocabulary[kind]:
+            near = nearest(name, vocabulary[kind])
             hint = f"; did you mean {near[0]}?" if near else ""
             notices.append(f"no {kind} of this registry is called {name!r}{hint}")
     return " ".join(notices)
