@@ -36,9 +36,6 @@ from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
 
-# Whether servers answer, written of the agents that they are in the registry.
-
-
 Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
 

@@ -184,9 +184,6 @@ class CopySearch:
         return self._free_texts[tool.input_schema]
 
 
-# What a copy takes more.
-
-
 def free_texts(schema: JsonText) -> set[str]:
     """Where arguments may hold any text: paths such as `filter/name`, of properties at any depth.
 

@@ -1,4 +1,4 @@
-"""What a sync changes of agents that were known before, for the log: which fields, and the texts before and after."""
+"""How entries differ from what the graph holds: changes for the log, the comparison of a sync, approval and flags."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -117,9 +117,6 @@ def _excerpt(name: str, text: str, start: int) -> object:
     return f"{'…' if begin else ''}{part}{'…' if begin + MAX_TEXT_CHARS < len(text) else ''}"
 
 
-# What is to be written, beside what is held: what is new, changed or gone, what looks odd, and what the log says.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """`written`: entries as they will be. `old_tools`: of their agents and of those that go. `gone`: ids of agents."""
@@ -187,9 +184,6 @@ def _covered_fields(change: Change, setting: ToolSetting | None) -> tuple[str, .
         return ()
     covers = {"description": setting.description, "input_schema": setting.parameters}
     return tuple(name for name in change.fields if covers.get(name))
-
-
-# What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

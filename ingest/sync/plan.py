@@ -17,8 +17,6 @@ from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, C
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
 
-# Who claims what, as one source sees it: its own claims, those of the others, and whose word counts.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
@@ -322,7 +320,7 @@ class _Plan:
 
 
 def _last_parts(name: str) -> list[str]:
-    """What may be the tool's own name in `agent/tool` or `agent__tool`."""
+    """What may be the tool's own name in a call name, with a slash or two underscores behind the agent."""
     parts = [name.partition("/")[2]] if "/" in name else []
     parts += [name[at.start() + 2 :] for at in re.finditer("(?=__)", name)]
     return [part for part in parts if part]

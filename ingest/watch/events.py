@@ -1,4 +1,4 @@
-"""What becomes of servers and sources that are followed, as frozen values."""
+"""What becomes of servers and sources that are followed, as frozen values and as JSON (docs/json-output.md)."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -113,9 +113,6 @@ def status_of(event: ServerEvent) -> str:
             return failing(event.reason)
         case Starting() | ServerStopped():
             return ""
-
-
-# The events of a watch as JSON; docs/json-output.md describes them.
 
 
 def shape_of_event(event: WatchEvent) -> "Shape":

@@ -23,8 +23,6 @@ from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-# What waits to be written: gathered while a batch is being written, the newest word of each counting.
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:

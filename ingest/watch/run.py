@@ -39,9 +39,6 @@ from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-# Sources as they are followed: how one tells that a source may say something else, and when it is looked at.
-
-
 FILE_LOOK_S = 1.0
 """From one look at the times of files to the next, which costs little."""
 
@@ -307,9 +304,6 @@ def _name(launch: Launch) -> str:
         case HttpLaunch():
             parts = (launch.url, sorted(launch.headers.items()), launch.form, launch.oauth, launch.public)
     return sha256(ascii(parts).encode()).hexdigest()
-
-
-# What a person wants followed, to a watch over it.
 
 
 REGISTRY_POLL_S = 3600.0

@@ -1,4 +1,4 @@
-"""One server, supervised: connected to, listed, asked again, and tried again when it is gone."""
+"""Supervised servers: each is connected to, listed, asked again, and tried again when it is gone."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -16,8 +16,6 @@ from waygraph.ingest.upstream.connection import Connect, Connection
 from waygraph.ingest.watch.events import Failing, ServerEvent, ServerListed, ServerStopped, Starting, Unreachable
 from waygraph.registry.http.client import backoff_s
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
-
-# How often a server is asked: in rest, when it tells of changes, and when it does not answer. Times in seconds.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +175,6 @@ class SupervisedServer:
         if is_gateway_name(listing.name):
             raise _IsGateway
         return self._supervision.pace.poll_after_s(listing.lasts_s, self._supervision.random)
-
-
-# Many supervised servers in one task group; each lives and fails alone.
 
 
 class Fleet:

@@ -300,7 +300,7 @@ class _Transaction:
 
 
 class Plan(NamedTuple):
-    """`kind`: `r` reads, `w` and `rw` write, `s` is of the schema or of the server. Operators with their details."""
+    """`kind`: "r" reads, "w" and "rw" write, "s" is of the schema or of the server. Operators with their details."""
 
     kind: str
     operators: tuple[tuple[str, str], ...]

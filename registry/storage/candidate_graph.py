@@ -107,9 +107,6 @@ def _above(block: "Matrix", start: int, floor: float, most: int) -> "tuple[Rows,
     return line, column
 
 
-# In a registry.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSummary:
     """The edges that there are now. `mean_degree` over all tools; `isolated`: tools without an edge."""

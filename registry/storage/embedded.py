@@ -274,9 +274,6 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# The live graph file of an embedded registry: held by one process, made ready, published.
-
-
 class LiveGraph:
     """The graph that is written, and the folder where it is published. `path` None: in memory, held until closed."""
 

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# In what two registries differ, vectors included.
-
-
 _MOST_NAMES = 3
 """So many of the things that differ are named; the others are counted."""
 
@@ -151,9 +148,6 @@ def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
 
 def _sha256(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-# A whole registry in parts of bounded size, in the order in which they are written.
 
 
 class Part(NamedTuple):

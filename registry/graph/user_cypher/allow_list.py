@@ -10,7 +10,7 @@ Engines differ in what may be called (`Dialect`): a procedure is on the list of 
 more than compute, so is a function whose name has a dot.
 
 This is the first of three lines. `grafeo_worker` holds the others for Grafeo: the plan, and a process that can neither
-write nor open a file. `server_cypher` and its worker hold those for Neo4j.
+write nor open a file. `neo4j_runner` and its worker hold those for Neo4j.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 The worker sees a published copy of the graph, an environment without a secret, and so much memory and time as the
 settings allow; whatever becomes of it, this process goes on. See `allow_list` and `grafeo_worker` for the rest.
-`server_cypher` starts another worker in the same way, for a graph that is on a server.
+`neo4j_runner` starts another worker in the same way, for a graph that is on a server.
 """
 
 import json
@@ -35,8 +35,6 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.process import processors
 from waygraph.registry.model.settings import Settings
-
-# How many statements that people typed are at work at a time: each is a process with memory of its own.
 
 
 class CypherPlaces:
@@ -320,9 +318,6 @@ def _out_of_memory(settings: Settings) -> CypherLimit:
         f"the statement was ended: it wanted more than {settings.cypher_memory_mib} MiB of memory. "
         "Ask for less, or raise WAYGRAPH_CYPHER_MEMORY_MIB."
     )
-
-
-# Labels, relationship types and property keys in a statement that no registry has: most are slips of the pen.
 
 
 _ENTITY = "name description status pending flags tags content_hash approved_hash vector_key embedding"

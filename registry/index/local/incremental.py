@@ -1,4 +1,4 @@
-"""What a process that publishes again and again keeps of the generation before."""
+"""A snapshot of one revision, and what a process keeps of it for the next generation."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows = Mapping[str, NDArray[np.float32]]
-
-
-# One revision of the registry, whole: what a generation is built from.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +48,6 @@ class Snapshot:
 def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:
     """Agents with tools by id, then those without by id."""
     return sorted(agents.values(), key=lambda agent: (agent.id not in owners, agent.id))
-
-
-# What a generation holds of each entity, made once: for the next generation most entities are the same.
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,6 @@ if TYPE_CHECKING:
     Rows = Mapping[str, NDArray[np.float32]]
 
 
-# Writes the files of a generation. Their reader is `local.py`.
-
-
 def build_generation(folder: Path, snapshot: Snapshot, entities: IndexedEntities | None = None) -> None:
     """Everything but the graph's copy. `entities`: of this snapshot, if it was. Raises OSError."""
     entities = entities or make_entities(snapshot, IndexedEntities())

@@ -1,7 +1,7 @@
-"""Which texts hold a term, and how much it adds to each one's BM25 score: computed when the index is written.
+"""Scores: the exact scan of vectors, and BM25 over postings, whose impacts are computed when the index is written.
 
-A search is the sum of a few short arrays. Files of a folder: the terms, a line each and sorted; where each term's
-postings begin; of each posting its row and its impact.
+A search for words is the sum of a few short arrays. Files of a folder: the terms, a line each and sorted; where each
+term's postings begin; of each posting its row and its impact.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     Ranking = tuple[NDArray[np.int64], NDArray[np.float32]]
     Shares = NDArray[np.float64]
     TermCounts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-
-
-# The exact scan: every row's cosine with a query, and the best of them.
 
 
 _LINE = 64

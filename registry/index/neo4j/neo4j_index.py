@@ -334,9 +334,6 @@ def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
         raise IndexOutdated
 
 
-# The indexes and constraints that a registry on Neo4j needs: in what those there differ, and making them anew.
-
-
 UNIQUE = frozenset({*LABELS, *(name.rpartition("unique_")[2].capitalize() for name in SCHEMA if "unique_" in name)})
 """The labels whose ids are unique."""
 BEING_MADE = "is still being made"

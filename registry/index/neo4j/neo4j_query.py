@@ -1,4 +1,4 @@
-"""What Neo4j answers to a search: hits, the records of them, and whether all is of one revision."""
+"""A search as Neo4j takes it, and its answer: hits, their records, and whether all is of one revision."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,9 +26,6 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Tool
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
-
-
-# A search, as Neo4j's statements take it.
 
 
 MOST_WORDS = 1_000

@@ -1,4 +1,4 @@
-"""The formats of an export, and the one call that writes them."""
+"""The formats of an export, the one call that writes them, and the AI catalogue of a service."""
 
 import json
 import re
@@ -124,9 +124,6 @@ def node(kind: str, identity: str) -> str:
 def xml_text(text: str) -> str:
     """The text without the control characters that XML cannot hold."""
     return _NOT_XML.sub("", text)
-
-
-# The JSON of an export.
 
 
 FORMAT_VERSION = 1

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     Vectors = Mapping[str, NDArray[np.float32]]
 
 
-# What the map knows agents by: numbers that say which agents are alike, and words that name a region of them.
-
-
 HASHED_COLUMNS = 1024
 _WORD = re.compile(r"[^\W\d_]{3,24}")
 _VAGUE = STOP_WORDS | frozenset(

@@ -84,9 +84,6 @@ def examine_at(
         return examine(registry, deep=deep)
 
 
-# The checks of a registry on the embedded engine.
-
-
 def examine_embedded(registry: RegistryWithStore, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
     """See examine."""
     try:
@@ -202,9 +199,6 @@ def _graph_copy(store: EmbeddedStore) -> Finding:
             return f"revision {revision}"
 
     return attempt("graph copy", look, rebuild_advice(store))
-
-
-# The deep checks.
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:

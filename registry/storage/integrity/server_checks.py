@@ -1,4 +1,4 @@
-"""Whether a registry on a graph server is well: quick checks, on request of every record (`server_soundness.py`)."""
+"""Whether a registry on a graph server is well: quick checks, and on request deep ones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
@@ -159,9 +159,6 @@ def _search(store: ServerStore) -> Finding:
         return f"{len(legs)} legs answer"
 
     return attempt("search", look, REMAKE_INDEXES)
-
-
-# The deep checks of a registry on a graph server: the graph against itself, what is indexed against the graph.
 
 
 def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:
