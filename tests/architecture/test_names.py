@@ -23,7 +23,7 @@ def test_participles_are_recognized(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["read", "embed", "put", "known_names", "read_graph_view", "is_closed", "texts_embedded", "id"]
+    "name", ["read", "embed", "put", "known_names", "read_held", "is_closed", "texts_embedded", "id"]
 )
 def test_verbs_predicates_and_nouns_are_no_participles(name: str) -> None:
     assert not is_named_by_participle(name)
