@@ -51,19 +51,19 @@ class Graph:
     embedder: CountingEmbedder
 
     def sync(self, manifest: Manifest) -> tuple[ChangeSet, Written]:
-        changes = plan(self.session.read_held(), manifest)
+        changes = plan(self.session.read_graph_view(), manifest)
         return changes, self.session.commit(changes)
 
     def say(self, agent: str, **changes: object) -> None:
-        self.session.put_setting(changed_setting(self.session.read_held(), agent, changes))
+        self.session.put_setting(changed_setting(self.session.read_graph_view(), agent, changes))
 
     def agents(self) -> dict[str, Agent]:
         """As they hold now, operators' words included."""
-        held = self.session.read_held()
+        held = self.session.read_graph_view()
         return {name: overlaid(stored.agent, held.settings) for name, stored in held.agents.items()}
 
     def tools(self) -> dict[str, Tool]:
-        held = self.session.read_held()
+        held = self.session.read_graph_view()
         return {item.tool.id: item.tool for items in held.tools_of(held.agents).values() for item in items}
 
     @property
@@ -105,4 +105,4 @@ def manifest(source: str, *entries: AgentEntry, rank: int = 0, rejected: tuple[R
 
 
 def claims(graph: Graph) -> set[tuple[str, str, str]]:
-    return {(claim.source, claim.key, claim.agent_id) for claim in graph.session.read_held().claims}
+    return {(claim.source, claim.key, claim.agent_id) for claim in graph.session.read_graph_view().claims}

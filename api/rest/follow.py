@@ -22,7 +22,7 @@ from waygraph.ingest.watch.events import (
     NotWritten,
     ServerSeen,
     SourceFailed,
-    Synced,
+    SourceSynced,
     Unreachable,
     shape_of_event,
 )
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from waygraph.api.telemetry.audit import Audit
     from waygraph.ingest.watch.events import WatchEvent
-    from waygraph.ingest.watch.run import Followed
+    from waygraph.ingest.watch.run import FollowedSource
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
@@ -48,7 +48,7 @@ WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
 
 def sources_to_follow(
     given: Sequence[str], location: str, settings: "Settings", environ: "Mapping[str, str]"
-) -> "list[Followed]":
+) -> "list[FollowedSource]":
     """`location`: of the registry. Raises SourceError for what cannot be opened, so that a service says so before it
     begins.
     """
@@ -60,7 +60,7 @@ class Follower:
     """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
 
     def __init__(
-        self, registry: "Registry", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
+        self, registry: "Registry", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
     ) -> None:
         self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
         self._lock, self._running, self._stopped = Lock(), ExitStack(), False
@@ -96,7 +96,7 @@ class Follower:
         """In the log, and what was written or tried in the audit."""
         log_event(event)
         match event:
-            case Synced(report=report):
+            case SourceSynced(report=report):
                 self._audit.record(WATCH, "ingest", report.changes.source, "ok", revision=report.revision)
             case SourceFailed(source=source):
                 self._audit.record(WATCH, "ingest", source, "failed", error=SourceFailed.__name__)
@@ -106,7 +106,7 @@ class Follower:
 
 @contextmanager
 def follow_sources(
-    open_registry: "Callable[[], Registry]", sources: "Sequence[Followed]", settings: "Settings", audit: "Audit"
+    open_registry: "Callable[[], Registry]", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
 ) -> Iterator[None]:
     """Sources are followed while the block is done, over a registry of their own."""
     if not sources:
@@ -124,7 +124,7 @@ def follow_sources(
 def log_event(event: "WatchEvent") -> None:
     """A line of the log; of a sync its numbers."""
     match event:
-        case Synced(report=report):
+        case SourceSynced(report=report):
             facts = {**counts(report.changes), "source": report.changes.source, "revision": report.revision}
             _log.info("synced", extra={FACTS: facts})
         case SourceFailed() | NotWritten() | ServerSeen(event=Unreachable() | Failing()):

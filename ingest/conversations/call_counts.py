@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import Known, lines, read_data_folder
+from waygraph.ingest.conversations.data_folder import CatalogueNames, lines, read_data_folder
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn
@@ -40,10 +40,10 @@ def read_call_counts(path: Path, settings: Settings, now: str, *, split: str = "
 
 def _conversations(path: Path, settings: Settings, split: str) -> Iterator[list[str]]:
     data = read_data_folder(path, settings, TRAJECTORIES)
-    trajectories = list(read_trajectories(path / TRAJECTORIES, Known.of(data.catalogue)))
+    trajectories = list(read_trajectories(path / TRAJECTORIES, CatalogueNames.of(data.catalogue)))
     if split and split not in {each.split for each in trajectories}:
-        known = ", ".join(sorted({each.split for each in trajectories} - {""})) or "none"
-        raise InvalidDataset(str(path / TRAJECTORIES), f"no conversation is of the split {split!r}; splits: {known}")
+        splits = ", ".join(sorted({each.split for each in trajectories} - {""})) or "none"
+        raise InvalidDataset(str(path / TRAJECTORIES), f"no conversation is of the split {split!r}; splits: {splits}")
     for each in trajectories:
         if split in ("", each.split):
             yield [turn.tool for turn in each.turns if _counts(turn)]
@@ -55,9 +55,9 @@ def _counts(turn: Turn) -> bool:
 
 def _count(where: str, record: Mapping[str, Any]) -> Transition:
     try:
-        found = Transition(**record)
-        if found.is_sound:
-            return found
+        transition = Transition(**record)
+        if transition.is_sound:
+            return transition
     except (TypeError, AttributeError):
         pass
     raise InvalidDataset(where, "expected first, next and before (ids of tools, or of agents), count and last_at")
@@ -83,9 +83,9 @@ def _audit_calls(records: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[t
 
 
 def _time(where: str, record: Mapping[str, Any]) -> datetime:
-    told = record.get("time")
+    text = record.get("time")
     try:
-        at = datetime.fromisoformat(told)  # type: ignore[arg-type]
+        at = datetime.fromisoformat(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidDataset(where, f"time: expected ISO 8601, found {told!r}") from None
+        raise InvalidDataset(where, f"time: expected ISO 8601, found {text!r}") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -24,17 +24,17 @@ _MISSPELT = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CatalogueNames:
     """The catalogue's agents by the dataset's own keys and by their ids, and its tools by key and name."""
 
     agents: Mapping[str, str]
     tools: frozenset[str] = field(default=frozenset())
 
     @classmethod
-    def of(cls, catalogue: Manifest) -> "Known":
+    def of(cls, catalogue: Manifest) -> "CatalogueNames":
         """Raises InvalidDataset for a catalogue that could not be read whole: its tools would be missed silently."""
-        for rejected in catalogue.rejected[:1]:
-            raise InvalidDataset(rejected.where, rejected.reason)
+        for fault in catalogue.rejected[:1]:
+            raise InvalidDataset(fault.where, fault.reason)
         return cls(
             {entry.agent.id: entry.agent.id for entry in catalogue.entries}
             | {entry.key: entry.agent.id for entry in catalogue.entries},
@@ -43,10 +43,10 @@ class Known:
 
     def tool(self, agent: str, name: str, where: str) -> str:
         """The id of a tool by its agent's key and its name. Raises InvalidDataset for one that is not there."""
-        found = tool_id(self.agents.get(agent, ""), name)
-        if found in self.tools:
-            return found
-        close = nearest(found if agent in self.agents else f"{agent}/{name}", self.tools)
+        full_id = tool_id(self.agents.get(agent, ""), name)
+        if full_id in self.tools:
+            return full_id
+        close = nearest(full_id if agent in self.agents else f"{agent}/{name}", self.tools)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise InvalidDataset(where, f"tool {name!r} of agent {agent!r} is not in the catalogue{hint}")
 
@@ -70,9 +70,9 @@ def read_data_folder(path: Path, settings: Settings, file: str) -> DataFolder:
     about = _about(path / ABOUT)
     catalogue, files = _agents(path, about, settings)
     actual = checksum([*files, path / file])
-    stated = (about.get("checksum") or actual).removeprefix("sha256:")
-    if stated not in (actual, checksum_of_bytes([*files, path / file])):
-        raise InvalidDataset(str(path / ABOUT), f"checksum is {stated}, the files have {actual}")
+    stated_checksum = (about.get("checksum") or actual).removeprefix("sha256:")
+    if stated_checksum not in (actual, checksum_of_bytes([*files, path / file])):
+        raise InvalidDataset(str(path / ABOUT), f"checksum is {stated_checksum}, the files have {actual}")
     return DataFolder(
         name=about.get("name") or path.name,
         origin=about.get("origin") or "",
@@ -96,10 +96,10 @@ def read_catalogue(source: str, settings: Settings) -> Manifest:
 
 def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[Manifest, list[Path]]:
     """The catalogue, and the files that it is in."""
-    named = about.get("catalog")
-    if not named:
+    catalog = about.get("catalog")
+    if not catalog:
         return _catalogue(path / AGENTS, settings), [path / AGENTS]
-    place = path / named
+    place = path / catalog
     listing = list_path(str(place))
     manifests = read_listing(listing, Reading(settings=settings))
     return _join_manifests(str(place), manifests), _files(place, listing)
@@ -107,8 +107,8 @@ def _agents(path: Path, about: Mapping[str, str], settings: Settings) -> tuple[M
 
 def _join_manifests(source: str, manifests: Sequence[Manifest]) -> Manifest:
     entries = manifests[0].entries if len(manifests) == 1 else tuple(_of_export(manifests))
-    rejected = tuple(each for manifest in manifests for each in manifest.rejected)
-    return Manifest(source=source, entries=entries, rejected=rejected)
+    rejections = tuple(each for manifest in manifests for each in manifest.rejected)
+    return Manifest(source=source, entries=entries, rejected=rejections)
 
 
 def _files(place: Path, listing: Listing) -> list[Path]:
@@ -122,11 +122,11 @@ def _of_export(manifests: Iterable[Manifest]) -> Iterator[AgentEntry]:
     """Each agent once, whichever sources claim it. By a key that two of them give to different agents, which one source
     may not do, neither is known: their ids stand for it.
     """
-    held: dict[str, AgentEntry] = {}
+    entries: dict[str, AgentEntry] = {}
     for entry in chain.from_iterable(manifest.entries for manifest in manifests):
-        held.setdefault(entry.agent.id, entry)
-    borne = Counter(entry.key for entry in held.values())
-    return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in held.values())
+        entries.setdefault(entry.agent.id, entry)
+    borne = Counter(entry.key for entry in entries.values())
+    return (entry if borne[entry.key] == 1 else replace(entry, key=entry.agent.id) for entry in entries.values())
 
 
 def _catalogue(path: Path, settings: Settings) -> Manifest:
@@ -136,8 +136,8 @@ def _catalogue(path: Path, settings: Settings) -> Manifest:
         refuse_misspelt(record, _OF_AGENT, where)
         intake = Intake(where, settings)
         intake.take(_agent(record, intake))
-        for rejected in intake.rejected[:1]:
-            raise InvalidDataset(rejected.where, rejected.reason)
+        for fault in intake.rejected[:1]:
+            raise InvalidDataset(fault.where, fault.reason)
         cut += intake.cut
         for entry in intake.entries:
             if entries.setdefault(entry.agent.id, entry) is not entry:
@@ -205,8 +205,8 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
 def refuse_misspelt(record: Mapping[str, Any], fields: Sequence[str], where: str) -> None:
     """What else a line holds is its author's own; what is nearly a field of ours would be missed in silence."""
     for name in record:
-        if name not in fields and (meant := nearest(name, fields, least=_MISSPELT)):
-            raise InvalidDataset(where, f"unknown field {name!r}; did you mean {meant[0]!r}?")
+        if name not in fields and (near := nearest(name, fields, least=_MISSPELT)):
+            raise InvalidDataset(where, f"unknown field {name!r}; did you mean {near[0]!r}?")
 
 
 def id_of(record: Mapping[str, Any], what: str, where: str) -> str:

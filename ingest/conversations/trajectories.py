@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from waygraph.ingest.conversations.data_folder import AGENTS, Known, id_of, lines, name_in, refuse_misspelt
+from waygraph.ingest.conversations.data_folder import AGENTS, CatalogueNames, id_of, lines, name_in, refuse_misspelt
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import CallOutcome, Turn, TurnRole
 
@@ -28,7 +28,7 @@ class Trajectory:
     group: str = ""
 
 
-def read_trajectories(path: Path, known: Known) -> Iterator[Trajectory]:
+def read_trajectories(path: Path, names: CatalogueNames) -> Iterator[Trajectory]:
     """Raises InvalidDataset, with line and turn."""
     ids: set[str] = set()
     for where, record in lines(path):
@@ -41,29 +41,29 @@ def read_trajectories(path: Path, known: Known) -> Iterator[Trajectory]:
         ids.add(name)
         yield Trajectory(
             id=name,
-            turns=tuple(_turns(turns, known, where)),
+            turns=tuple(_turns(turns, names, where)),
             split=name_in(record, "split", where),
             group=name_in(record, "group", where) or name,
         )
 
 
-def _turns(records: Sequence[object], known: Known, where: str) -> Iterator[Turn]:
+def _turns(records: Sequence[object], names: CatalogueNames, where: str) -> Iterator[Turn]:
     is_asked = False
     for number, record in enumerate(records, start=1):
-        turn = _turn(record, known, f"{where}, turn {number}")
+        turn = _turn(record, names, f"{where}, turn {number}")
         is_asked = is_asked or turn.role == "user"
         if turn.role == "call" and not is_asked:
             raise InvalidDataset(f"{where}, turn {number}", "a call before any word of the user")
         yield turn
 
 
-def _turn(record: object, known: Known, where: str) -> Turn:
+def _turn(record: object, names: CatalogueNames, where: str) -> Turn:
     if not isinstance(record, Mapping):
         raise InvalidDataset(where, f"expected an object, found {type(record).__name__}")
     refuse_misspelt(record, _OF_TURN, where)
     match record.get("role"):
         case "call":
-            tool = known.tool(_text(record, "agent", where), _text(record, "tool", where), where)
+            tool = names.tool(_text(record, "agent", where), _text(record, "tool", where), where)
             result = record.get("result") or ""
             if not isinstance(result, str):
                 raise InvalidDataset(where, f"result: expected a text, found {type(result).__name__}")
@@ -82,7 +82,7 @@ def _text(record: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def _outcome(record: Mapping[str, Any], result: str, where: str) -> CallOutcome:
-    told = record.get("outcome", "failed" if FAILED_MARK in result else "ok")
-    if told not in get_args(CallOutcome):
-        raise InvalidDataset(where, f"outcome {told!r}; expected one of {', '.join(get_args(CallOutcome))}")
-    return cast("CallOutcome", told)
+    outcome = record.get("outcome", "failed" if FAILED_MARK in result else "ok")
+    if outcome not in get_args(CallOutcome):
+        raise InvalidDataset(where, f"outcome {outcome!r}; expected one of {', '.join(get_args(CallOutcome))}")
+    return cast("CallOutcome", outcome)

@@ -24,7 +24,7 @@ class Draft(NamedTuple):
     texts.
     """
 
-    stated: Sequence[AgentEntry]
+    entries: Sequence[AgentEntry]
     old_agents: Mapping[str, Agent]
     old_tools: OldTools
     others: Sequence[Original]
@@ -56,7 +56,7 @@ class Checks:
 
     def run(self, draft: Draft) -> None:
         """All that takes time."""
-        for entry in draft.stated:
+        for entry in draft.entries:
             self._examine(draft.changed_entities(entry))
             if entry.agent.id in draft.old_agents:
                 self.is_made_of_tools(entry.agent, entry.tools)
@@ -80,11 +80,11 @@ class Checks:
         return self._made_of_tools[key]
 
     def _examine(self, entities: Iterable[Agent | Tool]) -> None:
-        left = self._max_chars
+        budget = self._max_chars
         for each in sorted(entities, key=text_chars):
-            left -= text_chars(each)
+            budget -= text_chars(each)
             if each.content_hash not in self._findings:
-                self._findings[each.content_hash] = examine(each) if left >= 0 else self._unread
+                self._findings[each.content_hash] = examine(each) if budget >= 0 else self._unread
 
     @property
     def _unread(self) -> Findings:

@@ -57,8 +57,8 @@ def is_near_copy(runs: Runs, others: Runs) -> bool:
 
 def server_of(transport: JsonText) -> str:
     """The host or package, else the whole transport: agents of one are one server. Empty: it may be any."""
-    said = parse_field(transport)
-    return _place(said) or transport if said else ""
+    fields = parse_field(transport)
+    return _place(fields) or transport if fields else ""
 
 
 def _place(transport: object) -> str:
@@ -116,58 +116,58 @@ class CopySearch:
         self._namesakes: dict[str, _Namesakes] = {}
         self._near: dict[tuple[str, str], list[Original]] = {}
 
-    def flags(self, tool: Tool, held: Tool | None, transport: JsonText, others: Sequence[Original]) -> Iterator[str]:
+    def flags(self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]) -> Iterator[str]:
         """Suspicions, and at most one notice, of a near copy of others on other servers than the `transport`'s.
 
         One for each choice of what it takes more: in common words an agent that is seen would tell of a hidden one.
         """
         server, owners = server_of(transport), dict[tuple[str, ...], set[str]]()
-        for near in self._find_near(tool, held, others):
+        for near in self._find_near(tool, old, others):
             if server and near.server != server:
                 more = self._free_texts_of(tool) - self._free_texts_of(near.tool)
                 owners.setdefault(tuple(sorted(more)), set()).add(near.tool.agent_id)
-        for taken in sorted(owners, reverse=True):  # the notice last
-            takes = f", and takes text that it does not ({quote(', '.join(taken))})" if taken else ""
-            reason = of_others(NEAR_COPY, owners[taken], f"{quote(tool.name)}{takes}")
-            yield f"{'' if taken else NOTICE}name and description: {reason}"
+        for paths in sorted(owners, reverse=True):  # the notice last
+            takes = f", and takes text that it does not ({quote(', '.join(paths))})" if paths else ""
+            reason = of_others(NEAR_COPY, owners[paths], f"{quote(tool.name)}{takes}")
+            yield f"{'' if paths else NOTICE}name and description: {reason}"
 
-    def _find_near(self, tool: Tool, held: Tool | None, others: Sequence[Original]) -> list[Original]:
+    def _find_near(self, tool: Tool, old: Tool | None, others: Sequence[Original]) -> list[Original]:
         self._prepare(others)
-        key = tool.content_hash, held.content_hash if held else ""
+        key = tool.content_hash, old.content_hash if old else ""
         if key not in self._near:
-            self._near[key] = list(self._compare(tool, held))
+            self._near[key] = list(self._compare(tool, old))
         return self._near[key]
 
     def _prepare(self, others: Sequence[Original]) -> None:
         if others is self._others:
             return
         if others != self._others:
-            named = dict[str, list[Original]]()
+            by_name = dict[str, list[Original]]()
             for each in others:
-                named.setdefault(each.tool.name, []).append(each)
-            self._namesakes = {name: _Namesakes(self._choose(alike)) for name, alike in named.items()}
+                by_name.setdefault(each.tool.name, []).append(each)
+            self._namesakes = {name: _Namesakes(self._choose(alike)) for name, alike in by_name.items()}
             self._near = {}
         self._others = others
 
     def _choose(self, alike: Iterable[Original]) -> Iterator[tuple[Original, Runs]]:
         """The oldest first. Of those with one text and one schema, shown to the same, a few servers' tell all."""
-        kept = Counter[tuple[str | tuple[str, ...], ...]]()
+        counts = Counter[tuple[str | tuple[str, ...], ...]]()
         for each in sorted(alike, key=lambda each: (each.since, each.tool.id)):
             text = each.tool.description
             same = (text, each.tool.input_schema, each.audience)
-            if not kept[*same, each.server] and kept[same] <= MAX_OWNERS and kept[text,] < MAX_COMPARED:
-                kept.update([(*same, each.server), same, (text,)])
+            if not counts[*same, each.server] and counts[same] <= MAX_OWNERS and counts[text,] < MAX_COMPARED:
+                counts.update([(*same, each.server), same, (text,)])
                 yield each, self._runs_of(text)
 
-    def _compare(self, tool: Tool, held: Tool | None) -> Iterator[Original]:
+    def _compare(self, tool: Tool, old: Tool | None) -> Iterator[Original]:
         """Of others with a name that is alike, the oldest of those whose text the tool has nearly.
 
         What was near to another's text before that one was told of stays the older one, whatever is changed in it.
         """
         if not (runs := self._runs_of(tool.description)):
             return
-        is_told = held is not None and any(NEAR_COPY in flag for flag in held.flags)
-        before = frozenset[tuple[str, ...]]() if is_told or held is None else self._runs_of(held.description)
+        is_told = old is not None and any(NEAR_COPY in flag for flag in old.flags)
+        before = frozenset[tuple[str, ...]]() if is_told or old is None else self._runs_of(old.description)
         for name in sorted(alike_names(tool.name) & self._namesakes.keys()):
             for original, others in self._namesakes[name].candidates(runs):
                 if is_near_copy(runs, others) and not is_near_copy(before, others):
@@ -184,29 +184,28 @@ class CopySearch:
         return self._free_texts[tool.input_schema]
 
 
-# What a copy takes more.
-
-
 def free_texts(schema: JsonText) -> set[str]:
     """Where arguments may hold any text: paths such as `filter/name`, of properties at any depth.
 
     A string without `enum`, `const`, `format` or `pattern`, and what has no type. A `$ref` is not followed.
     """
-    found: set[str] = set()
-    left: list[tuple[str, Any]] = [("", json.loads(schema) if schema else {})]
-    while left:
-        path, value = left.pop()
+    paths: set[str] = set()
+    queue: list[tuple[str, Any]] = [("", json.loads(schema) if schema else {})]
+    while queue:
+        path, value = queue.pop()
         if not isinstance(value, Mapping):
             continue
         inner = value.get("properties")
         properties = inner if isinstance(inner, Mapping) else {}
-        left += [(_path_under(path, name), each) for name, each in properties.items()]
-        left += [(path, each) for key in ("anyOf", "oneOf", "allOf") for each in _as_list(value.get(key))]
-        left += [(path, value[key]) for key in ("items", "additionalProperties") if isinstance(value.get(key), Mapping)]
-        kinds = value.get("type", () if properties or _COMBINED & value.keys() else "string")
-        if path and "string" in _as_list(kinds) and not _CLOSED & value.keys():
-            found.add(path)
-    return found
+        queue += [(_path_under(path, name), each) for name, each in properties.items()]
+        queue += [(path, each) for key in ("anyOf", "oneOf", "allOf") for each in _as_list(value.get(key))]
+        queue += [
+            (path, value[key]) for key in ("items", "additionalProperties") if isinstance(value.get(key), Mapping)
+        ]
+        kinds = value.get("type", () if properties or _COMBINATIONS & value.keys() else "string")
+        if path and "string" in _as_list(kinds) and not _LIMITS & value.keys():
+            paths.add(path)
+    return paths
 
 
 _MAX_PATH_CHARS = 500
@@ -218,8 +217,8 @@ def _path_under(path: str, name: str) -> str:
     return longer if len(longer) <= _MAX_PATH_CHARS else f"…{sha256(longer.encode()).hexdigest()}"
 
 
-_COMBINED = frozenset({"anyOf", "oneOf", "allOf", "items", "$ref"})
-_CLOSED = frozenset({"enum", "const", "format", "pattern"})
+_COMBINATIONS = frozenset({"anyOf", "oneOf", "allOf", "items", "$ref"})
+_LIMITS = frozenset({"enum", "const", "format", "pattern"})
 
 
 def _as_list(value: object) -> Sequence[Any]:

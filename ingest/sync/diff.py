@@ -1,4 +1,4 @@
-"""What a sync changes of agents that were known before, for the log: which fields, and the texts before and after."""
+"""How entries differ from what the graph holds: changes for the log, the comparison of a sync, approval and flags."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import Shows, seen_flags
-from waygraph.registry.graph.read import Held
+from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import (
     TELLING_OF_AGENT,
     TELLING_OF_TOOL,
@@ -38,24 +38,24 @@ Tools = Mapping[str, Tool]
 """By name."""
 
 
-def changes_of(source: str, held: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
+def changes_of(source: str, agent: Agent, tools: Tools, entry: AgentEntry) -> Iterator[Change]:
     """The agent first, then its tools by name."""
-    fields = differing(held, entry.agent, LOGGED_OF_AGENT)
+    fields = differing(agent, entry.agent, LOGGED_OF_AGENT)
     if fields:
-        yield _change(_Place(source, held.id), held, entry.agent, fields)
+        yield _change(_Place(source, agent.id), agent, entry.agent, fields)
     now = {tool.name: tool for tool in entry.tools}
     for name in sorted({*tools, *now}):
         old, new = tools.get(name), now.get(name)
-        changed = differing(old, new, LOGGED_OF_TOOL) if old and new else _filled_fields(old or new, LOGGED_OF_TOOL)
-        if changed or not (old and new):
-            yield _change(_Place(source, held.id, name), old, new, changed)
+        differences = differing(old, new, LOGGED_OF_TOOL) if old and new else _filled_fields(old or new, LOGGED_OF_TOOL)
+        if differences or not (old and new):
+            yield _change(_Place(source, agent.id, name), old, new, differences)
 
 
-def removal(source: str, held: Agent, tools: Iterable[str]) -> Change:
+def removal(source: str, agent: Agent, tools: Iterable[str]) -> Change:
     """Of a whole agent, which takes its tools along."""
-    change = _change(_Place(source, held.id), held, None, _filled_fields(held, LOGGED_OF_AGENT))
-    named = sorted(tools)[:_LISTED_TOOLS]
-    return replace(change, before=canonical_json(json.loads(change.before) | {"tools": named})) if named else change
+    change = _change(_Place(source, agent.id), agent, None, _filled_fields(agent, LOGGED_OF_AGENT))
+    names = sorted(tools)[:_LISTED_TOOLS]
+    return replace(change, before=canonical_json(json.loads(change.before) | {"tools": names})) if names else change
 
 
 class _Place(NamedTuple):
@@ -113,49 +113,46 @@ def _excerpt(name: str, text: str, start: int) -> object:
     if len(text) <= MAX_TEXT_CHARS:
         return json.loads(text) if text and (name in _OF_JSON or name == "tags") else text
     begin = max(0, start - _CONTEXT_CHARS)
-    kept = text[begin : begin + MAX_TEXT_CHARS]
-    return f"{'…' if begin else ''}{kept}{'…' if begin + MAX_TEXT_CHARS < len(text) else ''}"
-
-
-# What is to be written, beside what is held: what is new, changed or gone, what looks odd, and what the log says.
+    part = text[begin : begin + MAX_TEXT_CHARS]
+    return f"{'…' if begin else ''}{part}{'…' if begin + MAX_TEXT_CHARS < len(text) else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Comparison:
     """`written`: entries as they will be. `old_tools`: of their agents and of those that go. `gone`: ids of agents."""
 
     source: str
-    held: Held
-    written: Sequence[AgentEntry]
+    graph: GraphView
+    entries: Sequence[AgentEntry]
     old_tools: OldTools
-    gone: Sequence[str]
+    gone_agents: Sequence[str]
 
     def created_agents(self) -> list[str]:
-        return [entry.agent.id for entry in self.written if entry.agent.id not in self.held.agents]
+        return [entry.agent.id for entry in self.entries if entry.agent.id not in self.graph.agents]
 
     def created_tools(self) -> list[str]:
-        return [tool.id for entry in self.written for tool in entry.tools if tool.name not in self._old(entry)]
+        return [tool.id for entry in self.entries for tool in entry.tools if tool.name not in self._old(entry)]
 
     def updated_agents(self) -> list[Updated]:
-        pairs = ((old, entry.agent) for entry in self.written if (old := self._agent(entry)))
+        pairs = ((old, entry.agent) for entry in self.entries if (old := self._agent(entry)))
         fields = ((new.id, differing(old, new, (*STATED_OF_AGENT, "status"))) for old, new in pairs)
-        return [Updated(id=agent_id, fields=changed) for agent_id, changed in fields if changed]
+        return [Updated(id=agent_id, fields=names) for agent_id, names in fields if names]
 
     def updated_tools(self) -> list[Updated]:
-        pairs = ((self._old(entry).get(tool.name), tool) for entry in self.written for tool in entry.tools)
+        pairs = ((self._old(entry).get(tool.name), tool) for entry in self.entries for tool in entry.tools)
         fields = ((new.id, differing(old, new, STATED_OF_TOOL)) for old, new in pairs if old)
-        return [Updated(id=tool_id, fields=changed) for tool_id, changed in fields if changed]
+        return [Updated(id=tool_id, fields=names) for tool_id, names in fields if names]
 
     def removed_tools(self) -> list[str]:
-        removed = [tool.id for agent_id in self.gone for tool in self.old_tools.get(agent_id, {}).values()]
-        for entry in self.written:
-            kept = {tool.name for tool in entry.tools}
-            removed += [tool.id for name, tool in self._old(entry).items() if name not in kept]
-        return removed
+        ids = [tool.id for agent_id in self.gone_agents for tool in self.old_tools.get(agent_id, {}).values()]
+        for entry in self.entries:
+            names = {tool.name for tool in entry.tools}
+            ids += [tool.id for name, tool in self._old(entry).items() if name not in names]
+        return ids
 
     def flagged_texts(self) -> Iterator[Flagged]:
         """What is new or says something else, and looks suspicious."""
-        for entry in self.written:
+        for entry in self.entries:
             old = self._agent(entry)
             hashes = {tool.id: tool.content_hash for tool in self._old(entry).values()}
             hashes[entry.agent.id] = old.content_hash if old else ""
@@ -165,31 +162,28 @@ class Compared:
 
     def log(self) -> Iterator[Change]:
         """Of agents that were known before."""
-        for entry in self.written:
+        for entry in self.entries:
             if old := self._agent(entry):
-                said = settings_of_tools(self.held.settings.get(old.id))
+                settings = settings_of_tools(self.graph.settings.get(old.id))
                 for change in changes_of(self.source, old, self._old(entry), entry):
-                    yield replace(change, covered=_covered_fields(change, said.get(change.tool)))
-        for agent_id in self.gone:
-            yield removal(self.source, self.held.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
+                    yield replace(change, covered=_covered_fields(change, settings.get(change.tool)))
+        for agent_id in self.gone_agents:
+            yield removal(self.source, self.graph.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
 
     def _agent(self, entry: AgentEntry) -> Agent | None:
-        stored = self.held.agents.get(entry.agent.id)
-        return stored.agent if stored else None
+        item = self.graph.agents.get(entry.agent.id)
+        return item.agent if item else None
 
     def _old(self, entry: AgentEntry) -> Mapping[str, Tool]:
         return self.old_tools.get(entry.agent.id, {})
 
 
-def _covered_fields(change: Change, said: ToolSetting | None) -> tuple[str, ...]:
+def _covered_fields(change: Change, setting: ToolSetting | None) -> tuple[str, ...]:
     """The fields of a tool that changed and over which an operator's words stand."""
-    if said is None:
+    if setting is None:
         return ()
-    covers = {"description": said.description, "input_schema": said.parameters}
+    covers = {"description": setting.description, "input_schema": setting.parameters}
     return tuple(name for name in change.fields if covers.get(name))
-
-
-# What becomes of a source's words under its policy: which of them wait for approval, and which look suspicious.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,10 +202,10 @@ class Judge:
     scan: Scan = field(default_factory=Scan, repr=False)
     shows: Shows | None = field(default=None, repr=False)
     """To who sent the entry: for what that one may not see nothing waits, since that would tell of it."""
-    copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _said, _held: (), repr=False)
+    copy_flags: Callable[[Tool, Tool | None], Iterable[str]] = field(default=lambda _new, _old: (), repr=False)
     """Of a tool and of what is held of it: why it looks like a copy of another server's."""
 
-    def judge(self, entry: AgentEntry, held: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
+    def judge(self, entry: AgentEntry, old: Agent | None, tools: Mapping[str, Tool]) -> AgentEntry:
         """The entry with what is known of its approval; `tools` are the agent's as held, by name."""
         own = {tool.name for tool in entry.tools}
 
@@ -219,54 +213,56 @@ class Judge:
             return {name: {*self.owners_meant.get(name, ())} - {entry.agent.id} for name in names if name not in own}
 
         wary = self.by_address or entry.agent.status != KNOWN  # a server that was asked runs code
-        judged = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere, wary=wary) for tool in entry.tools)
-        return replace(entry, agent=self._agent(entry.agent, held, judged, owned_elsewhere), tools=judged)
+        new_tools = tuple(self._tool(tool, tools.get(tool.name), owned_elsewhere, wary=wary) for tool in entry.tools)
+        return replace(entry, agent=self._agent(entry.agent, old, new_tools, owned_elsewhere), tools=new_tools)
 
-    def _agent(self, said: Agent, held: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
-        fields = differing(held, said, STATED_OF_AGENT) if held else ()
-        if held and not fields:
-            return replace(said, **_standing(held))
+    def _agent(self, new: Agent, old: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
+        fields = differing(old, new, STATED_OF_AGENT) if old else ()
+        if old and not fields:
+            return replace(new, **_standing(old))
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
-            fields = () if self.checks.is_made_of_tools(said, tools) else fields
-        changed = bool(fields) and self.policy == "strict"
+            fields = () if self.checks.is_made_of_tools(new, tools) else fields
+        is_changed = bool(fields) and self.policy == "strict"
         return replace(
-            said,
-            **self._weigh(said, held, changed=changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=(*self.scan.flags(said, held), *self.checks.findings(said).flags(elsewhere)),
+            new,
+            **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
+            flags=(*self.scan.flags(new, old), *self.checks.findings(new).flags(elsewhere)),
         )
 
-    def _tool(self, said: Tool, held: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
-        fields = differing(held, said, STATED_OF_TOOL) if held else ()
-        status = held.status if held and said.status == KNOWN else said.status
-        if held and not fields:
-            return replace(said, **_standing(held), status=status)
+    def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
+        fields = differing(old, new, STATED_OF_TOOL) if old else ()
+        status = old.status if old and new.status == KNOWN else new.status
+        if old and not fields:
+            return replace(new, **_standing(old), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
         flags = (
-            *self.scan.flags(said, held),
-            *self.checks.findings(said).flags(elsewhere),
-            *self.copy_flags(said, held),
+            *self.scan.flags(new, old),
+            *self.checks.findings(new).flags(elsewhere),
+            *self.copy_flags(new, old),
         )
-        changed = bool(fields) and (self.policy == "strict" or (self.policy == "hold" and telling and not self.first))
-        if held and telling and wary and not self.restoring:
+        is_changed = bool(fields) and (
+            self.policy == "strict" or (self.policy == "hold" and telling and not self.first)
+        )
+        if old and telling and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
-            changed |= bool(suspicions(read)) or bool(free_texts(said.input_schema) - free_texts(held.input_schema))
-        return replace(said, **self._weigh(said, held, changed=changed, telling=telling), flags=flags, status=status)
+            is_changed |= bool(suspicions(read)) or bool(free_texts(new.input_schema) - free_texts(old.input_schema))
+        return replace(new, **self._weigh(new, old, is_changed=is_changed, telling=telling), flags=flags, status=status)
 
-    def _weigh(self, said: Agent | Tool, held: Agent | Tool | None, *, changed: bool, telling: bool) -> dict[str, Any]:
+    def _weigh(self, new: Agent | Tool, old: Agent | Tool | None, *, is_changed: bool, telling: bool) -> dict[str, Any]:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""
-        is_new = held is None and not self.restoring
-        added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
-        approved = held.approved_hash if held else said.approved_hash
-        if held and not (telling or changed) and approved == held.content_hash:
-            approved = said.content_hash
-        waits = added or changed or said.pending or (held is not None and held.pending)
-        return {"pending": waits and approved != said.content_hash, "approved_hash": approved}
+        is_new = old is None and not self.restoring
+        is_added = is_new and (self.policy == "strict" or (self.policy == "hold" and not self.first))
+        approved_hash = old.approved_hash if old else new.approved_hash
+        if old and not (telling or is_changed) and approved_hash == old.content_hash:
+            approved_hash = new.content_hash
+        waits = is_added or is_changed or new.pending or (old is not None and old.pending)
+        return {"pending": waits and approved_hash != new.content_hash, "approved_hash": approved_hash}
 
 
-def _standing(held: Agent | Tool) -> dict[str, Any]:
+def _standing(old: Agent | Tool) -> dict[str, Any]:
     """What stays with words that stay."""
-    return {"pending": held.pending, "flags": held.flags, "approved_hash": held.approved_hash}
+    return {"pending": old.pending, "flags": old.flags, "approved_hash": old.approved_hash}
 
 
 def differing(old: Agent | Tool, new: Agent | Tool, names: Collection[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which agent each entry of a manifest is: one that the source claimed before, one of the same launch, or a new one.
+"""Which agent each entry of a manifest is: one that the source ids_by_key before, one of the same launch, or a new one.
 
 Different agents of one id are kept apart by the later source's namespace; of one source, by the document of each.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from waygraph.registry.graph.read import Held, StoredAgent
+from waygraph.registry.graph.read import GraphView, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
@@ -28,65 +28,65 @@ class Placement:
     withheld: Sequence[str]
 
 
-def place(held: Held, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
+def place(graph: GraphView, manifest: Manifest, mine: Mapping[str, Claim]) -> Placement:
     """`mine`: the source's own claims, by agent id."""
-    claimed = {claim.key: claim.agent_id for claim in mine.values()}
-    entries, rejected = _distinct(manifest)
-    entries = _tell_apart(held, entries, claimed)
-    ids = _Ids(held, manifest, claimed)
-    chosen = ids.choose_ids(entries)
+    ids_by_key = {claim.key: claim.agent_id for claim in mine.values()}
+    entries, rejections = _distinct(manifest)
+    entries = _tell_apart(graph, entries, ids_by_key)
+    ids = _Ids(graph, manifest, ids_by_key)
+    pairs = ids.choose_ids(entries)
     return Placement(
-        entries=_unasked_as_held(held, [_under(i, e) for i, e in chosen if not ids.is_removed(i)]),
-        rejected=rejected,
-        renamed=[(entry.key, agent_id) for agent_id, entry in chosen if agent_id != entry.agent.id],
-        withheld=[agent_id for agent_id, _ in chosen if ids.is_removed(agent_id)],
+        entries=_unasked_as_held(graph, [_under(i, e) for i, e in pairs if not ids.is_removed(i)]),
+        rejected=rejections,
+        renamed=[(entry.key, agent_id) for agent_id, entry in pairs if agent_id != entry.agent.id],
+        withheld=[agent_id for agent_id, _ in pairs if ids.is_removed(agent_id)],
     )
 
 
 def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
     """The first entry of each key in each document; the others are rejected."""
     first: dict[tuple[str, str], AgentEntry] = {}
-    rejected: list[Rejected] = []
+    rejections: list[Rejected] = []
     for entry in manifest.entries:
         if first.setdefault((entry.key, entry.document), entry) is not entry:
             where = f"{manifest.source}/{entry.document}" if entry.document else manifest.source
             reason = f"this source lists agent {entry.key!r} twice; the first one is kept"
-            rejected.append(Rejected(where=where, reason=reason, key=entry.key))
-    return list(first.values()), rejected
+            rejections.append(Rejected(where=where, reason=reason, key=entry.key))
+    return list(first.values()), rejections
 
 
-def _tell_apart(held: Held, entries: Sequence[AgentEntry], claimed: dict[str, str]) -> list[AgentEntry]:
+def _tell_apart(graph: GraphView, entries: Sequence[AgentEntry], ids_by_key: dict[str, str]) -> list[AgentEntry]:
     """Those of one key in several documents get each a key of its own; what is the same word for word is one.
 
-    `claimed`: key → agent id. Of an agent that had the plain key it is noted there which of them it is.
+    `ids_by_key`: key → agent id. Of an agent that had the plain key it is noted there which of them it is.
     """
     by_key: dict[str, dict[str, AgentEntry]] = {}
     for entry in entries:
         by_key.setdefault(entry.key, {}).setdefault(entry.bundle_hash if entry.document else "", entry)
-    apart_before = {plain_key(key) for key in claimed if plain_key(key) != key}
-    found: list[AgentEntry] = []
+    apart_before = {plain_key(key) for key in ids_by_key if plain_key(key) != key}
+    result: list[AgentEntry] = []
     for key, different in by_key.items():
         group = list(different.values())
         if len(group) > 1 or key in apart_before:
             group = [replace(entry, key=entry.key_in_document) for entry in group]
-            new = [entry for entry in group if entry.key not in claimed]
-            if new and key in claimed and (heir := _most_like(held, claimed[key], new)):
-                claimed[heir.key] = claimed[key]
-        found += group
-    return found
+            new = [entry for entry in group if entry.key not in ids_by_key]
+            if new and key in ids_by_key and (heir := _most_like(graph, ids_by_key[key], new)):
+                ids_by_key[heir.key] = ids_by_key[key]
+        result += group
+    return result
 
 
-def _most_like(held: Held, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
+def _most_like(graph: GraphView, agent_id: str, entries: Sequence[AgentEntry]) -> AgentEntry | None:
     """The entry that the agent most likely is; None if it has nothing in common with any."""
-    stored = held.agents.get(agent_id)
-    if stored is None:
+    former = graph.agents.get(agent_id)
+    if former is None:
         return None
-    names = {item.tool.name for item in held.tools_of([agent_id]).get(agent_id, ())}
+    names = {item.tool.name for item in graph.tools_of([agent_id]).get(agent_id, ())}
 
     def likeness(entry: AgentEntry) -> tuple[bool, bool, int]:
-        same_transport = bool(entry.agent.transport) and entry.agent.transport == stored.agent.transport
+        same_transport = bool(entry.agent.transport) and entry.agent.transport == former.agent.transport
         in_common = len(names & {tool.name for tool in entry.tools})
-        return entry.bundle_hash == stored.bundle_hash, same_transport, in_common
+        return entry.bundle_hash == former.bundle_hash, same_transport, in_common
 
     best = max(entries, key=likeness)
     return best if any(likeness(best)) else None
@@ -99,14 +99,14 @@ def _under(agent_id: str, entry: AgentEntry) -> AgentEntry:
     return replace(entry, agent=agent, tools=tools)
 
 
-def _unasked_as_held(held: Held, entries: Sequence[AgentEntry]) -> list[AgentEntry]:
+def _unasked_as_held(graph: GraphView, entries: Sequence[AgentEntry]) -> list[AgentEntry]:
     """What is held stands in place of what a source says of servers that were not asked."""
-    stay = {entry.agent.id for entry in entries if entry.unasked} & held.agents.keys()
-    tools = held.tools_of(sorted(stay)) if stay else {}
+    stay = {entry.agent.id for entry in entries if entry.unasked} & graph.agents.keys()
+    tools = graph.tools_of(sorted(stay)) if stay else {}
     return [
         replace(
             entry,
-            agent=held.agents[entry.agent.id].agent,
+            agent=graph.agents[entry.agent.id].agent,
             tools=tuple(item.tool for item in tools.get(entry.agent.id, ())),
         )
         if entry.unasked and entry.agent.id in stay
@@ -117,60 +117,60 @@ def _unasked_as_held(held: Held, entries: Sequence[AgentEntry]) -> list[AgentEnt
 
 @dataclass(slots=True)
 class _Ids:
-    """`claimed`: key → the agent that this source claimed by it."""
+    """`ids_by_key`: key → the agent that this source ids_by_key by it."""
 
-    held: Held
+    graph: GraphView
     manifest: Manifest
-    claimed: Mapping[str, str]
-    launched: dict[str, list[str]] = field(default_factory=dict)
+    ids_by_key: Mapping[str, str]
+    ids_by_transport: dict[str, list[str]] = field(default_factory=dict)
     """Ids of the agents held, by transport."""
     settings: dict[str, OperatorSettings] = field(default_factory=dict)
     """What operators said, the manifest's own word included."""
 
     def __post_init__(self) -> None:
-        self.settings = {**self.held.settings, **{said.agent_id: said for said in self.manifest.operator}}
-        for agent_id, stored in self.held.agents.items():
-            self.launched.setdefault(stored.agent.transport, []).append(agent_id)
+        self.settings = {**self.graph.settings, **{setting.agent_id: setting for setting in self.manifest.operator}}
+        for agent_id, item in self.graph.agents.items():
+            self.ids_by_transport.setdefault(item.agent.transport, []).append(agent_id)
 
     def choose_ids(self, entries: Sequence[AgentEntry]) -> list[tuple[str, AgentEntry]]:
         """An id for each, all different."""
-        taken = {self.claimed[entry.key] for entry in entries if entry.key in self.claimed}
-        shared = Counter(entry.agent.transport for entry in entries)
-        found: list[tuple[str, AgentEntry]] = []
+        other_ids = {self.ids_by_key[entry.key] for entry in entries if entry.key in self.ids_by_key}
+        counts = Counter(entry.agent.transport for entry in entries)
+        pairs: list[tuple[str, AgentEntry]] = []
         for entry in entries:
-            agent_id = self.claimed.get(entry.key) or self._new(entry, shared[entry.agent.transport] == 1, taken)
-            taken.add(agent_id)
-            found.append((agent_id, entry))
-        return found
+            agent_id = self.ids_by_key.get(entry.key) or self._new(entry, counts[entry.agent.transport] == 1, other_ids)
+            other_ids.add(agent_id)
+            pairs.append((agent_id, entry))
+        return pairs
 
     def is_removed(self, agent_id: str) -> bool:
         """Whether an operator removed it."""
-        said = self.settings.get(agent_id)
-        return said is not None and said.removed
+        setting = self.settings.get(agent_id)
+        return setting is not None and setting.removed
 
-    def _new(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
-        if self.manifest.restores and self._is_free(entry.agent.id, entry, taken):
-            return entry.agent.id  # the id that it had, whichever others are launched like it
-        free = self._free_id(entry, taken)
-        return free if self.is_removed(free) else self._same_launch(entry, alone, taken) or free
+    def _new(self, entry: AgentEntry, alone: bool, other_ids: set[str]) -> str:
+        if self.manifest.restores and self._is_free(entry.agent.id, entry, other_ids):
+            return entry.agent.id  # the id that it had, whichever others are ids_by_transport like it
+        free = self._free_id(entry, other_ids)
+        return free if self.is_removed(free) else self._same_launch(entry, alone, other_ids) or free
 
-    def _same_launch(self, entry: AgentEntry, alone: bool, taken: set[str]) -> str:
-        """The one agent that is launched like this entry, if the entry is also the only one of its source."""
-        ids = self.launched.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
-        return ids[0] if alone and len(ids) == 1 and ids[0] not in taken else ""
+    def _same_launch(self, entry: AgentEntry, alone: bool, other_ids: set[str]) -> str:
+        """The one agent that is ids_by_transport like this entry, if the entry is also the only one of its source."""
+        ids = self.ids_by_transport.get(entry.agent.transport, []) if tells_apart(entry.agent.transport) else []
+        return ids[0] if alone and len(ids) == 1 and ids[0] not in other_ids else ""
 
-    def _free_id(self, entry: AgentEntry, taken: set[str]) -> str:
+    def _free_id(self, entry: AgentEntry, other_ids: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
-        wanted = entry.agent.id
+        plain_id = entry.agent.id
         namespace = self._namespace(entry)
-        namespaced = namespaced_id(namespace, wanted)
-        own = namespaced_id(namespace, wanted, self.manifest.source, entry.key)
+        long_id = namespaced_id(namespace, plain_id)
+        own = namespaced_id(namespace, plain_id, self.manifest.source, entry.key)
         if self._has_settings(own):  # no other entry has it: what an operator removed does not come back beside it
             return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
-        known = self._has_settings(namespaced) and not self._has_settings(wanted)
-        candidates = (namespaced, wanted) if known else (wanted, namespaced)
-        return next((candidate for candidate in candidates if self._is_free(candidate, entry, taken)), own)
+        has_namespaced = self._has_settings(long_id) and not self._has_settings(plain_id)
+        candidates = (long_id, plain_id) if has_namespaced else (plain_id, long_id)
+        return next((candidate for candidate in candidates if self._is_free(candidate, entry, other_ids)), own)
 
     def _namespace(self, entry: AgentEntry) -> str:
         """That of the source, or of the document of an entry that is told apart by it: `v2` of `v2.json`."""
@@ -182,24 +182,24 @@ class _Ids:
             parts.pop()
         return "/".join(parts) or self.manifest.namespace
 
-    def _is_free(self, candidate: str, entry: AgentEntry, taken: set[str]) -> bool:
+    def _is_free(self, candidate: str, entry: AgentEntry, other_ids: set[str]) -> bool:
         """Whether no other agent has this id."""
-        stored = self.held.agents.get(candidate)
-        return candidate not in taken and (stored is None or same_agent(stored, entry))
+        item = self.graph.agents.get(candidate)
+        return candidate not in other_ids and (item is None or same_agent(item, entry))
 
     def _has_settings(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""
         return self.settings.get(agent_id, OperatorSettings(agent_id=agent_id)) != OperatorSettings(agent_id=agent_id)
 
 
-def same_agent(stored: StoredAgent, entry: AgentEntry) -> bool:
+def same_agent(item: StoredAgent, entry: AgentEntry) -> bool:
     """One launch or URL is one agent; so is the same content, word for word."""
-    if stored.agent.transport and entry.agent.transport:
-        return stored.agent.transport == entry.agent.transport
-    return stored.bundle_hash == entry.bundle_hash
+    if item.agent.transport and entry.agent.transport:
+        return item.agent.transport == entry.agent.transport
+    return item.bundle_hash == entry.bundle_hash
 
 
 def tells_apart(transport: JsonText) -> bool:
     """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
-    said = parse_field(transport) or {}
-    return bool(said.get("url") or said.get("command")) and "${" not in transport
+    fields = parse_field(transport) or {}
+    return bool(fields.get("url") or fields.get("command")) and "${" not in transport

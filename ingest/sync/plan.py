@@ -8,16 +8,14 @@ from functools import cached_property, partial
 
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
 from waygraph.ingest.sync.copies import Original, alike_names, is_long, server_of
-from waygraph.ingest.sync.diff import Compared, Judge
+from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
-from waygraph.registry.graph.read import Held, overlaid, speaks
+from waygraph.registry.graph.read import GraphView, overlaid, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy, plain_key
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
-
-# Who claims what, as one source sees it: its own claims, those of the others, and whose word counts.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +28,10 @@ class Claims:
     others: Mapping[str, Sequence[Claim]]
 
     @classmethod
-    def of(cls, held: Held, manifest: Manifest) -> "Claims":
+    def of(cls, graph: GraphView, manifest: Manifest) -> "Claims":
         mine: dict[str, Claim] = {}
         others: dict[str, list[Claim]] = {}
-        for claim in held.claims:
+        for claim in graph.claims:
             if claim.source == manifest.source:
                 mine[claim.agent_id] = claim
             else:
@@ -45,10 +43,10 @@ class Claims:
         new = Claim(source=self.source, agent_id=agent_id, key="", hash="", since="~")
         return speaks(replace(self.mine.get(agent_id, new), rank=self.rank), self.others.get(agent_id, ()))
 
-    def live_policies(self, held: Held, agent_id: str) -> list[Policy]:
+    def live_policies(self, graph: GraphView, agent_id: str) -> list[Policy]:
         """Those of the other live sources of an agent, if this one is live too: any of them may speak for it."""
         others = [claim for claim in self.others.get(agent_id, ()) if min(claim.rank, self.rank) > 0]
-        return [held.policy_of(claim.source) for claim in others]
+        return [graph.policy_of(claim.source) for claim in others]
 
 
 MAX_NAMED_OWNERS = 200
@@ -59,14 +57,14 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def draft(held: Held, manifest: Manifest) -> Draft:
+def draft(graph: GraphView, manifest: Manifest) -> Draft:
     """The texts that a sync of this manifest will write, and what they are compared with, for `Checks.run`."""
-    plan = _Plan.of(held, manifest, Checks())
+    plan = _Plan.of(graph, manifest, Checks())
     return plan.draft(plan.gone_agents())
 
 
 def plan(
-    held: Held,
+    graph: GraphView,
     manifest: Manifest,
     scan: Scan | None = None,
     principal: Principal | None = None,
@@ -77,12 +75,12 @@ def plan(
     `scan`: what a language model found in its texts. `principal`: who sends it, and learns what waits. `checks`: those
     that ran before over its `draft`.
     """
-    return replace(_Plan.of(held, manifest, checks or Checks()), scan=scan or Scan(), principal=principal).change_set()
+    return replace(_Plan.of(graph, manifest, checks or Checks()), scan=scan or Scan(), principal=principal).change_set()
 
 
 @dataclass(frozen=True)
 class _Plan:
-    held: Held
+    graph: GraphView
     manifest: Manifest
     claims: Claims
     placement: Placement
@@ -91,111 +89,113 @@ class _Plan:
     principal: Principal | None = None
 
     @classmethod
-    def of(cls, held: Held, manifest: Manifest, checks: Checks) -> "_Plan":
-        claims = Claims.of(held, manifest)
-        return cls(held, manifest, claims, place(held, manifest, claims.mine), checks)
+    def of(cls, graph: GraphView, manifest: Manifest, checks: Checks) -> "_Plan":
+        claims = Claims.of(graph, manifest)
+        return cls(graph, manifest, claims, place(graph, manifest, claims.mine), checks)
 
     def change_set(self) -> ChangeSet:
-        entries, said = self.placement.entries, self.manifest
-        released = self._released_agents()
-        compared = self._compare()
-        created_agents, created_tools = compared.created_agents(), compared.created_tools()
+        entries, manifest = self.placement.entries, self.manifest
+        released_agents = self._released_agents()
+        comparison = self._compare()
+        created_agents, created_tools = comparison.created_agents(), comparison.created_tools()
         stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
-        updated_agents, updated_tools = compared.updated_agents(), compared.updated_tools()
+        updated_agents, updated_tools = comparison.updated_agents(), comparison.updated_tools()
         return ChangeSet(
-            source=said.source,
-            namespace=said.namespace,
-            rank=said.rank,
+            source=manifest.source,
+            namespace=manifest.namespace,
+            rank=manifest.rank,
             policy=self.policy,
             new_terms=self._has_new_terms(),
-            written=tuple(compared.written),
+            written=tuple(comparison.entries),
             created_agents=tuple(created_agents),
             created_tools=tuple(created_tools),
             updated_agents=tuple(updated_agents),
             updated_tools=tuple(updated_tools),
-            removed_agents=tuple(compared.gone),
-            removed_tools=tuple(compared.removed_tools()),
+            removed_agents=tuple(comparison.gone_agents),
+            removed_tools=tuple(comparison.removed_tools()),
             unchanged_agents=len(entries) - len(created_agents) - len(updated_agents),
             unchanged_tools=stated_tools - len(created_tools) - len(updated_tools),
             claims=tuple(self._claims()),
-            released=tuple(released),
+            released=tuple(released_agents),
             renamed=tuple(self.placement.renamed),
             withheld=tuple(self.placement.withheld),
-            rejected=(*said.rejected, *self.placement.rejected),
-            cut=said.cut,
-            operator=tuple(each for each in said.operator if self.held.settings.get(each.agent_id) != each),
-            waiting=tuple(each.id for entry in compared.written for each in entry.entities if each.pending),
-            flagged=tuple(compared.flagged_texts()),
-            log=tuple(compared.log()),
+            rejected=(*manifest.rejected, *self.placement.rejected),
+            cut=manifest.cut,
+            operator=tuple(each for each in manifest.operator if self.graph.settings.get(each.agent_id) != each),
+            waiting=tuple(each.id for entry in comparison.entries for each in entry.entities if each.pending),
+            flagged=tuple(comparison.flagged_texts()),
+            log=tuple(comparison.log()),
             pause_s=self._pause_s(),
         )
 
     # -- what is written, and what goes ------------------------------------------------------------
 
-    def _compare(self) -> Compared:
-        gone = self.gone_agents()
-        draft = self.draft(gone)
+    def _compare(self) -> Comparison:
+        gone_agents = self.gone_agents()
+        draft = self.draft(gone_agents)
         self.checks.run(draft)
         owners = self._owners_meant(draft)
-        return Compared(
+        return Comparison(
             source=self.manifest.source,
-            held=self.held,
-            written=[self._judge_entry(each, draft, owners) for each in draft.stated],
+            graph=self.graph,
+            entries=[self._judge_entry(each, draft, owners) for each in draft.entries],
             old_tools=draft.old_tools,
-            gone=gone,
+            gone_agents=gone_agents,
         )
 
-    def draft(self, gone: Sequence[str]) -> Draft:
-        stated = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
-        ids = (entry.agent.id for entry in stated)
-        old_agents = {agent_id: self.held.agents[agent_id].agent for agent_id in ids if agent_id in self.held.agents}
-        alone = Draft(stated, old_agents, self._old_tools([*old_agents, *gone]), ())
+    def draft(self, gone_agents: Sequence[str]) -> Draft:
+        entries = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
+        ids = (entry.agent.id for entry in entries)
+        old_agents = {agent_id: self.graph.agents[agent_id].agent for agent_id in ids if agent_id in self.graph.agents}
+        alone = Draft(entries, old_agents, self._old_tools([*old_agents, *gone_agents]), ())
         return alone._replace(others=list(self._others_alike(alone)))
 
     def gone_agents(self) -> list[str]:
-        banned = {said.agent_id for said in self.manifest.operator if said.removed} & self.held.agents.keys()
-        return sorted({each for each in self._released_agents() if each not in self.claims.others} | banned)
+        removed_ids = {
+            setting.agent_id for setting in self.manifest.operator if setting.removed
+        } & self.graph.agents.keys()
+        return sorted({each for each in self._released_agents() if each not in self.claims.others} | removed_ids)
 
     def _must_write(self, entry: AgentEntry) -> bool:
-        stored = self.held.agents.get(entry.agent.id)
-        if stored is None:
+        item = self.graph.agents.get(entry.agent.id)
+        if item is None:
             return True
-        same = stored.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, stored.agent.status)
+        same = item.bundle_hash == entry.bundle_hash and entry.agent.status in (KNOWN, item.agent.status)
         return not same and self.claims.speaks_for(entry.agent.id)
 
     def _is_in_force(self, entry: AgentEntry) -> bool:
         """Whether the agent is as the entry says, or will be: another source may speak for it."""
-        stored, agent_id = self.held.agents.get(entry.agent.id), entry.agent.id
-        return stored is None or stored.bundle_hash == entry.bundle_hash or self.claims.speaks_for(agent_id)
+        item, agent_id = self.graph.agents.get(entry.agent.id), entry.agent.id
+        return item is None or item.bundle_hash == entry.bundle_hash or self.claims.speaks_for(agent_id)
 
     def _with_status(self, entry: AgentEntry) -> AgentEntry:
         """The entry with the status that is held, unless it tells another itself."""
-        stored = self.held.agents.get(entry.agent.id)
-        if stored is None or entry.agent.status != KNOWN:
+        item = self.graph.agents.get(entry.agent.id)
+        if item is None or entry.agent.status != KNOWN:
             return entry
-        return replace(entry, agent=replace(entry.agent, status=stored.agent.status))
+        return replace(entry, agent=replace(entry.agent, status=item.agent.status))
 
     def _old_tools(self, agent_ids: Iterable[str]) -> OldTools:
-        stored = self.held.tools_of(agent_ids)
-        return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in stored.items()}
+        tools = self.graph.tools_of(agent_ids)
+        return {agent_id: {item.tool.name: item.tool for item in items} for agent_id, items in tools.items()}
 
     # -- policy ------------------------------------------------------------------------------------
 
     @property
     def policy(self) -> Policy:
-        return self.manifest.policy or self.held.policy_of(self.manifest.source)
+        return self.manifest.policy or self.graph.policy_of(self.manifest.source)
 
     def _pause_s(self) -> int:
-        said, known = self.manifest, self.held.sources.get(self.manifest.source)
-        return said.pause_s if said.pause_s is not None else known.pause_s if known else 0
+        manifest, source = self.manifest, self.graph.sources.get(self.manifest.source)
+        return manifest.pause_s if manifest.pause_s is not None else source.pause_s if source else 0
 
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
-        said = self.manifest
-        if not self.held.was_read(said.source):
+        manifest = self.manifest
+        if not self.graph.was_read(manifest.source):
             return True
-        known = self.held.sources[said.source]
-        return (known.namespace, known.rank, known.policy) != (said.namespace, said.rank, self.policy)
+        source = self.graph.sources[manifest.source]
+        return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
     def _judge_entry(self, entry: AgentEntry, draft: Draft, owners: Mapping[str, Collection[str]]) -> AgentEntry:
         agent_id = entry.agent.id
@@ -207,13 +207,13 @@ class _Plan:
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
-        policies = self.claims.live_policies(self.held, agent.id)
+        policies = self.claims.live_policies(self.graph, agent.id)
         policy = strictest((self.policy, *policies))
         return Judge(
             policy=policy,
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
-            first=not self.held.was_read(self.manifest.source) and policy not in policies,
+            first=not self.graph.was_read(self.manifest.source) and policy not in policies,
             checks=self.checks,
             owners_meant=owners,
             scan=self.scan,
@@ -223,34 +223,34 @@ class _Plan:
 
     @cached_property
     def _shows(self) -> Shows | None:
-        view = self.held.view_for(self.principal)
+        view = self.graph.view_for(self.principal)
         own = {entry.agent.id for entry in self.placement.entries if self._must_write(entry)}
         return None if view is None else lambda agent_id: agent_id in own or view(agent_id)
 
     # -- other agents' tools -----------------------------------------------------------------------
 
     def _others_alike(self, draft: Draft) -> Iterator[Original]:
-        """Held tools, of agents that this source does not name, whose names are like those of new texts."""
+        """Tools in the graph, of agents that this source does not name, whose names are like those of new texts."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
-        if not self.held.agents.keys() - own:
+        if not self.graph.agents.keys() - own:
             return
-        tools = (tool for entry in draft.stated for tool in draft.changed_tools(entry) if is_long(tool.description))
+        tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
         names = {name for tool in tools for name in alike_names(tool.name)}
-        owners = {owner for owners in self.held.owners_named(names).values() for owner in owners} - own
-        for agent_id, items in self.held.tools_of(sorted(owners)).items():
-            if server := server_of(self.held.agents[agent_id].agent.transport):
+        owners = {owner for owners in self.graph.owners_named(names).values() for owner in owners} - own
+        for agent_id, items in self.graph.tools_of(sorted(owners)).items():
+            if server := server_of(self.graph.agents[agent_id].agent.transport):
                 since, audience = self._since.get(agent_id, ""), self._audience(agent_id)
-                found = (item.tool for item in items if item.tool.name in names and is_long(item.tool.description))
-                yield from (Original(tool, server, since, audience) for tool in found)
+                candidates = (item.tool for item in items if item.tool.name in names and is_long(item.tool.description))
+                yield from (Original(tool, server, since, audience) for tool in candidates)
 
     def _owners_meant(self, draft: Draft) -> Mapping[str, Collection[str]]:
         """By each name that a text puts aside or has called: the agents that have a tool of this name, id
         (`agent/tool`) or call name; those that are held, and those that come.
         """
-        names = self.checks.names(each for entry in draft.stated for each in draft.changed_entities(entry))
+        names = self.checks.names(each for entry in draft.entries for each in draft.changed_entities(entry))
         parts = {part for name in names for part in _last_parts(name)}
-        owners = {name: set(ids) for name, ids in self.held.owners_named(names | parts).items()} if names else {}
-        for entry in draft.stated if names else ():
+        owners = {name: set(ids) for name, ids in self.graph.owners_named(names | parts).items()} if names else {}
+        for entry in draft.entries if names else ():
             for tool in entry.tools:
                 if tool.name in names or tool.name in parts:
                     owners.setdefault(tool.name, set()).add(entry.agent.id)
@@ -265,26 +265,26 @@ class _Plan:
         """Those known longest, a few of each audience. A flag for each of thousands would name thousands, and none of
         the readers is shown more than MAX_OWNERS.
         """
-        kept, counts = list[str](), Counter[tuple[str, ...]]()
+        result, counts = list[str](), Counter[tuple[str, ...]]()
         for agent_id in sorted(agent_ids, key=lambda each: (self._since.get(each, "~"), each)):
             audience = self._audience(agent_id)
             if counts[audience] <= MAX_OWNERS:  # one of them may be the agent that the text is of
                 counts[audience] += 1
-                kept.append(agent_id)
-        return kept[:MAX_NAMED_OWNERS]
+                result.append(agent_id)
+        return result[:MAX_NAMED_OWNERS]
 
     @cached_property
     def _since(self) -> Mapping[str, str]:
         """By agent: when the first of its claims was made."""
         first = dict[str, str]()
-        for claim in self.held.claims:
+        for claim in self.graph.claims:
             first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
         return first
 
     def _audience(self, agent_id: str) -> tuple[str, ...]:
         """The same for agents that the same callers see."""
-        stored = self.held.agents.get(agent_id)
-        agent = overlaid(stored.agent if stored else self._stated_agents[agent_id], self.held.settings)
+        item = self.graph.agents.get(agent_id)
+        agent = overlaid(item.agent if item else self._stated_agents[agent_id], self.graph.settings)
         return str(agent.hidden), *sorted(agent.visible_to)
 
     @cached_property
@@ -310,17 +310,17 @@ class _Plan:
         """Agents this source claimed and lists no more. One whose record is now unreadable is not among them, nor any
         of a source that was read in part; but those are that it says are gone.
         """
-        listed = {entry.agent.id for entry in self.placement.entries} | set(self.placement.withheld)
+        present_ids = {entry.agent.id for entry in self.placement.entries} | set(self.placement.withheld)
         unreadable = {record.key for record in self.manifest.rejected if record.key}
-        unlisted = [claim for claim in self.claims.mine.values() if claim.agent_id not in listed]
-        stay = {claim for claim in unlisted if {claim.key, plain_key(claim.key)} & unreadable}
-        certain = set() if self.manifest.partial else set(unlisted) - stay
-        gone = set(self.manifest.gone)
-        return [claim.agent_id for claim in unlisted if claim.key in gone or claim in certain]
+        missing_claims = [claim for claim in self.claims.mine.values() if claim.agent_id not in present_ids]
+        stay = {claim for claim in missing_claims if {claim.key, plain_key(claim.key)} & unreadable}
+        certain = set() if self.manifest.partial else set(missing_claims) - stay
+        gone_keys = set(self.manifest.gone)
+        return [claim.agent_id for claim in missing_claims if claim.key in gone_keys or claim in certain]
 
 
 def _last_parts(name: str) -> list[str]:
-    """What may be the tool's own name in `agent/tool` or `agent__tool`."""
+    """What may be the tool's own name in a call name, with a slash or two underscores behind the agent."""
     parts = [name.partition("/")[2]] if "/" in name else []
     parts += [name[at.start() + 2 :] for at in re.finditer("(?=__)", name)]
     return [part for part in parts if part]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SCANNED = "scanned: "
+SCAN_FLAG = "scanned: "
 HARMLESS, UNFIT = "harmless", "unfit"
 VERDICTS: Mapping[str, str] = {
     "orders": "gives the model orders",
@@ -41,7 +41,7 @@ VERDICTS: Mapping[str, str] = {
     "other": "may harm who uses it",
 }
 """As the model answers, and as people read it."""
-_KNOWN = frozenset({HARMLESS, *VERDICTS})
+_VERDICTS = frozenset({HARMLESS, *VERDICTS})
 _HARMLESS_TEXT = canonical_json({"name": "add", "description": "Adds two numbers."})
 TEXTS_AT_ONCE, CHARS_AT_ONCE = 10, 60_000
 """Of one request. A longer text is read in parts."""
@@ -73,24 +73,27 @@ class Scan:
     tokens: int = 0
     failure: str = ""
 
-    def flags(self, said: Agent | Tool, held: Agent | Tool | None) -> tuple[str, ...]:
+    def flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
         """Of a text that was not read: a notice, and what was found in the one before it."""
-        text = scanned_text(said) if self.texts else ""
+        text = scanned_text(new) if self.texts else ""
         verdict = self.verdicts.get(text)
         if verdict is None:
-            former = (flag for flag in (held.flags if held else ()) if flag.startswith(SCANNED))
-            return (*former, *([f"{NOTICE}{SCANNED}the scanner did not read all of it"] if text in self.texts else ()))
+            former = (flag for flag in (old.flags if old else ()) if flag.startswith(SCAN_FLAG))
+            return (
+                *former,
+                *([f"{NOTICE}{SCAN_FLAG}the scanner did not read all of it"] if text in self.texts else ()),
+            )
         if verdict == UNFIT:
-            return (f"{NOTICE}{SCANNED}the scanner gave no fit answer",)
-        return (f"{SCANNED}{VERDICTS[verdict]}",) if verdict in VERDICTS else ()
+            return (f"{NOTICE}{SCAN_FLAG}the scanner gave no fit answer",)
+        return (f"{SCAN_FLAG}{VERDICTS[verdict]}",) if verdict in VERDICTS else ()
 
     def notice(self, *, whole: bool) -> str:
         """What it cost, and what was not read; empty if there was nothing to read. `whole`: for who may know why."""
         if not self.texts:
             return ""
-        told = f"Scanned {len(self.verdicts)} of {len(self.texts)} texts: {self.calls} calls, {self.tokens} tokens."
+        summary = f"Scanned {len(self.verdicts)} of {len(self.texts)} texts: {self.calls} calls, {self.tokens} tokens."
         why = self.failure if whole else "the log says why"
-        return f"{told} The others were not scanned: {why}." if self.failure else told
+        return f"{summary} The others were not scanned: {why}." if self.failure else summary
 
 
 def scanned_text(entity: Agent | Tool) -> str:
@@ -105,11 +108,11 @@ class Scanner:
     written costs a request.
     """
 
-    def __init__(self, model: "ChatModel", kept: Path) -> None:
-        self._model, self._kept, self._scan, self._lock = model, kept, Scan(), Lock()
+    def __init__(self, model: "ChatModel", folder: Path) -> None:
+        self._model, self._folder, self._scan, self._lock = model, folder, Scan(), Lock()
         self._verdicts: dict[str, str] = {}
         """By text, and by part of a long one."""
-        self._give_up, self._has_answered, self._ended = monotonic() + MOST_S, False, ""
+        self._give_up, self._has_answered, self._stop_reason = monotonic() + MOST_S, False, ""
         """Until when it asks, whether any answer was fit, and why nothing more is asked: it is away, babbles or slow.
         """
 
@@ -117,13 +120,13 @@ class Scanner:
         """Texts, by server. Raises nothing that comes of the endpoint: `failure` says it."""
         scan, parts = self._scan, {text: _split_text(text) for texts in servers for text in texts}
         scan.texts = frozenset(parts)
-        known = {part: verdict for each in parts.values() for part in each if (verdict := self._recall(part))}
-        self._verdicts |= known
-        batches, left = list[Sequence[str]](), MOST_TEXTS
-        for batch in _in_turns(servers, parts, known):
-            if batch := batch[:left]:
+        former = {part: verdict for each in parts.values() for part in each if (verdict := self._recall(part))}
+        self._verdicts |= former
+        batches, budget = list[Sequence[str]](), MOST_TEXTS
+        for batch in _in_turns(servers, parts, former):
+            if batch := batch[:budget]:
                 batches.append(batch)
-                left -= len(batch)
+                budget -= len(batch)
             else:
                 scan.failure = f"{MOST_TEXTS:,} texts, or parts of {PART_CHARS:,} characters, are read at a time"
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="scan") as threads:
@@ -132,7 +135,7 @@ class Scanner:
             text: _worst_verdict([self._verdicts.get(part, "") for part in each]) for text, each in parts.items()
         }
         scan.verdicts = {text: verdict for text, verdict in verdicts.items() if verdict}
-        scan.failure = self._ended or scan.failure
+        scan.failure = self._stop_reason or scan.failure
         if scan.failure:
             unread = len(scan.texts) - len(scan.verdicts)
             logger.warning("%d of %d texts were not scanned: %s", unread, len(scan.texts), scan.failure)
@@ -143,11 +146,11 @@ class Scanner:
         if verdicts := self._ask(texts):
             self._keep(verdicts)
         elif not self._answers():
-            self._ended = self._ended or "the endpoint gave no fit answer, the log says more"
+            self._stop_reason = self._stop_reason or "the endpoint gave no fit answer, the log says more"
         elif len(texts) > 1:
             for text in texts:
                 self._read([text])
-        elif not self._ended:
+        elif not self._stop_reason:
             verdicts = {texts[0]: UNFIT}
         with self._lock:
             self._verdicts |= verdicts
@@ -155,9 +158,9 @@ class Scanner:
     def _ask(self, texts: Sequence[str]) -> dict[str, str]:
         """Text → verdict; empty for no fit answer in TRIES."""
         for _ in range(TRIES):
-            if not self._ended and monotonic() > self._give_up:
-                self._ended = f"it took longer than {MOST_S:g} s"
-            if self._ended:
+            if not self._stop_reason and monotonic() > self._give_up:
+                self._stop_reason = f"it took longer than {MOST_S:g} s"
+            if self._stop_reason:
                 break
             # A text that could name its id could have a model repeat an answer that stands in it.
             ids = {secrets.token_hex(6): text for text in texts}
@@ -169,14 +172,14 @@ class Scanner:
                 logger.warning("the scanner refused %d texts: %s", len(texts), refusal)
                 continue
             except LanguageModelError as error:
-                self._ended = str(error)
+                self._stop_reason = str(error)
                 break
             with self._lock:
                 self._scan.calls += 1
                 self._scan.tokens += completion.prompt_tokens + completion.completion_tokens
-            if said := parse_verdicts(completion.message.get("content"), ids):
+            if verdicts_by_id := parse_verdicts(completion.message.get("content"), ids):
                 self._has_answered = True
-                return {ids[each]: verdict for each, verdict in said.items()}
+                return {ids[each]: verdict for each, verdict in verdicts_by_id.items()}
         return {}
 
     def _answers(self) -> bool:
@@ -187,12 +190,12 @@ class Scanner:
 
     def _place(self, text: str) -> Path:
         parts = "\0".join((self._model.model, SYSTEM, text))
-        return self._kept / f"{sha256(parts.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        return self._folder / f"{sha256(parts.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
 
     def _recall(self, text: str) -> str:
         with suppress(OSError, ValueError):
             verdict = json.loads(self._place(text).read_bytes())["verdict"]
-            return verdict if verdict in _KNOWN else ""
+            return verdict if verdict in _VERDICTS else ""
         return ""
 
     def _keep(self, verdicts: Mapping[str, str]) -> None:
@@ -216,12 +219,12 @@ def _split_text(text: str) -> Sequence[str]:
 
 def _worst_verdict(verdicts: Sequence[str]) -> str:
     """Of a text, by those of its parts; empty if nothing was found and some were not read."""
-    found = [verdict for verdict in verdicts if verdict in VERDICTS]
-    return next(iter((*found, *(each for each in ("", UNFIT) if each in verdicts), HARMLESS)))
+    findings = [verdict for verdict in verdicts if verdict in VERDICTS]
+    return next(iter((*findings, *(each for each in ("", UNFIT) if each in verdicts), HARMLESS)))
 
 
 def _in_turns(
-    servers: Sequence[Sequence[str]], parts: Mapping[str, Sequence[str]], known: Collection[str]
+    servers: Sequence[Sequence[str]], parts: Mapping[str, Sequence[str]], former: Collection[str]
 ) -> Iterator[list[str]]:
     """What is to be read, in batches: one of each server in turn, and of a server its short texts first.
 
@@ -229,7 +232,7 @@ def _in_turns(
     """
     queues = list[Iterator[list[str]]]()
     for texts in sorted(servers, key=lambda texts: sum(map(len, texts))):
-        pieces = (part for text in sorted(texts, key=len) for part in parts[text] if part not in known)
+        pieces = (part for text in sorted(texts, key=len) for part in parts[text] if part not in former)
         queues.append(_batches(list(dict.fromkeys(pieces))))
     for turn in zip_longest(*queues):
         yield from filter(None, turn)
@@ -251,19 +254,19 @@ def parse_verdicts(answer: object, ids: Collection[str]) -> dict[str, str]:
     from waygraph.registry.http.model_answers import object_in  # it imports an HTTP client
 
     document = object_in(answer) if isinstance(answer, str) else {}
-    told = document.get("verdicts")
-    if document.keys() != {"verdicts"} or not isinstance(told, dict) or told.keys() != set(ids):
+    verdicts = document.get("verdicts")
+    if document.keys() != {"verdicts"} or not isinstance(verdicts, dict) or verdicts.keys() != set(ids):
         return {}
-    return told if all(isinstance(each, str) and each in _KNOWN for each in told.values()) else {}
+    return verdicts if all(isinstance(each, str) and each in _VERDICTS for each in verdicts.values()) else {}
 
 
 def scan_changes(registry: "Registry", changes: ChangeSet) -> Scan:
     """Reads the texts that a sync would create or change. Raises InvalidSetting for a scanner that cannot be."""
-    written = changes.written
+    entries = changes.written
     new = {*changes.created_agents, *changes.created_tools, *(each.id for each in changes.updated_agents)}
     new |= {each.id for each in changes.updated_tools}
     # What is made of its tools' texts says nothing of its own, and a flag of an agent is one of all its tools.
-    read = (each.tools if each.agent.description == describe_tools(each.tools) else each.entities for each in written)
+    read = (each.tools if each.agent.description == describe_tools(each.tools) else each.entities for each in entries)
     servers = [[scanned_text(each) for each in entities if each.id in new] for entities in read]
     if not any(servers):
         return Scan()

@@ -1,4 +1,4 @@
-"""What becomes of servers and sources that are followed, as frozen values."""
+"""What becomes of servers and sources that are followed, as frozen values and as JSON (docs/json-output.md)."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ class Starting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ServerListed:
     """It is online, and offers this now."""
 
     server: str
@@ -48,13 +48,13 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
+class ServerStopped:
     """It is followed no more."""
 
     server: str
 
 
-ServerEvent = Starting | Listed | Unreachable | Failing | Stopped
+ServerEvent = Starting | ServerListed | Unreachable | Failing | ServerStopped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class SourceFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
+class SourceSynced:
     """The registry was brought to what a source says."""
 
     report: SyncReport
@@ -99,23 +99,20 @@ class NotWritten:
     again_in_s: float
 
 
-WatchEvent = ServerSeen | SourceRead | SourceFailed | Synced | NotWritten
+WatchEvent = ServerSeen | SourceRead | SourceFailed | SourceSynced | NotWritten
 
 
 def status_of(event: ServerEvent) -> str:
     """The status of its agent; empty if the event says nothing of it."""
     match event:
-        case Listed():
+        case ServerListed():
             return ONLINE
         case Unreachable():
             return unreachable(event.since, event.reason)
         case Failing():
             return failing(event.reason)
-        case Starting() | Stopped():
+        case Starting() | ServerStopped():
             return ""
-
-
-# The events of a watch as JSON; docs/json-output.md describes them.
 
 
 def shape_of_event(event: WatchEvent) -> "Shape":
@@ -127,7 +124,7 @@ def shape_of_event(event: WatchEvent) -> "Shape":
             return {"source": event.source, "event": "source-read", **counts}
         case SourceFailed():
             return {"source": event.source, "event": "source-failed", "reason": event.reason}
-        case Synced():
+        case SourceSynced():
             return {"source": event.report.changes.source, "event": "synced", "report": report(event.report)}
         case NotWritten():
             return {"event": "not-written", "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
@@ -137,13 +134,13 @@ def _server(event: "ServerEvent") -> "Shape":
     match event:
         case Starting():
             return {"event": "starting"}
-        case Listed():
+        case ServerListed():
             listing = event.listing
             return {"event": "listed", "tools": len(listing.tools), "seconds": round(event.seconds, 3)}
         case Unreachable():
-            told = {"since": event.since, "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
-            return {"event": "unreachable", **told}
+            fields = {"since": event.since, "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
+            return {"event": "unreachable", **fields}
         case Failing():
             return {"event": "failing", "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
-        case Stopped():
+        case ServerStopped():
             return {"event": "stopped"}

@@ -16,12 +16,12 @@ _MOST_COUNTED = FREE_REVISIONS + 9.0
 
 @dataclass(slots=True)
 class _Rate:
-    counted: float = 0.0
+    revisions: float = 0.0
     """The revisions of late."""
     at_s: float = 0.0
 
     def count_now(self, now_s: float) -> float:
-        return max(0.0, self.counted - (now_s - self.at_s) / RECOVER_S)
+        return max(0.0, self.revisions - (now_s - self.at_s) / RECOVER_S)
 
 
 @dataclass(slots=True)
@@ -40,12 +40,12 @@ class Intervals:
 
     def pause_s(self, source: str, now_s: float, more: int = 0) -> float:
         """From one revision of the source to the next, after so many more."""
-        counted = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
-        if counted < FREE_REVISIONS:
+        count = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
+        if count < FREE_REVISIONS:
             return 0.0
-        return min(FIRST_PAUSE_S * 2 ** (counted - FREE_REVISIONS), MOST_PAUSE_S)
+        return min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
 
     def wait_s(self, source: str, now_s: float) -> float:
         """From now to the next revision of the source; 0: it may be written."""
         rate = self._rates.get(source, _Rate())
-        return max(0.0, rate.at_s + self.pause_s(source, rate.at_s) - now_s) if rate.counted else 0.0
+        return max(0.0, rate.at_s + self.pause_s(source, rate.at_s) - now_s) if rate.revisions else 0.0

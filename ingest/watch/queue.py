@@ -14,7 +14,7 @@ from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.sync.apply import Member, put_statuses, sync
 from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import ServerListing
-from waygraph.ingest.watch.events import SourceFailed, SourceRead, Synced, WatchEvent
+from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
 from waygraph.ingest.watch.intervals import Intervals
 from waygraph.registry.model.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
 from waygraph.registry.model.errors import MassRemoval
@@ -22,8 +22,6 @@ from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-
-# What waits to be written: gathered while a batch is being written, the newest word of each counting.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Offer:
 class Batch:
     """Sources that were read, what servers offer, and how they and the sources (key empty) are."""
 
-    said: dict[str, Parts] = field(default_factory=dict)
+    parts: dict[str, Parts] = field(default_factory=dict)
     offers: dict[Member, Offer] = field(default_factory=dict)
     statuses: dict[Member, str] = field(default_factory=dict)
     pauses: dict[str, int] = field(default_factory=dict)
@@ -47,22 +45,22 @@ class Batch:
     @property
     def members(self) -> set[Member]:
         """Key empty: the source itself."""
-        return {*self.offers, *self.statuses, *((source, "") for source in self.said)}
+        return {*self.offers, *self.statuses, *((source, "") for source in self.parts)}
 
     @property
     def sources(self) -> set[str]:
         return {source for source, _ in self.members}
 
-    def part(self, wanted: Callable[[Member], bool]) -> "Batch":
+    def select(self, fits: Callable[[Member], bool]) -> "Batch":
         return Batch(
-            said={source: said for source, said in self.said.items() if wanted((source, ""))},
-            offers={member: offer for member, offer in self.offers.items() if wanted(member)},
-            statuses={member: status for member, status in self.statuses.items() if wanted(member)},
+            parts={source: parts for source, parts in self.parts.items() if fits((source, ""))},
+            offers={member: offer for member, offer in self.offers.items() if fits(member)},
+            statuses={member: status for member, status in self.statuses.items() if fits(member)},
         )
 
     @property
     def is_empty(self) -> bool:
-        return not (self.said or self.offers or self.statuses)
+        return not (self.parts or self.offers or self.statuses)
 
 
 class Inbox:
@@ -71,25 +69,25 @@ class Inbox:
 
     def __init__(self) -> None:
         self._next = Batch()
-        self._filled = anyio.Event()
+        self._event = anyio.Event()
         self._intervals = Intervals()
-        self._known = set[Member]()
+        self._members = set[Member]()
         """What was written once. Key empty: what the source says by itself."""
         self.is_patient = True
         """Whether intervals are kept; not by a watch that ends with the first word of each server."""
 
-    def say(self, source: str, said: Parts) -> None:
-        self._next.said[source] = said
+    def say(self, source: str, parts: Parts) -> None:
+        self._next.parts[source] = parts
         self.status((source, ""), ONLINE)
 
     def offer(self, member: Member, offer: Offer) -> None:
         self._next.offers[member] = offer
-        self._filled.set()
+        self._event.set()
 
     def status(self, member: Member, status: str) -> None:
         """Key empty: of the source itself."""
         self._next.statuses[member] = status
-        self._filled.set()
+        self._event.set()
 
     @property
     def is_empty(self) -> bool:
@@ -98,13 +96,13 @@ class Inbox:
     async def take(self, clock: Clock) -> Batch:
         """All that may be written now, once there is something."""
         while True:
-            await self._filled.wait()
+            await self._event.wait()
             due, wait_s = self.take_due(clock.now_s())
             if not due.is_empty:
                 return due
-            filled = self._filled = anyio.Event()
-            await first_of(filled.wait, partial(clock.sleep, wait_s))
-            filled.set()
+            event = self._event = anyio.Event()
+            await first_of(event.wait, partial(clock.sleep, wait_s))
+            event.set()
 
     def take_due(self, now_s: float) -> tuple[Batch, float]:
         """What may be written now, and how long until more may."""
@@ -112,11 +110,13 @@ class Inbox:
         waits_s = {source: self._intervals.wait_s(source, now_s) for source in waiting.sources if self.is_patient}
         late = {source: wait_s for source, wait_s in waits_s.items() if wait_s > 0}
         # What a source says anew by itself comes before what the servers do that it names.
-        closed = {source for source in late if source in waiting.said and (source, "") in self._known}
-        due = waiting.part(lambda member: not (member[0] in closed or (member[0] in late and member in self._known)))
-        self._next = waiting.part(lambda member: member not in due.members)
+        closed_sources = {source for source in late if source in waiting.parts and (source, "") in self._members}
+        due = waiting.select(
+            lambda member: not (member[0] in closed_sources or (member[0] in late and member in self._members))
+        )
+        self._next = waiting.select(lambda member: member not in due.members)
         if self._next.is_empty:
-            self._filled = anyio.Event()
+            self._event = anyio.Event()
         pauses = {source: self._pause_after(source, due, now_s) for source in due.sources}
         return replace(due, pauses=pauses), min(late.values(), default=0.0)
 
@@ -125,32 +125,32 @@ class Inbox:
         for source in sources:
             if self.is_patient and self._is_repeated(source, batch):
                 self._intervals.count_revision(source, now_s)
-        self._known |= batch.members
+        self._members |= batch.members
 
     def _pause_after(self, source: str, batch: Batch, now_s: float) -> int:
         more = 1 if self.is_patient and self._is_repeated(source, batch) else 0
         return round(self._intervals.pause_s(source, now_s, more))
 
     def _is_repeated(self, source: str, batch: Batch) -> bool:
-        return any(member[0] == source for member in batch.members & self._known)
+        return any(member[0] == source for member in batch.members & self._members)
 
     def put_back(self, batch: Batch) -> None:
         """What could not be written, unless something newer is known."""
         newer = self._next
         self._next = Batch(
-            said=batch.said | newer.said,
+            parts=batch.parts | newer.parts,
             offers=batch.offers | newer.offers,
             statuses=batch.statuses | newer.statuses,
         )
         if not self._next.is_empty:
-            self._filled.set()
+            self._event.set()
 
 
 CONFIRM_S = 3600.0
 """After so long the claims of a source of which nothing changed are confirmed once more."""
 
 
-class Abandoned(Exception):
+class WriteAbandoned(Exception):
     """A write was ended before it changed anything, since the watch is to stop."""
 
 
@@ -164,34 +164,34 @@ class Writer:
     policy: Policy | None = None
     allow_mass_removal: bool = False
     stopping: bool = False
-    _said: dict[str, Parts] = field(default_factory=dict)
+    _parts: dict[str, Parts] = field(default_factory=dict)
     _with_servers: set[str] = field(default_factory=set)
     """Sources that name, or named, servers: they are written in parts."""
-    _written: dict[Member, str] = field(default_factory=dict)
+    _hashes: dict[Member, str] = field(default_factory=dict)
     """What each server said when it was written last, as a hash."""
-    _confirmed: dict[str, float] = field(default_factory=dict)
+    _confirmations: dict[str, float] = field(default_factory=dict)
     """When the claims of each source were, by the clock of `monotonic`."""
     _statuses: dict[Member, str] = field(default_factory=dict)
     """Those that were written last."""
     _written_sources: set[str] = field(default_factory=set)
     """By the present batch; also where what is held was only confirmed, which costs a copy of the graph."""
-    _refused: dict[Member, str] = field(default_factory=dict)
+    _refusals: dict[Member, str] = field(default_factory=dict)
     """The status of each source that the registry does not take as it is."""
     _pauses: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, batch: Batch) -> Collection[str]:
         """Returns the sources of which something was written.
 
-        May be called again with the same batch after an error of the registry, which it raises. Raises Abandoned.
+        May be called again with the same batch after an error of the registry, which it raises. Raises WriteAbandoned.
         """
-        self._written_sources, self._refused, self._pauses = set(), {}, batch.pauses
-        for source, said in batch.said.items():
-            if said is not self._said.get(source):  # else it is told already, and written again
-                self._said[source] = said
-                self._tell_read(source, said)
-        for source in dict.fromkeys([*batch.said, *(source for source, _ in batch.offers)]):
+        self._written_sources, self._refusals, self._pauses = set(), {}, batch.pauses
+        for source, parts in batch.parts.items():
+            if parts is not self._parts.get(source):  # else it is told already, and written again
+                self._parts[source] = parts
+                self._tell_read(source, parts)
+        for source in dict.fromkeys([*batch.parts, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
-        statuses = batch.statuses | self._refused
+        statuses = batch.statuses | self._refusals
         if put_statuses(self.registry, statuses, batch.pauses):
             self._written_sources |= {
                 member[0] for member, status in statuses.items() if self._statuses.get(member) != status
@@ -199,37 +199,37 @@ class Writer:
         self._statuses |= statuses
         return self._written_sources
 
-    def _tell_read(self, source: str, said: Parts) -> None:
-        agents = sum(entry.key not in said.must_answer for entry in said.manifest.entries)
-        rejected = len(said.manifest.rejected)
-        self.tell(SourceRead(source=source, servers=len(said.servers), agents=agents, rejected=rejected))
+    def _tell_read(self, source: str, parts: Parts) -> None:
+        agents = sum(entry.key not in parts.must_answer for entry in parts.manifest.entries)
+        rejections = len(parts.manifest.rejected)
+        self.tell(SourceRead(source=source, servers=len(parts.servers), agents=agents, rejected=rejections))
 
     def _write_source(self, source: str, batch: Batch) -> None:
-        said = self._said[source]
-        if not said.servers and source not in self._with_servers:
-            self._sync(said.manifest)
+        parts = self._parts[source]
+        if not parts.servers and source not in self._with_servers:
+            self._sync(parts.manifest)
             return
         self._with_servers.add(source)
-        named = {server.key for server in said.servers}
+        keys = {server.key for server in parts.servers}
         answers = {
             key: _answer(offer, source, self.settings)
             for (of, key), offer in batch.offers.items()
-            if of == source and key in named
+            if of == source and key in keys
         }
-        self._sync_part(said, answers, whole=source in batch.said)
+        self._sync_part(parts, answers, whole=source in batch.parts)
 
-    def _sync_part(self, said: Parts, answers: Mapping[str, Answer], *, whole: bool) -> None:
+    def _sync_part(self, parts: Parts, answers: Mapping[str, Answer], *, whole: bool) -> None:
         """`whole`: the source was read anew, so that what it says by itself counts, and what it names no more goes."""
-        manifest = said.manifest
+        manifest = parts.manifest
         hashes = {key: _hash(answer) for key, answer in answers.items()}
         self._note_held(manifest.source, answers)
         fresh = [key for key in answers if self._is_news((manifest.source, key), hashes[key])]
-        own = self._own_word(said, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
+        own = self._own_word(parts, answers) if whole else replace(manifest, entries=(), rejected=(), cut=())
         documents = {entry.key: entry.document for entry in reversed(manifest.entries)}
-        answered = [replace(each, document=documents.get(key, "")) for key in fresh if (each := answers[key].entry)]
+        live_entries = [replace(each, document=documents.get(key, "")) for key in fresh if (each := answers[key].entry)]
         part = replace(
             own,
-            entries=(*own.entries, *answered),
+            entries=(*own.entries, *live_entries),
             rejected=(*own.rejected, *(fault for key in fresh for fault in answers[key].rejected)),
             cut=(*own.cut, *(cut for key in fresh for cut in answers[key].cut)),
             gone=(),
@@ -238,50 +238,50 @@ class Writer:
             rank=LIVE_RANK,
         )
         if not (part.entries or part.rejected or part.cut) or self._sync(part):
-            self._written |= {(manifest.source, key): hashes[key] for key in fresh}
+            self._hashes |= {(manifest.source, key): hashes[key] for key in fresh}
         if whole:
-            self._remove_gone(said)
+            self._remove_gone(parts)
 
-    def _own_word(self, said: Parts, answers: Collection[str]) -> Manifest:
+    def _own_word(self, parts: Parts, answers: Collection[str]) -> Manifest:
         """What the source says by itself of agents that have not answered, and need not."""
-        theirs = {key for source, key in self._written if source == said.manifest.source}
-        theirs |= said.must_answer | set(answers)
-        return replace(said.manifest, entries=tuple(e for e in said.manifest.entries if e.key not in theirs))
+        theirs = {key for source, key in self._hashes if source == parts.manifest.source}
+        theirs |= parts.must_answer | set(answers)
+        return replace(parts.manifest, entries=tuple(e for e in parts.manifest.entries if e.key not in theirs))
 
-    def _remove_gone(self, said: Parts) -> None:
+    def _remove_gone(self, parts: Parts) -> None:
         """Apart from what is new: a removal that is refused keeps nothing else back.
 
         Of a source that was read in part only that is gone which it says so of.
         """
-        manifest = said.manifest
-        claimed = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
-        named = {server.key for server in said.servers} | {
+        manifest = parts.manifest
+        claimed_keys = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
+        keys = {server.key for server in parts.servers} | {
             key for entry in manifest.entries for key in (entry.key, entry.key_in_document)
         }
-        named |= {fault.key for fault in manifest.rejected}
-        kept = claimed if manifest.partial else named | set(map(bounded_key, named))
-        gone = sorted(claimed - kept | claimed & set(manifest.gone))
-        for key in gone:
-            self._written.pop((manifest.source, key), None)
-        if gone:
+        keys |= {fault.key for fault in manifest.rejected}
+        keys_to_keep = claimed_keys if manifest.partial else keys | set(map(bounded_key, keys))
+        gone_keys = sorted(claimed_keys - keys_to_keep | claimed_keys & set(manifest.gone))
+        for key in gone_keys:
+            self._hashes.pop((manifest.source, key), None)
+        if gone_keys:
             nothing = replace(manifest, entries=(), rejected=(), cut=(), partial=True, is_part=True, rank=LIVE_RANK)
-            self._sync(replace(nothing, gone=tuple(gone)))
+            self._sync(replace(nothing, gone=tuple(gone_keys)))
 
     def _is_news(self, member: Member, its_hash: str) -> bool:
-        confirmed = self._confirmed.setdefault(member[0], time.monotonic())
-        return its_hash != self._written.get(member) or time.monotonic() - confirmed >= CONFIRM_S
+        confirmation_s = self._confirmations.setdefault(member[0], time.monotonic())
+        return its_hash != self._hashes.get(member) or time.monotonic() - confirmation_s >= CONFIRM_S
 
     def _note_held(self, source: str, answers: Mapping[str, Answer]) -> None:
         """What the registry holds from before this watch, and is as the servers say, needs no writing."""
-        if self.policy is not None and source not in self._confirmed:
+        if self.policy is not None and source not in self._confirmations:
             return  # the policy is to be written
-        unknown = [key for key in answers if (source, key) not in self._written]
+        unknown = [key for key in answers if (source, key) not in self._hashes]
         ids = dict(self._claims(source)) if unknown else {}
         for key in unknown:
             answer = answers[key]
             whole = answer.entry if not answer.rejected else None
             if whole and key in ids and self._held_hash(ids[key]) == whole.bundle_hash:
-                self._written[source, key] = _hash(answer)
+                self._hashes[source, key] = _hash(answer)
 
     def _held_hash(self, agent_id: str) -> str:
         agent, tools = self.registry.agent(agent_id), self.registry.tools(agent_id)
@@ -297,25 +297,25 @@ class Writer:
             )
         except MassRemoval as error:
             self.tell(SourceFailed(source=manifest.source, reason=str(error)))
-            self._refused[manifest.source, ""] = status_of_fault(str(error))
+            self._refusals[manifest.source, ""] = status_of_fault(str(error))
             return False
-        self._confirmed[manifest.source] = time.monotonic()
+        self._confirmations[manifest.source] = time.monotonic()
         self._written_sources.add(manifest.source)
         if not report.changes.is_empty or report.changes.rejected or report.changes.cut:
-            self.tell(Synced(report=report))
+            self.tell(SourceSynced(report=report))
         return True
 
-    def _abandon_if_stopping(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
+    def _abandon_if_stopping(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
         if self.stopping:
-            raise Abandoned
+            raise WriteAbandoned
 
     def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
-        known = self._known_source(source)
-        return known.claims if known else ()
+        summary = self._known_source(source)
+        return summary.claims if summary else ()
 
     def _failing_keys(self, source: str) -> set[str]:
-        known = self._known_source(source)
-        return {failure.key for failure in known.failures if failure.key} if known else set()
+        summary = self._known_source(source)
+        return {failure.key for failure in summary.failures if failure.key} if summary else set()
 
     def _known_source(self, name: str) -> SourceSummary | None:
         sources = self.registry.sources() if self.registry.exists else []
@@ -335,5 +335,5 @@ def _answer(offer: Offer, source: str, settings: Settings) -> Answer:
 
 def _hash(answer: Answer) -> str:
     """Equal means nothing changed, also of what was refused."""
-    told = f"{answer.entry.bundle_hash if answer.entry else ''}\n{answer.rejected}"
-    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    text = f"{answer.entry.bundle_hash if answer.entry else ''}\n{answer.rejected}"
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

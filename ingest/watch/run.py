@@ -20,17 +20,17 @@ from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
 from waygraph.ingest.watch.events import (
-    Listed,
     NotWritten,
     ServerEvent,
+    ServerListed,
     ServerSeen,
+    ServerStopped,
     SourceFailed,
     Starting,
-    Stopped,
     WatchEvent,
     status_of,
 )
-from waygraph.ingest.watch.queue import Abandoned, Inbox, Offer, Writer
+from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
 from waygraph.registry.model.changes import Manifest, Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
@@ -39,15 +39,12 @@ from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-# Sources as they are followed: how one tells that a source may say something else, and when it is looked at.
-
-
 FILE_LOOK_S = 1.0
 """From one look at the times of files to the next, which costs little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class FollowedSource:
     """A source that is read again when it changed. Its methods may take their time: they are called in a thread."""
 
     source: OpenedSource
@@ -76,9 +73,9 @@ class Followed:
 
     def say(self) -> Parts:
         """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""
-        said = self.source.parts()
-        self.source.vouch(said)
-        return said
+        parts = self.source.parts()
+        self.source.vouch(parts)
+        return parts
 
 
 def _stamps(document: Path) -> Iterator[object]:
@@ -120,16 +117,16 @@ class Watching:
 class Watch:
     """Follows sources into one registry. What the registry knows it answers all the while."""
 
-    def __init__(self, registry: Registry, sources: Sequence[Followed], watching: Watching) -> None:
+    def __init__(self, registry: Registry, sources: Sequence[FollowedSource], watching: Watching) -> None:
         self._sources, self._watching = sources, watching
         self._inbox = Inbox()
-        self._said: dict[str, Parts] = {}
+        self._parts: dict[str, Parts] = {}
         self._members: dict[str, list[tuple[str, ServerEntry]]] = {}
         """By the fleet's name: the sources that name this launch, and what they say of it."""
         self._latest: dict[str, ServerEvent] = {}
         self._unread = {source.name for source in sources}
         self._writing = False
-        self._refused: Exception | None = None
+        self._refusal: Exception | None = None
         """What no later try could write either."""
         self._writer = Writer(
             registry=registry,
@@ -154,67 +151,67 @@ class Watch:
             if once:
                 await self._first_round(fleet)
                 group.cancel_scope.cancel()
-        if self._refused:
-            raise self._refused
+        if self._refusal:
+            raise self._refusal
 
     def _supervision(self) -> Supervision:
-        given = self._watching
-        stdio = Starts(given.settings.upstream_starts_at_once, START_S, given.clock)
-        http = Starts(given.settings.upstream_asked_at_once, START_S, given.clock)
+        watching = self._watching
+        stdio = Starts(watching.settings.upstream_starts_at_once, START_S, watching.clock)
+        http = Starts(watching.settings.upstream_asked_at_once, START_S, watching.clock)
         return Supervision(
-            connect=given.connect,
+            connect=watching.connect,
             tell=self._note_event,
             starts=lambda launch: stdio if isinstance(launch, StdioLaunch) else http,
-            pace=given.pace,
-            clock=given.clock,
-            random=given.random,
+            pace=watching.pace,
+            clock=watching.clock,
+            random=watching.random,
         )
 
     # -- sources -----------------------------------------------------------------------------------
 
-    async def _follow(self, source: Followed, fleet: Fleet) -> None:
+    async def _follow(self, source: FollowedSource, fleet: Fleet) -> None:
         """Reads it now, and whenever it may say something else."""
         clock = self._watching.clock
         stamp: object = None
-        failed = ""
+        failure = ""
         while True:
             began_s = clock.now_s()
             try:
-                seen = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
+                new_stamp = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
                 looking_s = clock.now_s() - began_s
-                if seen is None or seen != stamp:
-                    said = await to_thread.run_sync(source.say, abandon_on_cancel=True)
-                    if said != self._said.get(source.name):
-                        self._take_source(source.name, said, fleet)
-                if failed:
+                if new_stamp is None or new_stamp != stamp:
+                    parts = await to_thread.run_sync(source.say, abandon_on_cancel=True)
+                    if parts != self._parts.get(source.name):
+                        self._take_source(source.name, parts, fleet)
+                if failure:
                     self._inbox.status((source.name, ""), ONLINE)
-                stamp, failed = seen, ""
+                stamp, failure = new_stamp, ""
             except Exception as error:  # noqa: BLE001 - told, see `_told`
                 looking_s = clock.now_s() - began_s
-                if (reason := _error_text(error, f"looking at {source.name}")) != failed:
-                    failed = reason
-                    self._watching.tell(SourceFailed(source=source.name, reason=failed))
+                if (reason := _error_text(error, f"looking at {source.name}")) != failure:
+                    failure = reason
+                    self._watching.tell(SourceFailed(source=source.name, reason=failure))
                     self._inbox.status((source.name, ""), _status_of(error, reason))
             self._unread.discard(source.name)
             await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
 
-    def _take_source(self, source: str, said: Parts, fleet: Fleet) -> None:
+    def _take_source(self, source: str, parts: Parts, fleet: Fleet) -> None:
         """What a source says now is written, and its servers are followed from now on, and only they."""
         before = set(self._keys(source))
-        self._said[source] = said
-        self._inbox.say(source, said)
+        self._parts[source] = parts
+        self._inbox.say(source, parts)
         launches: dict[str, Launch] = {}
         self._members = {}
-        for each, its in self._said.items():
+        for each, its in self._parts.items():
             for server in its.servers:
                 name = _name(server.launch)
                 launches[name] = server.launch
                 self._members.setdefault(name, []).append((each, server))
         self._latest = {name: event for name, event in self._latest.items() if name in launches}
         for name, key in before - set(self._keys(source)):
-            self._watching.tell(ServerSeen(source=source, key=key, event=Stopped(server=name)))
+            self._watching.tell(ServerSeen(source=source, key=key, event=ServerStopped(server=name)))
         fleet.follow(launches)
-        for server in said.servers:  # one that is followed already may say nothing new for long
+        for server in parts.servers:  # one that is followed already may say nothing new for long
             if latest := self._latest.get(_name(server.launch)):
                 if (latest.server, server.key) not in before:
                     self._watching.tell(ServerSeen(source=source, key=server.key, event=latest))
@@ -222,14 +219,14 @@ class Watch:
 
     def _keys(self, source: str) -> Iterator[tuple[str, str]]:
         """The fleet's name of each server of a source, and its key there."""
-        said = self._said.get(source)
-        return ((_name(server.launch), server.key) for server in (said.servers if said else ()))
+        parts = self._parts.get(source)
+        return ((_name(server.launch), server.key) for server in (parts.servers if parts else ()))
 
     # -- servers -----------------------------------------------------------------------------------
 
     def _note_event(self, event: ServerEvent) -> None:
         news = not _says_the_same(self._latest.get(event.server), event)
-        if not isinstance(event, (Starting, Stopped)):
+        if not isinstance(event, (Starting, ServerStopped)):
             self._latest[event.server] = event
         for source, server in self._members.get(event.server, ()):
             if news:
@@ -237,13 +234,13 @@ class Watch:
             self._take((source, server.key), server, event)
 
     def _take(self, member: Member, server: ServerEntry, event: ServerEvent) -> None:
-        if isinstance(event, Listed):
+        if isinstance(event, ServerListed):
             self._inbox.offer(member, Offer(server, event.listing))
         if status := status_of(event):
             self._inbox.status(member, status)
 
     async def _first_round(self, fleet: Fleet) -> None:
-        while not self._refused and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
+        while not self._refusal and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
             await anyio.sleep(0.02)
 
     def _is_reading(self, fleet: Fleet) -> bool:
@@ -258,20 +255,20 @@ class Watch:
             batch = await self._inbox.take(self._watching.clock)
             self._writing = True
             try:
-                written = await to_thread.run_sync(partial(self._writer.write, batch))
-            except Abandoned:
+                sources = await to_thread.run_sync(partial(self._writer.write, batch))
+            except WriteAbandoned:
                 await anyio.sleep_forever()
             except Exception as error:  # noqa: BLE001 - told, see `_told`
                 self._inbox.put_back(batch)
                 if once and not (isinstance(error, WaygraphError) and error.retryable):
-                    self._refused = error
+                    self._refusal = error
                     return
                 pause_s = again.pause_s()
                 self._watching.tell(NotWritten(reason=_error_text(error, "writing"), again_in_s=pause_s))
                 await self._watching.clock.sleep(pause_s)
             else:
                 again.begin_anew()
-                self._inbox.note_written(batch, written, self._watching.clock.now_s())
+                self._inbox.note_written(batch, sources, self._watching.clock.now_s())
             self._writing = False
 
     async def _stop_writing(self) -> None:
@@ -296,7 +293,7 @@ def _status_of(error: Exception, reason: str) -> str:
 
 
 def _says_the_same(before: ServerEvent | None, now: ServerEvent) -> bool:
-    return isinstance(before, Listed) and isinstance(now, Listed) and before.listing == now.listing
+    return isinstance(before, ServerListed) and isinstance(now, ServerListed) and before.listing == now.listing
 
 
 def _name(launch: Launch) -> str:
@@ -309,37 +306,34 @@ def _name(launch: Launch) -> str:
     return sha256(ascii(parts).encode()).hexdigest()
 
 
-# What a person wants followed, to a watch over it.
-
-
 REGISTRY_POLL_S = 3600.0
 """What MCP registries ask of those who mirror them."""
 
 
-def followed_sources(given: Sequence[str], command: Sequence[str], how: Opening) -> list[Followed]:
+def followed_sources(texts: Sequence[str], command: Sequence[str], how: Opening) -> list[FollowedSource]:
     """A file or folder that cannot be read is followed all the same: the watch tells of it, and reads it when it can.
 
     Raises SourceError for what else cannot be opened, and for standard input, which says only one thing.
     """
-    if STDIN in given:
+    if STDIN in texts:
         raise SourceError("stdin", "cannot be followed: it is read once. `waygraph ingest -` does that")
     # A first look with the file's new times and the reading of its opening would miss an edit between them for good.
     how = replace(how, ask=_asked_by_the_watch, is_followed=True)
-    followed = [each for text in given for each in _follow_sources(text, how)]
+    sources = [each for text in texts for each in _follow_sources(text, how)]
     if command:
-        followed.append(Followed(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
-    return followed
+        sources.append(FollowedSource(source=open_command(command, how), poll_s=how.settings.watch_poll_s))
+    return sources
 
 
-def _follow_sources(text: str, how: Opening) -> list[Followed]:
+def _follow_sources(text: str, how: Opening) -> list[FollowedSource]:
     """Raises SourceError."""
     try:
-        opened = open_sources(text, how)
+        sources = open_sources(text, how)
     except SourceError:
         if how.kind or how.since or "://" in text or text.startswith(REGISTRY_PREFIX):  # it may be the options
             raise
-        return [Followed(source=_unread(text, how), poll_s=FILE_LOOK_S)]
-    return [Followed(source=source, poll_s=_poll_s(text, how.settings)) for source in opened]
+        return [FollowedSource(source=_unread(text, how), poll_s=FILE_LOOK_S)]
+    return [FollowedSource(source=source, poll_s=_poll_s(text, how.settings)) for source in sources]
 
 
 def _unread(text: str, how: Opening) -> OpenedSource:
@@ -349,18 +343,18 @@ def _unread(text: str, how: Opening) -> OpenedSource:
     name, how = first.source, replace(how, start=False, is_named=how.is_named and first.is_named)
 
     def parts() -> Parts:
-        opened = open_sources(text, how)
-        if [source.name for source in opened] != [name]:
+        sources = open_sources(text, how)
+        if [source.name for source in sources] != [name]:
             raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")
-        said = opened[0].parts()
-        opened[0].vouch(said)
-        return said
+        content = sources[0].parts()
+        sources[0].vouch(content)
+        return content
 
     return OpenedSource(name=name, parts=parts, vouch=lambda _: None, listing=listing)
 
 
-def _poll_s(given: str, settings: Settings) -> float:
-    return max(settings.watch_poll_s, REGISTRY_POLL_S) if given.startswith(REGISTRY_PREFIX) else settings.watch_poll_s
+def _poll_s(text: str, settings: Settings) -> float:
+    return max(settings.watch_poll_s, REGISTRY_POLL_S) if text.startswith(REGISTRY_PREFIX) else settings.watch_poll_s
 
 
 def watching(

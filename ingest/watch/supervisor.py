@@ -1,4 +1,4 @@
-"""One server, supervised: connected to, listed, asked again, and tried again when it is gone."""
+"""Supervised servers: each is connected to, listed, asked again, and tried again when it is gone."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -13,11 +13,9 @@ from waygraph.ingest.manifest.own_gateway import is_gateway_name
 from waygraph.ingest.manifest.records import Launch
 from waygraph.ingest.upstream.clock import Clock, Starts, first_of
 from waygraph.ingest.upstream.connection import Connect, Connection
-from waygraph.ingest.watch.events import Failing, Listed, ServerEvent, Starting, Stopped, Unreachable
+from waygraph.ingest.watch.events import Failing, ServerEvent, ServerListed, ServerStopped, Starting, Unreachable
 from waygraph.registry.http.client import backoff_s
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
-
-# How often a server is asked: in rest, when it tells of changes, and when it does not answer. Times in seconds.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +39,8 @@ class Pace:
 
     def poll_after_s(self, lasts_s: float | None, random: Random) -> float:
         """When to list again a server that says for how long its listing holds; 0 is that it says nothing of it."""
-        asked = min(max(lasts_s, self.least_poll_s), self.most_poll_s) if lasts_s else self.poll_s
-        return asked * random.uniform(1 - self.jitter, 1 + self.jitter)
+        rest_s = min(max(lasts_s, self.least_poll_s), self.most_poll_s) if lasts_s else self.poll_s
+        return rest_s * random.uniform(1 - self.jitter, 1 + self.jitter)
 
 
 class Backoff:
@@ -74,9 +72,9 @@ class Rhythm:
 
     def pause_s(self, now_s: float) -> float:
         """A change is told: how long to wait before the listing that shows it."""
-        rested = now_s - self._listed_s > 2 * self._pace.flood_most_s
-        grown = min(max(self._gap_s * 2, self._pace.flood_first_s), self._pace.flood_most_s)
-        self._gap_s = 0.0 if rested else grown
+        has_rested = now_s - self._listed_s > 2 * self._pace.flood_most_s
+        longer_s = min(max(self._gap_s * 2, self._pace.flood_first_s), self._pace.flood_most_s)
+        self._gap_s = 0.0 if has_rested else longer_s
         return max(0.0, self._listed_s + self._gap_s - now_s)
 
 
@@ -96,36 +94,39 @@ class _IsGateway(Exception):
     """A server is a gateway of Waygraph itself."""
 
 
-class Supervised:
+class SupervisedServer:
     """A server that is followed until its task is cancelled. Nothing that it does ends the task, but that it is a
     gateway itself.
     """
 
-    def __init__(self, name: str, launch: Launch, given: Supervision) -> None:
-        self._name, self._launch, self._given = name, launch, given
-        self._clock = given.clock
-        self._lost, self._refused = Backoff(given.pace, given.random), Backoff(given.pace, given.random)
+    def __init__(self, name: str, launch: Launch, supervision: Supervision) -> None:
+        self._name, self._launch, self._supervision = name, launch, supervision
+        self._clock = supervision.clock
+        self._loss_backoff, self._refusal_backoff = (
+            Backoff(supervision.pace, supervision.random),
+            Backoff(supervision.pace, supervision.random),
+        )
         self._connected_s: float | None = None
         self._gone_since = ""
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        self._given.tell(Starting(server=self._name))
+        self._supervision.tell(Starting(server=self._name))
         try:
             while True:
                 await self._clock.sleep(await self._live_once())
         except _IsGateway:
             return
         finally:
-            self._given.tell(Stopped(server=self._name))
+            self._supervision.tell(ServerStopped(server=self._name))
 
     async def _live_once(self) -> float:
         """One life of a connection, from its start to its end; then how long to rest."""
         self._connected_s = None
         try:
-            async with AsyncExitStack() as opened:
-                async with self._given.starts(self._launch).place():
-                    connection = await opened.enter_async_context(self._given.connect(self._launch))
+            async with AsyncExitStack() as stack:
+                async with self._supervision.starts(self._launch).place():
+                    connection = await stack.enter_async_context(self._supervision.connect(self._launch))
                 self._connected_s = self._clock.now_s()
                 await self._follow(connection)
         except UpstreamError as error:
@@ -138,25 +139,25 @@ class Supervised:
 
     def _note_end(self, error: UpstreamError) -> float:
         """Tells why, and gives the pause."""
-        if self._connected_s is not None and self._clock.now_s() - self._connected_s >= self._given.pace.steady_s:
-            self._lost.begin_anew()
-        pause_s = self._lost.pause_s()
+        if self._connected_s is not None and self._clock.now_s() - self._connected_s >= self._supervision.pace.steady_s:
+            self._loss_backoff.begin_anew()
+        pause_s = self._loss_backoff.pause_s()
         if isinstance(error, UpstreamRefused):
-            self._given.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
+            self._supervision.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
         else:
             self._gone_since = self._gone_since or self._clock.utc()
             since = self._gone_since
-            self._given.tell(Unreachable(server=self._name, since=since, reason=error.reason, again_in_s=pause_s))
+            self._supervision.tell(Unreachable(server=self._name, since=since, reason=error.reason, again_in_s=pause_s))
         return pause_s
 
     async def _follow(self, connection: Connection) -> None:
         """Lists now, and whenever it may have changed. Ends by the error that ends the connection."""
-        rhythm = Rhythm(self._given.pace)
+        rhythm = Rhythm(self._supervision.pace)
         while True:
             rhythm.note_listing(self._clock.now_s())
             rest_s = await self._list_once(connection)
-            told = await first_of(connection.await_change, partial(self._clock.sleep, rest_s)) == 0
-            if told:
+            has_changed = await first_of(connection.await_change, partial(self._clock.sleep, rest_s)) == 0
+            if has_changed:
                 await self._clock.sleep(rhythm.pause_s(self._clock.now_s()))
 
     async def _list_once(self, connection: Connection) -> float:
@@ -165,40 +166,37 @@ class Supervised:
         try:
             listing = await connection.listing()
         except UpstreamRefused as error:
-            pause_s = self._refused.pause_s()
-            self._given.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
+            pause_s = self._refusal_backoff.pause_s()
+            self._supervision.tell(Failing(server=self._name, reason=error.reason, again_in_s=pause_s))
             return pause_s
-        self._refused.begin_anew()
+        self._refusal_backoff.begin_anew()
         self._gone_since = ""
-        self._given.tell(Listed(server=self._name, listing=listing, seconds=self._clock.now_s() - began_s))
+        self._supervision.tell(ServerListed(server=self._name, listing=listing, seconds=self._clock.now_s() - began_s))
         if is_gateway_name(listing.name):
             raise _IsGateway
-        return self._given.pace.poll_after_s(listing.lasts_s, self._given.random)
-
-
-# Many supervised servers in one task group; each lives and fails alone.
+        return self._supervision.pace.poll_after_s(listing.lasts_s, self._supervision.random)
 
 
 class Fleet:
     """Servers by name; a name stands for one launch. All end when the group's tasks are cancelled."""
 
-    def __init__(self, group: TaskGroup, given: Supervision) -> None:
-        self._group, self._given = group, given
-        self._followed: dict[str, anyio.CancelScope] = {}
+    def __init__(self, group: TaskGroup, supervision: Supervision) -> None:
+        self._group, self._supervision = group, supervision
+        self._scopes: dict[str, anyio.CancelScope] = {}
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(self._followed)
+        return frozenset(self._scopes)
 
-    def follow(self, wanted: Mapping[str, Launch]) -> None:
+    def follow(self, launches: Mapping[str, Launch]) -> None:
         """Exactly these from now on: new ones are started, others are stopped."""
-        for name in self._followed.keys() - wanted.keys():
-            self._followed.pop(name).cancel()
-        for name, launch in wanted.items():
-            if name not in self._followed:
-                scope = self._followed[name] = anyio.CancelScope()
+        for name in self._scopes.keys() - launches.keys():
+            self._scopes.pop(name).cancel()
+        for name, launch in launches.items():
+            if name not in self._scopes:
+                scope = self._scopes[name] = anyio.CancelScope()
                 self._group.start_soon(self._run, name, launch, scope)
 
     async def _run(self, name: str, launch: Launch, scope: anyio.CancelScope) -> None:
         with scope:
-            await Supervised(name, launch, self._given).run()
+            await SupervisedServer(name, launch, self._supervision).run()

@@ -1,4 +1,4 @@
-"""What may be stored, the same on every engine; checked before a statement runs."""
+"""Graph engines: sessions, the values that may be stored, batches of rows, and who still works with an engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -9,9 +9,6 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from waygraph.cypher import Statement
 from waygraph.registry.model.errors import EngineError, RegistryClosed
-
-# What a graph engine is: run a declared statement, run several in one transaction, close.
-
 
 Rows = list[dict[str, Any]]
 
@@ -103,9 +100,6 @@ def _check_text(value: str, name: str) -> None:
         raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
 
 
-# Rows in parts of bounded size, for statements that take a list of them.
-
-
 BATCH_ROWS = 1_000
 """Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
 
@@ -113,9 +107,6 @@ BATCH_ROWS = 1_000
 def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(rows), BATCH_ROWS):
         yield rows[start : start + BATCH_ROWS]
-
-
-# Who is at work with something that is to be closed: the driver must not be closed under a thread that uses it.
 
 
 class Gate:

@@ -32,11 +32,11 @@ from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_values
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
+    CONNECTION_LOSSES,
     DRIVERS,
     FOREIGN,
-    LOST,
-    Asked,
     Kinds,
+    ServerCall,
     is_defined_meanwhile,
     may_pass,
     our_error,
@@ -88,7 +88,7 @@ class Neo4jEngine:
         self._bookmarks = GraphDatabase.bookmark_manager(Bookmarks.from_raw_values(bookmarks))
         self._version: ServerVersion | None = None
         self._gate = Gate()
-        self._asked = Asked.by(settings, place=location.place, database=location.database)
+        self._call = ServerCall.by(settings, place=location.place, database=location.database)
         self.place, self.database = location.place, location.database
 
     @classmethod
@@ -158,7 +158,7 @@ class Neo4jEngine:
             try:
                 return ask()
             except ServerUnavailable as exc:
-                if not isinstance(exc.__cause__, LOST) or time.monotonic() > give_up:
+                if not isinstance(exc.__cause__, CONNECTION_LOSSES) or time.monotonic() > give_up:
                     raise
         return ask()
 
@@ -283,7 +283,7 @@ class Neo4jEngine:
         if self._gate.closed:
             return RegistryClosed()
         name, reads = (statement.name, not statement.writes) if statement else ("", False)
-        return our_error(exc, self._asked, name, reads=reads)
+        return our_error(exc, self._call, name, reads=reads)
 
 
 class _Transaction:
@@ -300,7 +300,7 @@ class _Transaction:
 
 
 class Plan(NamedTuple):
-    """`kind`: `r` reads, `w` and `rw` write, `s` is of the schema or of the server. Operators with their details."""
+    """`kind`: "r" reads, "w" and "rw" write, "s" is of the schema or of the server. Operators with their details."""
 
     kind: str
     operators: tuple[tuple[str, str], ...]

@@ -10,7 +10,7 @@ _TLS = {"": (False, False), "s": (True, True), "ssc": (True, False)}
 """Suffix of a scheme → encrypted, certificate checked."""
 _ROUTING = {"neo4j": {"policy"}, "bolt": set[str]()}
 """What may follow a `?`: the routing policy, which a cluster has and a single server has not."""
-_NAMED = "A graph server is named like neo4j://host, neo4j+s://host:7687 or bolt://host/database."
+_URL_FORMS = "A graph server is named like neo4j://host, neo4j+s://host:7687 or bolt://host/database."
 _NO_SECRETS = (
     "a URL is shown and logged, so it may not hold a user, password or token. "
     "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD (or WAYGRAPH_NEO4J_TOKEN)."
@@ -53,7 +53,7 @@ def _check_address(location: str) -> SplitResult:
         raise InvalidSetting(_NO_SECRETS)
     parts = split_url(location)
     if parts is None or not parts.hostname or parts.fragment:
-        raise InvalidSetting(f"this is no URL of a graph server. {_NAMED}")
+        raise InvalidSetting(f"this is no URL of a graph server. {_URL_FORMS}")
     parameters = _ROUTING[parts.scheme.partition("+")[0]]
     if any(name not in parameters for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise InvalidSetting(f"nothing but ?policy=… of neo4j:// may follow the database; {_NO_SECRETS}")
@@ -63,7 +63,7 @@ def _check_address(location: str) -> SplitResult:
 def _database(name: str) -> str:
     """Raises InvalidSetting for what cannot be one that holds a graph."""
     if "/" in name:
-        raise InvalidSetting(f"after the host comes the name of one database. {_NAMED}")
+        raise InvalidSetting(f"after the host comes the name of one database. {_URL_FORMS}")
     if name.lower() == "system":
         raise InvalidSetting("the database `system` holds no graph; name another one")
     return name

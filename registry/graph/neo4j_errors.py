@@ -31,12 +31,12 @@ DRIVERS: Kinds = (Neo4jError, DriverError)
 """What nobody but the driver raises, whatever else runs meanwhile."""
 FOREIGN: Kinds = (*DRIVERS, OSError, UnicodeEncodeError)
 """All that the driver raises."""
-LOST = (ServiceUnavailable, SessionExpired)
+CONNECTION_LOSSES = (ServiceUnavailable, SessionExpired)
 """A connection is dead, or none was to be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServerCall:
     """Which server was asked for which database, and as whom; as people name them."""
 
     place: str
@@ -44,7 +44,7 @@ class Asked:
     who: str
 
     @classmethod
-    def by(cls, settings: Settings, *, place: str, database: str) -> "Asked":
+    def by(cls, settings: Settings, *, place: str, database: str) -> "ServerCall":
         if settings.neo4j_token:
             who = "the bearer of this token"
         elif settings.neo4j_password:
@@ -54,7 +54,7 @@ class Asked:
         return cls(place=place, database=database, who=who)
 
 
-def our_error(exc: BaseException, call: Asked, statement: str = "", *, reads: bool = False) -> RegistryError:
+def our_error(exc: BaseException, call: ServerCall, statement: str = "", *, reads: bool = False) -> RegistryError:
     """Ours for one of `FOREIGN`; `statement` is the name of what was being run, which `reads` or may write."""
     if reads and _is_crowded(exc):
         # A read of ours needs little: what leaves no room for it is others' work, and passes.
@@ -75,7 +75,7 @@ def may_pass(exc: BaseException | None) -> bool:
 
 def root_message(exc: BaseException) -> str:
     """The first line of what went wrong at the root: the driver's own words only wrap a refused connection."""
-    root = list(_causes(exc))[-1] if isinstance(exc, LOST) else exc
+    root = list(_causes(exc))[-1] if isinstance(exc, CONNECTION_LOSSES) else exc
     message = root.message if isinstance(root, Neo4jError) else str(root)
     return (message or type(root).__name__).partition("\n")[0]
 
@@ -134,13 +134,13 @@ def _met_another_writer(exc: BaseException) -> bool:
 
 
 def _is_unavailable(exc: BaseException) -> bool:
-    return isinstance(exc, (*LOST, TransientError, ConnectionPoolError, OSError))
+    return isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError))
 
 
 # -- ours for each of them --------------------------------------------------------------------------
 
 
-def _refusal(exc: BaseException, call: Asked) -> RegistryError:
+def _refusal(exc: BaseException, call: ServerCall) -> RegistryError:
     if isinstance(exc, Forbidden) or "Forbidden" in _code(exc):
         reason = (
             f"{call.who} lacks a right ({root_message(exc)}). It must read, write, and make constraints and indexes."
@@ -153,11 +153,11 @@ def _refusal(exc: BaseException, call: Asked) -> RegistryError:
     return ServerRefused(call.place, reason)
 
 
-def _no_database(exc: BaseException, call: Asked) -> RegistryError:
+def _no_database(exc: BaseException, call: ServerCall) -> RegistryError:
     return ServerRefused(call.place, f"there is no database {call.database!r} ({root_message(exc)})")
 
 
-def _no_tls(exc: BaseException, call: Asked) -> RegistryError:
+def _no_tls(exc: BaseException, call: ServerCall) -> RegistryError:
     root = list(_causes(exc))[-1]
     if isinstance(root, SSLCertVerificationError):
         advice = "Its certificate is not trusted: name its authority in WAYGRAPH_NEO4J_CA_FILE."
@@ -166,32 +166,32 @@ def _no_tls(exc: BaseException, call: Asked) -> RegistryError:
     return ServerRefused(call.place, f"no encrypted connection can be made ({root_message(exc)}). {advice}")
 
 
-def _no_room(exc: BaseException, call: Asked) -> RegistryError:
+def _no_room(exc: BaseException, call: ServerCall) -> RegistryError:
     return StorageFailed(
         f"{call.place} has no room for this, or takes no writes, and kept nothing of it: {root_message(exc)}"
     )
 
 
-def _too_slow(exc: BaseException, call: Asked) -> RegistryError:
+def _too_slow(exc: BaseException, call: ServerCall) -> RegistryError:
     settings = "WAYGRAPH_NEO4J_READ_TIMEOUT_S or WAYGRAPH_NEO4J_WRITE_TIMEOUT_S"
     return EngineError(f"{call.place}: it took longer than {settings} allows ({root_message(exc)})")
 
 
-def _lost_while_committing(exc: BaseException, call: Asked) -> RegistryError:
+def _lost_while_committing(exc: BaseException, call: ServerCall) -> RegistryError:
     return ServerUnavailable(call.place, f"whether the change was kept is not known; repeat it ({root_message(exc)})")
 
 
-def _unavailable(exc: BaseException, call: Asked) -> RegistryError:
+def _unavailable(exc: BaseException, call: ServerCall) -> RegistryError:
     message = root_message(exc)
     hint = ". A server that wants TLS is named neo4j+s:// or bolt+s://" if "handshake" in message else ""
     return ServerUnavailable(call.place, message + hint)
 
 
-def _conflict(exc: BaseException, call: Asked) -> RegistryError:
+def _conflict(exc: BaseException, call: ServerCall) -> RegistryError:
     return WriteConflict(f"{call.place}: another writer was in the way; try again ({root_message(exc)})")
 
 
-_KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, Asked], RegistryError]], ...] = (
+_KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, ServerCall], RegistryError]], ...] = (
     (_is_refused, _refusal),
     (_has_no_database, _no_database),
     (_is_of_tls, _no_tls),

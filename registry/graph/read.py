@@ -215,9 +215,9 @@ def read_claims(session: GraphSession) -> list[Claim]:
 
 
 def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
-    claimed: dict[str, list[tuple[str, str]]] = {}
+    claims_by_source: dict[str, list[tuple[str, str]]] = {}
     for claim in claims:
-        claimed.setdefault(claim.source, []).append((claim.key, claim.agent_id))
+        claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
     return [
         SourceSummary(
             name=row["name"],
@@ -226,7 +226,7 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             policy=row["policy"],
             seen_at=row["seen_at"],
             pause_s=row["pause_s"],
-            claims=tuple(claimed.get(row["name"], ())),
+            claims=tuple(claims_by_source.get(row["name"], ())),
             failures=read_failures(row["name"], row["failures"]),
         )
         for row in session.run(load("read/sources"))
@@ -333,7 +333,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class GraphView:
     """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id;
 
     `owners_named` gives the agents that own a tool of one of these names, by name. `sources` by name, without claims.
@@ -370,7 +370,7 @@ class Held:
         """`shows` as the one whom it is shown to asks it; None: it sees everything."""
         return None if principal is None else lambda agent_id: self.shows(agent_id, principal)
 
-    def part_for(self, principal: Principal | None) -> "Held":
+    def part_for(self, principal: Principal | None) -> "GraphView":
         """What would be held if there were nothing else than what the principal sees; None: it sees everything."""
         if principal is None:
             return self
@@ -392,7 +392,7 @@ class Held:
         )
 
 
-def read_held(session: GraphSession) -> Held:
+def read_graph_view(session: GraphSession) -> GraphView:
     def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
         by_agent: dict[str, list[StoredTool]] = {}
         for tool in read_tools_of(session, agent_ids):
@@ -405,7 +405,7 @@ def read_held(session: GraphSession) -> Held:
             owners.setdefault(row["name"], set()).add(row["agent_id"])
         return owners
 
-    return Held(
+    return GraphView(
         agents=read_agents(session),
         claims=tuple(read_claims(session)),
         settings=read_settings(session),
@@ -483,31 +483,35 @@ def speaks(claim: Claim, others: Iterable[Claim]) -> bool:
     return all(_turn(claim) <= _turn(other) for other in others)
 
 
-def outranked_sources(held: "Held", source: str, released: Collection[str]) -> tuple[str, ...]:
+def outranked_sources(graph: "GraphView", source: str, agent_ids: Collection[str]) -> tuple[str, ...]:
     """The other sources, in order, that speak for one of these agents once `source` claims them no more, and say
     something else than is held. Of what each says the graph keeps only a hash: they must be read again.
     """
-    left = _remaining_claims(held, source, released)
-    speaking = {agent_id: [each for each in claims if speaks(each, claims)] for agent_id, claims in left.items()}
-    return tuple(sorted({each.source for claims in speaking.values() if not _is_held(held, claims) for each in claims}))
+    claims_by_agent = _remaining_claims(graph, source, agent_ids)
+    speaking = {
+        agent_id: [each for each in claims if speaks(each, claims)] for agent_id, claims in claims_by_agent.items()
+    }
+    return tuple(
+        sorted({each.source for claims in speaking.values() if not _is_held(graph, claims) for each in claims})
+    )
 
 
 def _turn(claim: Claim) -> tuple[int, str, str]:
     return -claim.rank, claim.since, claim.source
 
 
-def _remaining_claims(held: "Held", source: str, released: Collection[str]) -> Mapping[str, Sequence[Claim]]:
+def _remaining_claims(graph: "GraphView", source: str, agent_ids: Collection[str]) -> Mapping[str, Sequence[Claim]]:
     """The claims of other sources on these agents, by agent id."""
-    agents = set(released)
+    agents = set(agent_ids)
     if not agents:
         return {}
     claims: dict[str, list[Claim]] = {}
-    for claim in held.claims:
+    for claim in graph.claims:
         if claim.agent_id in agents and claim.source != source:
             claims.setdefault(claim.agent_id, []).append(claim)
     return claims
 
 
-def _is_held(held: "Held", claims: Sequence[Claim]) -> bool:
+def _is_held(graph: "GraphView", claims: Sequence[Claim]) -> bool:
     """Whether one of these claims of an agent says what is held."""
-    return any(claim.hash == held.agents[claim.agent_id].bundle_hash for claim in claims)
+    return any(claim.hash == graph.agents[claim.agent_id].bundle_hash for claim in claims)

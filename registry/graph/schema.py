@@ -10,9 +10,6 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.model.errors import RegistryUnusable
 
-# The newest schema that this Waygraph knows. Apart from the migrations, since readers of an index need no more.
-
-
 SCHEMA_VERSION = 5
 
 

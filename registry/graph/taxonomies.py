@@ -73,15 +73,15 @@ def _taxonomy(
 def _edges(root: str, children: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
     """Depth first, without those that lead back to a category on the way."""
     pending: list[tuple[str, frozenset[str]]] = [(root, frozenset({root}))]
-    reached = {root}
+    visits = {root}
     while pending:
         parent, way = pending.pop()
         for child in children.get(parent, ()):
             if child in way:
                 continue
             yield parent, child
-            if child not in reached:
-                reached.add(child)
+            if child not in visits:
+                visits.add(child)
                 pending.append((child, way | {child}))
 
 

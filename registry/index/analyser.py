@@ -21,7 +21,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CJK = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _ASCII_PIECE = re.compile(r"[^\W_]+")
 _SEPARATORS = re.compile(r"[\s_\-./:]+")
-_QUOTED = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」]{1,160})[\"'`“”‘’«»「」]")
+_QUOTATION = re.compile(r"[\"'`“”‘’«»「」]([^\"'`“”‘’«»「」]{1,160})[\"'`“”‘’«»「」]")
 _IDENTIFIER = re.compile(r"[^\s\"'`,;!?()\[\]{}“”‘’«»]+")
 _LOOKS_CODED = re.compile(r"\w[_\-/]\w|[a-z0-9][A-Z]")
 _MAX_TERM_CHARS = 64
@@ -94,7 +94,7 @@ def names_in(text: str) -> tuple[str, ...]:
     """
     bare_text = text.strip(AROUND_NAMES)
     candidates = [bare_text] if len(bare_text) <= MAX_NAMED_CHARS else []
-    candidates += _QUOTED.findall(text)
+    candidates += _QUOTATION.findall(text)
     if _LOOKS_CODED.search(text):
         candidates += [word.strip(".:") for word in _IDENTIFIER.findall(text) if _LOOKS_CODED.search(word)]
     forms = [form for name in candidates if len(name) <= MAX_NAMED_CHARS for form in _forms(name)]

@@ -80,14 +80,14 @@ def near_tools(ids: Sequence[str], vectors: "Matrix", tool_ids: Iterable[str], a
     import numpy as np
 
     rows = {tool: row for row, tool in enumerate(ids)}
-    found: dict[str, Mapping[str, float]] = {}
+    alike: dict[str, Mapping[str, float]] = {}
     for batch in batched(tool_ids, _AT_ONCE):
         for tool, cosines in zip(batch, vectors[[rows[tool] for tool in batch]] @ vectors.T, strict=True):
             cosines[rows[tool]] = 0.0
             near = np.flatnonzero(cosines >= LEAST_COSINE)
             near = near[np.argsort(-cosines[near], kind="stable")]
-            found[tool] = keep_best([(ids[row], float(cosines[row])) for row in near.tolist()], agents)
-    return {tool: near for tool, near in found.items() if near}
+            alike[tool] = keep_best([(ids[row], float(cosines[row])) for row in near.tolist()], agents)
+    return {tool: near for tool, near in alike.items() if near}
 
 
 def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Alike:
@@ -99,9 +99,9 @@ def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Al
     takes: dict[str, list[str]] = defaultdict(list)
     counts: dict[str, int] = {}
     for tool, inputs, _ in tool_ids:
-        wanted = _required_names(parse_field(inputs))
-        counts[tool] = len(wanted)
-        for name in wanted:
+        required_names = _required_names(parse_field(inputs))
+        counts[tool] = len(required_names)
+        for name in required_names:
             takes[name].append(tool)
     fitting: dict[str, Mapping[str, float]] = {}
     for tool, names in gives.items():
@@ -132,8 +132,8 @@ def _names(schema: object) -> set[str]:
 
 
 def _required_names(schema: object) -> set[str]:
-    required = schema.get("required") if isinstance(schema, Mapping) else None
-    names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    values = schema.get("required") if isinstance(schema, Mapping) else None
+    names = [name for name in values if isinstance(name, str)] if isinstance(values, list) else []
     return {_fold(name) for name in names[:_MOST_INPUTS]} - _SAY_NOTHING
 
 

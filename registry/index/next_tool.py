@@ -23,7 +23,7 @@ type Chances = Mapping[str, float]
 
 PRIOR = 2.0
 """μ: so many calls outweigh the level below."""
-_KEPT = 4_096
+_MOST_CHANCES = 4_096
 """So many answers are kept."""
 
 
@@ -38,7 +38,7 @@ class NextTools:
             self._after[each.before, each.first][each.next] = weight
         self._agents = agents
         self._like, self._fits = _both_ways(graph.near), graph.fits
-        self._kept: LRUCache[object, Chances] = LRUCache(_KEPT)
+        self._cache: LRUCache[object, Chances] = LRUCache(_MOST_CHANCES)
         self._lock = Lock()
 
     def follows(self, calls: Sequence[str], principal: Principal | None) -> Chances:
@@ -49,11 +49,11 @@ class NextTools:
             return {}
         key = (None if principal is None else principal.groups, before, last)  # what decides on what is seen
         with self._lock:
-            chances = self._kept.get(key)
+            chances = self._cache.get(key)
         if chances is None:
             chances = self._chances(before, last, sees)
             with self._lock:
-                self._kept[key] = chances
+                self._cache[key] = chances
         return chances
 
     def _chances(self, before: str, last: str, sees: Shows) -> Chances:

@@ -1,4 +1,4 @@
-"""What a search index is, and what it answers."""
+"""What a search index is, what it answers, and which words and names of an entity it searches."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -112,14 +112,14 @@ class SearchIndex(Records, Protocol):
         depth: int,
         scope: Scope,
         *,
-        written: str = "",
+        raw_text: str = "",
         before: str = "",
     ) -> Hits:
         """The `depth` best of each leg, after the scope. Vector legs are absent without a `vector`, which is float32 of
         shape (dimension,) and of length 1.
 
         Words are those of `text`, and of what was said `before` it; names are looked for in the text as it was
-        `written`, if that differs.
+        `raw_text`, if that differs.
         """
         ...
 
@@ -152,9 +152,6 @@ class SearchIndex(Records, Protocol):
     def close(self) -> None: ...
 
 
-# Whose tool a call name may mean: found by what all call names of an agent begin with.
-
-
 class CallNames:
     """Of the agents of one revision: made once, asked for any name."""
 
@@ -168,9 +165,6 @@ class CallNames:
         """Agent ids, those of the longest prefix first."""
         lengths = range(min(len(name), self._longest), 0, -1)
         return [owner for length in lengths for owner in self._owners.get(name[:length], ())]
-
-
-# What is searched of an entity, whichever the engine: the words of its text, and the names that it answers to.
 
 
 def tool_document(agent: Agent, tool: Tool) -> list[str]:

@@ -201,7 +201,7 @@ class Router:
         before = said if words.is_answered else ""
         with span("legs"):
             names = recipe.leg_names
-            hits = self.index.search(names, vector, told, recipe.depth, scope, written=written, before=before)
+            hits = self.index.search(names, vector, told, recipe.depth, scope, raw_text=written, before=before)
         if not query.history:
             return Past(), hits
         past = replace(self._read_calls(query, ask), words=words)

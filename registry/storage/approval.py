@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from waygraph.registry.access.visibility import Shows, as_seen
-from waygraph.registry.graph.read import Held
+from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
@@ -29,21 +29,21 @@ def approval_of(entity: Agent | Tool) -> dict[str, object]:
     return {"pending": False, "approved_hash": entity.content_hash}
 
 
-def waiting(held: Held, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+def waiting(graph: GraphView, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
     """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id. What is
     flagged and not approved waits, too, but in the name of a whole source.
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
-    seen = held.view_for(principal)
+    shows = graph.view_for(principal)
     if name.startswith(OF_SOURCE):
-        agents, tools = _of_agents(held, spoken_agents(held, name.removeprefix(OF_SOURCE)), seen)
+        agents, tools = _of_agents(graph, spoken_agents(graph, name.removeprefix(OF_SOURCE)), shows)
         # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
         return [agent for agent in agents if agent.pending], [tool for tool in tools if tool.pending]
-    if held.shows(name, principal):
-        _refuse_two_meanings(held, name, principal)
-        return _of_agents(held, [name], seen)
-    return [], [tool for tool in [find_held_tool(held, name, principal)] if waits(as_seen(tool, seen))]
+    if graph.shows(name, principal):
+        _refuse_two_meanings(graph, name, principal)
+        return _of_agents(graph, [name], shows)
+    return [], [tool for tool in [find_held_tool(graph, name, principal)] if waits(as_seen(tool, shows))]
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -56,62 +56,62 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def all_waiting(held: Held, names: Sequence[str], principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
+def all_waiting(graph: GraphView, names: Sequence[str], principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
     """What waits under any of these names, each once, by id. Raises as `waiting`."""
     agents: dict[str, Agent] = {}
     tools: dict[str, Tool] = {}
     for name in names:
-        some_agents, some_tools = waiting(held, name, principal)
+        some_agents, some_tools = waiting(graph, name, principal)
         agents |= {agent.id: agent for agent in some_agents}
         tools |= {tool.id: tool for tool in some_tools}
     return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
 
 
-def spoken_agents(held: Held, source: str) -> list[str]:
+def spoken_agents(graph: GraphView, source: str) -> list[str]:
     """The agents whose texts are the source's: a live source speaks before a catalogue, then who said what is held,
 
     then the earliest.
     """
     speakers: dict[str, tuple[int, bool, str, str]] = {}
-    for claim in held.claims:
-        said_otherwise = claim.hash != held.agents[claim.agent_id].bundle_hash
+    for claim in graph.claims:
+        said_otherwise = claim.hash != graph.agents[claim.agent_id].bundle_hash
         rank = (-claim.rank, said_otherwise, claim.since, claim.source)
         speakers[claim.agent_id] = min(rank, speakers.get(claim.agent_id, rank))
     return sorted(agent_id for agent_id, (*_, name) in speakers.items() if name == source)
 
 
-def approved_entries(held: Held, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:
+def approved_entries(graph: GraphView, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:
     """The agents that change, or whose tools do, whole, as they are once these are approved."""
-    changed = {tool.id for tool in tools}
-    touched = sorted({agent.id for agent in agents} | {tool.agent_id for tool in tools})
-    owned = held.tools_of(touched)
+    tool_ids = {tool.id for tool in tools}
+    agent_ids = sorted({agent.id for agent in agents} | {tool.agent_id for tool in tools})
+    tools_by_agent = graph.tools_of(agent_ids)
     return [
         AgentEntry(
             key=agent_id,
-            agent=held.agents[agent_id].agent,
+            agent=graph.agents[agent_id].agent,
             tools=tuple(
-                replace(item.tool, pending=item.tool.pending and item.tool.id not in changed)
-                for item in owned.get(agent_id, ())
+                replace(item.tool, pending=item.tool.pending and item.tool.id not in tool_ids)
+                for item in tools_by_agent.get(agent_id, ())
             ),
         )
-        for agent_id in touched
+        for agent_id in agent_ids
     ]
 
 
-def _of_agents(held: Held, agent_ids: Sequence[str], seen: Shows | None) -> tuple[list[Agent], list[Tool]]:
-    owned = held.tools_of(agent_ids)
-    agents = [held.agents[agent_id].agent for agent_id in agent_ids]
-    tools = [item.tool for agent_id in agent_ids for item in owned.get(agent_id, ())]
+def _of_agents(graph: GraphView, agent_ids: Sequence[str], shows: Shows | None) -> tuple[list[Agent], list[Tool]]:
+    tools_by_agent = graph.tools_of(agent_ids)
+    agents = [graph.agents[agent_id].agent for agent_id in agent_ids]
+    tools = [item.tool for agent_id in agent_ids for item in tools_by_agent.get(agent_id, ())]
     return (
-        [agent for agent in agents if waits(as_seen(agent, seen))],
-        [tool for tool in tools if waits(as_seen(tool, seen))],
+        [agent for agent in agents if waits(as_seen(agent, shows))],
+        [tool for tool in tools if waits(as_seen(tool, shows))],
     )
 
 
-def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> None:
+def _refuse_two_meanings(graph: GraphView, name: str, principal: Principal | None) -> None:
     """An agent may have been given the call name of another's tool for its id. Raises InvalidSetting."""
-    shown = [agent_id for agent_id in held.agents if "__" in name and held.shows(agent_id, principal)]
-    tools = (item.tool for items in held.tools_of(shown).values() for item in items)
+    agent_ids = [agent_id for agent_id in graph.agents if "__" in name and graph.shows(agent_id, principal)]
+    tools = (item.tool for items in graph.tools_of(agent_ids).values() for item in items)
     if other := next((tool.id for tool in tools if tool.call_name == name), ""):
         raise InvalidSetting(
             f"{name!r} is the id of an agent and the call name of the tool {other!r}: approve tools by their ids, or "
@@ -119,21 +119,25 @@ def _refuse_two_meanings(held: Held, name: str, principal: Principal | None) -> 
         )
 
 
-def find_held_tool(held: Held, name: str, principal: Principal | None, hint: str = HINT) -> Tool:
+def find_held_tool(graph: GraphView, name: str, principal: Principal | None, hint: str = HINT) -> Tool:
     """As its source states it, by id or call name, its source's before an operator's. Raises UnknownName."""
-    shown = [agent_id for agent_id in held.agents if held.shows(agent_id, principal)]
+    visible_ids = [agent_id for agent_id in graph.agents if graph.shows(agent_id, principal)]
     owner = name.partition("/")[0]
-    owners = [owner] if "/" in name and owner in shown else shown
-    tools = [item.tool for items in held.tools_of(owners).values() for item in items]
-    named = [tool for tool in tools if name in (tool.id, tool.call_name)]
-    found = next(iter(named or (tool for tool in tools if name == _set_name(held, tool))), None)
-    if found is None:
-        known = [tool.id if "/" in name else tool.call_name for tool in tools] if "/" in name or "__" in name else shown
-        raise UnknownName("agent or tool", name, known, hint=hint)
-    return found
+    owners = [owner] if "/" in name and owner in visible_ids else visible_ids
+    tools = [item.tool for items in graph.tools_of(owners).values() for item in items]
+    matches = [tool for tool in tools if name in (tool.id, tool.call_name)]
+    match = next(iter(matches or (tool for tool in tools if name == _set_name(graph, tool))), None)
+    if match is None:
+        names = (
+            [tool.id if "/" in name else tool.call_name for tool in tools]
+            if "/" in name or "__" in name
+            else visible_ids
+        )
+        raise UnknownName("agent or tool", name, names, hint=hint)
+    return match
 
 
-def _set_name(held: Held, tool: Tool) -> str:
+def _set_name(graph: GraphView, tool: Tool) -> str:
     """The call name that an operator gave it; empty: none."""
-    said = settings_of_tools(held.settings_of(tool.agent_id)).get(tool.name)
-    return call_name(tool.agent_id, said.name) if said and said.name else ""
+    setting = settings_of_tools(graph.settings_of(tool.agent_id)).get(tool.name)
+    return call_name(tool.agent_id, setting.name) if setting and setting.name else ""

@@ -35,11 +35,11 @@ class Nearness:
     mean_degree: float | None = None
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.above, self.nearest, self.mean_degree) if value is not None]
-        if len(given) != 1:
+        values = [value for value in (self.above, self.nearest, self.mean_degree) if value is not None]
+        if len(values) != 1:
             raise InvalidSetting("say one of a least cosine, a number of nearest ones, and a mean degree")
-        if not 0 < given[0] <= (1 if self.above is not None else 1_000):
-            raise InvalidSetting(f"{given[0]:g} is out of range: a cosine is in (0, 1], a degree in (0, 1000]")
+        if not 0 < values[0] <= (1 if self.above is not None else 1_000):
+            raise InvalidSetting(f"{values[0]:g} is out of range: a cosine is in (0, 1], a degree in (0, 1000]")
 
 
 class Pairs(NamedTuple):
@@ -102,16 +102,13 @@ def _above(block: "Matrix", start: int, floor: float, most: int) -> "tuple[Rows,
     line, column = line[once], column[once]
     if len(line) > most:
         cosines = block[line, column]
-        kept = cosines >= np.partition(cosines, -most)[-most]
-        line, column = line[kept], column[kept]
+        mask = cosines >= np.partition(cosines, -most)[-most]
+        line, column = line[mask], column[mask]
     return line, column
 
 
-# In a registry.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linked:
+class LinkSummary:
     """The edges that there are now. `mean_degree` over all tools; `isolated`: tools without an edge."""
 
     revision: int
@@ -122,7 +119,7 @@ class Linked:
     least_cosine: float | None
 
 
-def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> Linked:
+def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> LinkSummary:
     """Replaces the edges by those of the vectors as they are now; None: by none.
 
     Raises InvalidSetting for a registry without vectors, RegistryNotFound, and what a write raises.
@@ -131,7 +128,7 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> Linked:
 
     if not registry.exists:
         raise RegistryNotFound(registry.store.place)
-    seen: list[tuple[int, Pairs]] = []
+    results: list[tuple[int, Pairs]] = []
 
     def choose(vectors: "Vectors") -> list[dict[str, object]]:
         ids = list(vectors)
@@ -141,15 +138,15 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> Linked:
             raise InvalidSetting("the registry has no vectors: get a model, then run `waygraph reindex`")
         else:
             pairs = near_pairs(np.stack(list(vectors.values())), nearness)
-        seen[:] = [(len(ids), pairs)]
+        results[:] = [(len(ids), pairs)]
         return [
             {"one": ids[one], "other": ids[other], "cosine": float(cosine)}
             for (one, other), cosine in zip(pairs.rows.tolist(), pairs.cosines, strict=True)
         ]
 
     revision = registry.change(lambda session: session.put_similar(choose)).revision
-    tools, pairs = seen[0]
-    return Linked(
+    tools, pairs = results[0]
+    return LinkSummary(
         revision=revision,
         tools=tools,
         edges=len(pairs.rows),

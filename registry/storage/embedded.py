@@ -24,7 +24,7 @@ from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
 from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
 from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.incremental import Kept
+from waygraph.registry.index.local.incremental import GenerationCache
 from waygraph.registry.index.local.local_index import LocalIndex
 from waygraph.registry.index.local.publish import publish_graph, published_schema
 from waygraph.registry.model.errors import (
@@ -52,7 +52,7 @@ LOOK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenIndex:
     """An index and the stamp of the pointer that led to it. One value: no thread sees one of them without the other."""
 
     index: LocalIndex
@@ -73,7 +73,7 @@ class EmbeddedStore:
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
         self._live: LiveGraph | None = None
-        self._opened: _Opened | None = None
+        self._current: _OpenIndex | None = None
         self._lock = threading.RLock()
         self._look_at = 0.0
         self._publishing = threading.Lock()
@@ -105,23 +105,23 @@ class EmbeddedStore:
         """The current generation, opened anew when another one was published. Raises RegistryNotFound."""
         if time.monotonic() > self._look_at:
             self._look_behind()
-        opened, seen = self._opened, generation.stamp(self._pointer)
-        if opened is not None and seen == opened.stamp and not self._closed:
-            return opened.index
+        current, stamp = self._current, generation.stamp(self._pointer)
+        if current is not None and stamp == current.stamp and not self._closed:
+            return current.index
         with self._lock:
             if self._closed:
                 raise RegistryClosed
-            if self._opened is None or seen != self._opened.stamp:
-                self._opened = self._open_index()
-            return self._opened.index
+            if self._current is None or stamp != self._current.stamp:
+                self._current = self._open_index()
+            return self._current.index
 
-    def _open_index(self) -> "_Opened":
-        if self._opened is None or generation.stamp(self._pointer) is None:
+    def _open_index(self) -> "_OpenIndex":
+        if self._current is None or generation.stamp(self._pointer) is None:
             self._recover()
         # The stamp is taken before the folder is read: at worst the same generation is opened twice.
         stamp = generation.stamp(self._pointer)
         try:
-            return _Opened(LocalIndex.open(self.folder, self._settings.learn_half_life_days), stamp)
+            return _OpenIndex(LocalIndex.open(self.folder, self._settings.learn_half_life_days), stamp)
         except RegistryNotFound:
             raise RegistryNotFound(self.place) from None  # one in memory has its index in a folder that nobody knows
 
@@ -163,7 +163,7 @@ class EmbeddedStore:
         thread does that: who asks does not wait for it.
         """
         self._look_at = time.monotonic() + LOOK_AGAIN_S
-        if self._opened is None or not generation.is_pending(self.folder):
+        if self._current is None or not generation.is_pending(self.folder):
             return
         if self._publishing.acquire(blocking=False):
             try:
@@ -195,9 +195,9 @@ class EmbeddedStore:
 
         index = self.index()  # held: with its lease the copy stays
         with closing(GrafeoEngine.open_copy(index.graph_copy)) as engine:
-            found = work(engine)
+            result = work(engine)
         del index
-        return found
+        return result
 
     def run_read_only(self, statement: str, params: Mapping[str, object]) -> "CypherResult":
         """Over the published copy, in a process of its own with limits. Raises CypherRefused and its kin."""
@@ -229,8 +229,8 @@ class EmbeddedStore:
             trust_index = trust_index and not generation.is_pending(self.folder)
             generation.mark_pending(self.folder)
             try:
-                live.kept.begin(engine)
-                yield Writing(engine, live.kept.note, prepare_nothing, read_state(engine))
+                live.cache.begin(engine)
+                yield Writing(engine, live.cache.note, prepare_nothing, read_state(engine))
             except BaseException:
                 # The first error is the one seen. If publishing fails too, the mark stays and the next comer mends it.
                 with suppress(RegistryError):
@@ -259,9 +259,9 @@ class EmbeddedStore:
     def close(self) -> None:
         self._closed = True
         with self._publishing, self._lock:
-            if self._opened is not None:
-                self._opened.index.close()
-                self._opened = None
+            if self._current is not None:
+                self._current.index.close()
+                self._current = None
             if self._live is not None:
                 self._live.close()
             if self._scratch is not None:
@@ -274,15 +274,12 @@ def _remove(folder: Path, owner: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# The live graph file of an embedded registry: held by one process, made ready, published.
-
-
 class LiveGraph:
     """The graph that is written, and the folder where it is published. `path` None: in memory, held until closed."""
 
     def __init__(self, path: Path | None, folder: Path, place: str) -> None:
         self._path, self._folder, self._place = path, folder, place
-        self.kept = Kept()
+        self.cache = GenerationCache()
         self._memory = GrafeoEngine.open(None) if path is None else None
 
     @contextmanager
@@ -311,7 +308,7 @@ class LiveGraph:
         Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
         """
         secure = engine.checkpoint if self._path is not None else _nothing
-        publish_graph(self._folder, engine, trust_index=trust_index, cache=self.kept, meanwhile=secure)
+        publish_graph(self._folder, engine, trust_index=trust_index, cache=self.cache, meanwhile=secure)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:
@@ -331,10 +328,10 @@ class LiveGraph:
     def _look_first(self) -> None:
         """Refuses a graph that may not be ours before it is opened to write: that alone would change its bytes."""
         schema = published_schema(self._folder)
-        known = schema is not None and schema <= SCHEMA_VERSION
-        if self._path is not None and self._path.exists() and not known:
-            with closing(GrafeoEngine.open_copy(self._path)) as untouched:
-                _refuse_other(untouched, self._place)
+        is_known = schema is not None and schema <= SCHEMA_VERSION
+        if self._path is not None and self._path.exists() and not is_known:
+            with closing(GrafeoEngine.open_copy(self._path)) as engine:
+                _refuse_other(engine, self._place)
 
 
 def _nothing() -> None:

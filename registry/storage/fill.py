@@ -31,12 +31,12 @@ class AtOnce:
         work(self.session)
 
 
-def refuse_registry(place: str, held: RegistryState | None) -> None:
+def refuse_registry(place: str, state: RegistryState | None) -> None:
     """Raises RegistryUnusable if there is one."""
-    if held is not None:
+    if state is not None:
         raise RegistryUnusable(
             place,
-            f"it holds another registry already, at revision {held.revision}. It was left as it is; "
+            f"it holds another registry already, at revision {state.revision}. It was left as it is; "
             "copy to a place that holds none.",
         )
 
@@ -55,11 +55,11 @@ class InParts:
         """
         self._engine, self._keep, self._origin, self._place = writing.engine, writing.keep, origin, place
         self._token = secrets.token_hex(8)
-        left = find_unfinished(self._engine)
-        if left is None:
+        earlier = find_unfinished(self._engine)
+        if earlier is None:
             self._refuse_foreign()
-        elif (left.revision, left.commit) != (origin.revision, origin.commit):
-            refuse_unfinished(place, left if left.place != origin.place else None)
+        elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
+            refuse_unfinished(place, earlier if earlier.place != origin.place else None)
             self._clear()
         self._mark(origin)
 
@@ -120,11 +120,11 @@ def find_unfinished(engine: GraphEngine) -> Origin | None:
     return Origin(**rows[0]) if rows else None
 
 
-def refuse_unfinished(place: str, left: Origin | None) -> None:
+def refuse_unfinished(place: str, origin: Origin | None) -> None:
     """Raises RegistryUnusable if there is one."""
-    if left is not None:
+    if origin is not None:
         raise RegistryUnusable(
             place,
-            f"a copy of {left.place} was begun there and is not whole. `waygraph migrate {left.place} {place}` "
+            f"a copy of {origin.place} was begun there and is not whole. `waygraph migrate {origin.place} {place}` "
             "goes on with it; or empty it.",
         )

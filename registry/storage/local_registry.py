@@ -139,9 +139,9 @@ class LocalRegistry:
         principal: Principal | None = None,
     ) -> Route:
         ask = self._ask(recipe, agent_weight, tool_weight, principal)
-        asked = self._within(check_query(query, self._settings, limit), principal)
-        with span("route", recipe=ask.recipe.name, steps=len(asked.steps)):
-            return self._answering.route(asked, ask)
+        request = self._within(check_query(query, self._settings, limit), principal)
+        with span("route", recipe=ask.recipe.name, steps=len(request.steps)):
+            return self._answering.route(request, ask)
 
     def find_tools(
         self,
@@ -152,10 +152,10 @@ class LocalRegistry:
         recipe: str | Recipe = DEFAULT_RECIPE,
         principal: Principal | None = None,
     ) -> ToolRoute:
-        asked = self._within(checked_for_tools(query, limit, agent_ids, self._settings), principal)
+        request = self._within(checked_for_tools(query, limit, agent_ids, self._settings), principal)
         ask = self._ask(recipe, None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
-            return self._answering.find_tools(asked, ask)
+            return self._answering.find_tools(request, ask)
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -185,8 +185,8 @@ class LocalRegistry:
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> Page[Listed]:
-        allowed = self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: agents_page(index, allowed, principal, after, limit))
+        criteria = self._with_members(checked_filters(filters), principal)
+        return self._store.look(lambda index: agents_page(index, criteria, principal, after, limit))
 
     def browse(
         self,
@@ -195,8 +195,8 @@ class LocalRegistry:
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
     ) -> Browsed:
-        wanted, allowed = checked_path(path), self._with_members(checked_filters(filters), principal)
-        return self._store.look(lambda index: browse_index(index, wanted, allowed, principal))
+        category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
+        return self._store.look(lambda index: browse_index(index, category, criteria, principal))
 
     def tools_page(
         self,
@@ -236,8 +236,8 @@ class LocalRegistry:
     ) -> "Page[Change]":
         from waygraph.registry.routing.queries import ChangesAsked, seen_changes
 
-        asked = ChangesAsked.of(since, agent_id, after, limit)
-        return self.read(lambda session: seen_changes(session, asked, principal))
+        request = ChangesAsked.of(since, agent_id, after, limit)
+        return self.read(lambda session: seen_changes(session, request, principal))
 
     def usage(
         self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
@@ -337,11 +337,11 @@ class LocalRegistry:
         )
 
         def work(session: "WriteSession") -> "OperatorSettings":
-            held = session.read_held()
-            said = changed_setting(held, agent_id, changes, principal)
-            if said != held.settings_of(agent_id):
-                session.put_setting(said)
-            return said
+            graph = session.read_graph_view()
+            setting = changed_setting(graph, agent_id, changes, principal)
+            if setting != graph.settings_of(agent_id):
+                session.put_setting(setting)
+            return setting
 
         return self._change(work)
 
@@ -355,13 +355,13 @@ class LocalRegistry:
 
         def work(session: "WriteSession") -> "OperatorSettings":
             session.set_apart(principal)
-            held = session.read_held()
-            tool = find_held_tool(held, name, principal, hint="")
-            siblings = [item.tool for item in held.tools_of([tool.agent_id])[tool.agent_id]]
-            said = merge_tool_setting(held.settings_of(tool.agent_id), tool, siblings, changes)
-            if said != held.settings_of(tool.agent_id):
-                session.put_setting(said)
-            return said
+            graph = session.read_graph_view()
+            tool = find_held_tool(graph, name, principal, hint="")
+            siblings = [item.tool for item in graph.tools_of([tool.agent_id])[tool.agent_id]]
+            setting = merge_tool_setting(graph.settings_of(tool.agent_id), tool, siblings, changes)
+            if setting != graph.settings_of(tool.agent_id):
+                session.put_setting(setting)
+            return setting
 
         return self._change(work)
 
@@ -371,8 +371,8 @@ class LocalRegistry:
     def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
         from waygraph.registry.storage.approval import checked_names
 
-        wanted = checked_names(names)
-        return self._change(lambda session: session.approve(*wanted, principal=principal))
+        unique_names = checked_names(names)
+        return self._change(lambda session: session.approve(*unique_names, principal=principal))
 
     def put_statuses(
         self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
@@ -393,12 +393,12 @@ class LocalRegistry:
             state = session.state()
             has_own = state and (state.embedder or state.embedder_spec == "none")
             own = state.embedder_spec if state and has_own else ""
-            chosen = self._embedders.open_for_documents(embedder or self._answering.spec or own or default_spec())
-            return chosen, session.reindex(texts, chosen, progress)
+            choice = self._embedders.open_for_documents(embedder or self._answering.spec or own or default_spec())
+            return choice, session.reindex(texts, choice, progress)
 
-        chosen, written = self._change(work, trust_index=False)
-        self._answering.spec = chosen.spec
-        return written
+        choice, result = self._change(work, trust_index=False)
+        self._answering.spec = choice.spec
+        return result
 
     def build_taxonomy(
         self,
@@ -414,15 +414,21 @@ class LocalRegistry:
         from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
 
         check_taxonomy_name(name)
-        given = self.read(partial(_read_given, name=name, of=of))
-        before = given.before
-        shown = {entity: each for entity, each in given.placeable.items() if private or each.is_public}
-        vectors = {entity: vector for entity, vector in given.vectors.items() if entity in shown}
-        built = (builder or build_by_vectors)([each.service for each in shown.values()], vectors, before)
-        unseen = sorted({owner_of(entity) for entity, each in shown.items() if not each.is_public})
-        built = keep_ids(built, before if before and before.of is of else None)
+        inputs = self.read(partial(_read_given, name=name, of=of))
+        before = inputs.before
+        placeable = {entity: each for entity, each in inputs.placeable.items() if private or each.is_public}
+        vectors = {entity: vector for entity, vector in inputs.vectors.items() if entity in placeable}
+        taxonomy = (builder or build_by_vectors)([each.service for each in placeable.values()], vectors, before)
+        private_agents = sorted({owner_of(entity) for entity, each in placeable.items() if not each.is_public})
+        taxonomy = keep_ids(taxonomy, before if before and before.of is of else None)
         whole = replace(
-            built, name=name, of=of, built_at=now(), private=tuple(unseen), shown_to_all=shown_to_all, current=True
+            taxonomy,
+            name=name,
+            of=of,
+            built_at=now(),
+            private=tuple(private_agents),
+            shown_to_all=shown_to_all,
+            current=True,
         )
         return self._change(lambda session: session.put_taxonomy(whole))
 
@@ -479,14 +485,14 @@ class LocalRegistry:
         principal: Principal | None,
     ) -> Ask:
         """Raises UnknownRecipe, InvalidQuery."""
-        chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        ask = Ask.of(chosen, agent_weight, tool_weight, principal)
+        choice = recipe_named(recipe) if isinstance(recipe, str) else recipe
+        ask = Ask.of(choice, agent_weight, tool_weight, principal)
         return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
 
-    def _within(self, asked: Query, principal: Principal | None) -> Query:
+    def _within(self, query: Query, principal: Principal | None) -> Query:
         """With the ids of what is in the category and the toolset that its filters name. Raises UnknownName."""
-        filters = self._with_members(asked.filters, principal)
-        return asked if filters is asked.filters else replace(asked, filters=filters)
+        filters = self._with_members(query.filters, principal)
+        return query if filters is query.filters else replace(query, filters=filters)
 
     def _with_members(self, filters: Filters, principal: Principal | None) -> Filters:
         if not (filters.within or filters.toolset):
@@ -498,13 +504,13 @@ class LocalRegistry:
 
         Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
         """
-        wanted = self._answering.spec or spec or default_spec()
+        choice = self._answering.spec or spec or default_spec()
         try:
-            return self._embedders.open_for_documents(wanted)
+            return self._embedders.open_for_documents(choice)
         except ModelNotFound:
             if spec or self._answering.spec:
                 raise
-            return ChosenEmbedder(embedder=None, spec=wanted)
+            return ChosenEmbedder(embedder=None, spec=choice)
 
 
 def _read_given(session: "GraphSession", *, name: str, of: Of) -> "Given":

@@ -13,8 +13,8 @@ from waygraph.registry.storage.store import Store
 MEMORY = ":memory:"
 SERVICE_SCHEMES = ("http", "https")
 SERVER_SCHEMES = ("neo4j", "neo4j+s", "neo4j+ssc", "bolt", "bolt+s", "bolt+ssc")
-_LISTED = ", ".join(f"{scheme}://" for scheme in SERVER_SCHEMES)
-_NAMED = "A service is named like https://host, http://localhost:8080 or https://host/path."
+_SERVER_URLS = ", ".join(f"{scheme}://" for scheme in SERVER_SCHEMES)
+_URL_FORMS = "A service is named like https://host, http://localhost:8080 or https://host/path."
 _NO_SECRETS = (
     "a URL is shown and logged, so it may not hold a user, password, key or anything after `?` or `#`. "
     "Set WAYGRAPH_API_KEY."
@@ -38,7 +38,7 @@ class ServiceAddress:
         parts = split_url(location)
         plain = location.isascii() and location.isprintable() and " " not in location
         if parts is None or parts.scheme not in SERVICE_SCHEMES or not parts.hostname or not plain:
-            raise InvalidSetting(f"this is no URL of a service. {_NAMED}")
+            raise InvalidSetting(f"this is no URL of a service. {_URL_FORMS}")
         return cls(
             url=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",
             is_encrypted=parts.scheme == "https",
@@ -48,10 +48,10 @@ class ServiceAddress:
 
 def named_place(location: object) -> str:
     """Raises InvalidSetting for what names no place."""
-    named = os.fspath(location) if isinstance(location, (str, os.PathLike)) else None
-    if not isinstance(named, str):
+    text = os.fspath(location) if isinstance(location, (str, os.PathLike)) else None
+    if not isinstance(text, str):
         raise InvalidSetting(f"a registry is named by a text or a path, not by {type(location).__name__}")
-    return named
+    return text
 
 
 def is_server(location: object) -> bool:
@@ -71,9 +71,9 @@ def is_part_of(path: Path, location: object) -> bool:
     from waygraph.registry.index.local.generation import folder_of
     from waygraph.registry.model.files import lock_of
 
-    home, given = as_written(str(location)).resolve(), as_written(path).resolve()
+    home, file = as_written(str(location)).resolve(), as_written(path).resolve()
     index = folder_of(home)
-    return given in (home, lock_of(home), index) or index in given.parents
+    return file in (home, lock_of(home), index) or index in file.parents
 
 
 def refuse_service(location: object) -> None:
@@ -101,7 +101,9 @@ def open_store(location: object, settings: Settings) -> Store:
     from waygraph.registry.storage.embedded import EmbeddedStore
 
     if "://" in str(location):
-        raise InvalidSetting(f"a registry is a file, {MEMORY}, a service (http://, https://) or a server ({_LISTED})")
+        raise InvalidSetting(
+            f"a registry is a file, {MEMORY}, a service (http://, https://) or a server ({_SERVER_URLS})"
+        )
     return EmbeddedStore(None if str(location) == MEMORY else _file(str(location)), settings)
 
 

@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# In what two registries differ, vectors included.
-
-
-_NAMED = 3
+_MOST_NAMES = 3
 """So many of the things that differ are named; the others are counted."""
 
 
@@ -78,7 +75,7 @@ def read_whole(session: GraphSession) -> Contents:
 
 def is_sound(whole: Contents) -> bool:
     """Whether the lists tell of every node and edge: no tool without an owner or with two, no claim twice."""
-    listed = {
+    counts = {
         "agents": len(whole.agents),
         "tools": len({item.tool.id for item in whole.tools}),
         "owns": len(whole.tools),
@@ -92,48 +89,48 @@ def is_sound(whole: Contents) -> bool:
         "categories": sum(len(each.categories) for each in whole.taxonomies),
         "holdings": sum(len(c.holds) for each in whole.taxonomies for c in each.categories.values()),
     }
-    return listed == whole.counts and listed["tools"] == listed["owns"]
+    return counts == whole.counts and counts["tools"] == counts["owns"]
 
 
-def fingerprints(held: Contents) -> dict[str, dict[str, str]]:
+def fingerprints(contents: Contents) -> dict[str, dict[str, str]]:
     """Part of the registry → name of what is in it → SHA-256 of all that is stored of that."""
-    keys = held.vector_keys
+    keys = contents.vector_keys
     return {
-        "registry": {name: _sha256(value) for name, value in asdict(held.state).items()},
-        "agents": {agent_id: _sha256(asdict(item)) for agent_id, item in held.agents.items()},
-        "tools": {item.tool.id: _sha256(asdict(item)) for item in held.tools},
-        "sources": {source.name: _sha256(asdict(source)) for source in held.sources},
-        "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in held.claims},
-        "changes": {change.id: _sha256(asdict(change)) for change in held.changes},
-        "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in held.transitions},
-        "taxonomies": {each.name: _sha256(each.as_json()) for each in held.taxonomies},
-        "toolsets": {each.name: _sha256(each.as_json()) for each in held.toolsets},
-        "settings": {agent_id: _sha256(asdict(said)) for agent_id, said in held.settings.items()},
-        "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in held.vectors.items()},
+        "registry": {name: _sha256(value) for name, value in asdict(contents.state).items()},
+        "agents": {agent_id: _sha256(asdict(item)) for agent_id, item in contents.agents.items()},
+        "tools": {item.tool.id: _sha256(asdict(item)) for item in contents.tools},
+        "sources": {source.name: _sha256(asdict(source)) for source in contents.sources},
+        "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in contents.claims},
+        "changes": {change.id: _sha256(asdict(change)) for change in contents.changes},
+        "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in contents.transitions},
+        "taxonomies": {each.name: _sha256(each.as_json()) for each in contents.taxonomies},
+        "toolsets": {each.name: _sha256(each.as_json()) for each in contents.toolsets},
+        "settings": {agent_id: _sha256(asdict(setting)) for agent_id, setting in contents.settings.items()},
+        "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in contents.vectors.items()},
         "directions": {
             f"{name}:{category}": _of_vector("", vector)
-            for name, directions in held.directions.items()
+            for name, directions in contents.directions.items()
             for category, vector in directions.items()
         },
-        "counts": {name: str(number) for name, number in held.counts.items()},
+        "counts": {name: str(number) for name, number in contents.counts.items()},
     }
 
 
-def differences(wanted: Contents, found: Contents) -> list[str]:
+def differences(original: Contents, copy: Contents) -> list[str]:
     """A line for each part that is not as it should be, such as `tools: 2 missing (a/x, a/y)`; none if all are."""
-    have = fingerprints(found)
+    have = fingerprints(copy)
     return [
-        f"{part}: {told}"
-        for part, rows in fingerprints(wanted).items()
-        if (told := ", ".join(_difference(rows, have[part])))
+        f"{part}: {text}"
+        for part, rows in fingerprints(original).items()
+        if (text := ", ".join(_difference(rows, have[part])))
     ]
 
 
-def _difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
-    other = [name for name in wanted.keys() & found.keys() if wanted[name] != found[name]]
+def _difference(original: Mapping[str, str], copy: Mapping[str, str]) -> Iterator[str]:
+    other = [name for name in original.keys() & copy.keys() if original[name] != copy[name]]
     for what, names in (
-        ("missing", wanted.keys() - found.keys()),
-        ("too many", found.keys() - wanted.keys()),
+        ("missing", original.keys() - copy.keys()),
+        ("too many", copy.keys() - original.keys()),
         ("different", other),
     ):
         if names:
@@ -141,8 +138,8 @@ def _difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator
 
 
 def _some(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ", ".join(islice(ordered, _NAMED)) + (", …" if len(ordered) > _NAMED else "")
+    in_order = sorted(names)
+    return ", ".join(islice(in_order, _MOST_NAMES)) + (", …" if len(in_order) > _MOST_NAMES else "")
 
 
 def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
@@ -151,9 +148,6 @@ def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
 
 def _sha256(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-# A whole registry in parts of bounded size, in the order in which they are written.
 
 
 class Part(NamedTuple):
@@ -165,15 +159,15 @@ class Part(NamedTuple):
     write: Callable[[GraphSession], None]
 
 
-def parts_of(whole: Contents, held: Collection[str]) -> list[Part]:
-    """All but the agents and tools that are `held`, each of which is whole.
+def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
+    """All but the agents and tools whose ids are `present_ids`: each of them is there whole.
 
     Operators' words come first: an index that is kept with the agents lays them over. They, sources and claims are put
     again: an ingest that changes nothing else still confirms its claims.
     """
     return [
         *_setting_parts(list(whole.settings.values())),
-        *_entity_parts(whole, held),
+        *_entity_parts(whole, present_ids),
         *_source_parts(whole),
         *_change_parts(whole.changes),
         *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
@@ -188,25 +182,25 @@ def _setting_parts(settings: Sequence[OperatorSettings]) -> Iterator[Part]:
 
 
 def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -> None:
-    for said in settings:
-        put_setting(session, said)
+    for setting in settings:
+        put_setting(session, setting)
 
 
-def _entity_parts(whole: Contents, held: Collection[str]) -> Iterator[Part]:
+def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Part]:
     """Agents, each before its tools."""
-    owned: dict[str, list[StoredTool]] = {agent_id: [] for agent_id in whole.agents}
+    tools_by_agent: dict[str, list[StoredTool]] = {agent_id: [] for agent_id in whole.agents}
     for tool in whole.tools:
-        owned[tool.tool.agent_id].append(tool)
+        tools_by_agent[tool.tool.agent_id].append(tool)
     entities: list[StoredAgent | StoredTool] = []
     for agent_id, item in whole.agents.items():
-        entities += [item, *owned[agent_id]]
-    missing = [entity for entity in entities if _id(entity) not in held]
+        entities += [item, *tools_by_agent[agent_id]]
+    missing = [entity for entity in entities if _id(entity) not in present_ids]
     vectors = _vectors(whole)
     for batch in batches(missing):
         agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
         tools = [entity for entity in batch if isinstance(entity, StoredTool)]
-        touched = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
-        yield Part(len(batch), touched, partial(_put_entities, agents, tools, vectors))
+        agent_ids = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
+        yield Part(len(batch), agent_ids, partial(_put_entities, agents, tools, vectors))
 
 
 def _id(entity: StoredAgent | StoredTool) -> str:
@@ -273,8 +267,8 @@ def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
 
 def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
     """Those that an earlier attempt has not put."""
-    held = {change.id for change in read_changes(session)}
-    put_changes(session, [change for change in changes if change.id not in held])
+    present_ids = {change.id for change in read_changes(session)}
+    put_changes(session, [change for change in changes if change.id not in present_ids])
 
 
 def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -> None:
@@ -292,7 +286,7 @@ BOLT_PORT = 7687
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migrated:
+class MigrationReport:
     """What is at `target` now. `copied`: rows this run wrote, 0 if the copy was there and only compared."""
 
     source: str
@@ -310,7 +304,7 @@ class Migrated:
     seconds: float
 
 
-def migrate_at(source: str, target: str, settings: Settings, progress: Progress | None = None) -> Migrated:
+def migrate_at(source: str, target: str, settings: Settings, progress: Progress | None = None) -> MigrationReport:
     """`migrate` between two locations. Raises InvalidSetting if they are one, or if the target is in memory."""
     # All is read in one transaction, which may take as long as one that writes.
     patient = replace(settings, neo4j_read_timeout_s=max(settings.neo4j_read_timeout_s, settings.neo4j_write_timeout_s))
@@ -320,32 +314,32 @@ def migrate_at(source: str, target: str, settings: Settings, progress: Progress 
         return migrate(source_store, target_store, progress)
 
 
-def migrate(source: Store, target: Store, progress: Progress | None = None) -> Migrated:
+def migrate(source: Store, target: Store, progress: Progress | None = None) -> MigrationReport:
     """Copies one revision of `source` to `target`, which holds no registry; `source` is only read.
 
     Cut short, it leaves no registry, and the same call goes on with what is there. A target that holds this very
     revision already is compared with it and left as it is. Raises RegistryNotFound without a source, InvalidSetting,
     RegistryUnusable for a target that holds another registry, CopyDiffers.
     """
-    started = time.perf_counter()
+    start_s = time.perf_counter()
     if _address(source.place) == _address(target.place):
         raise InvalidSetting(f"{target.place} cannot be copied to itself")
-    wanted = _read_sound(source)
-    held, copied = _state(target), 0
-    if held is None:
-        copied = _copy(wanted, source.place, target, progress)
-    elif held == wanted.state:
-        refuse_differences(wanted, target.read(read_whole), target.place)
+    original = _read_sound(source)
+    state, rows = _state(target), 0
+    if state is None:
+        rows = _copy(original, source.place, target, progress)
+    elif state == original.state:
+        refuse_differences(original, target.read(read_whole), target.place)
     else:
-        refuse_registry(target.place, held)
-    return _summary(wanted, source, target, copied, time.perf_counter() - started)
+        refuse_registry(target.place, state)
+    return _summary(original, source, target, rows, time.perf_counter() - start_s)
 
 
-def refuse_differences(wanted: Contents, found: Contents, place: str) -> None:
+def refuse_differences(original: Contents, copy: Contents, place: str) -> None:
     """Raises CopyDiffers."""
-    told = differences(wanted, found)
-    if told:
-        raise CopyDiffers(place, told)
+    lines = differences(original, copy)
+    if lines:
+        raise CopyDiffers(place, lines)
 
 
 def _read_sound(source: Store) -> Contents:
@@ -361,10 +355,10 @@ def _read_sound(source: Store) -> Contents:
         try:
             check_taxonomy(taxonomy)
         except InvalidSetting as exc:
-            told = (
+            reason = (
                 f"its taxonomy {taxonomy.name[:40]!r} is not as a build makes it ({exc}): build it anew, or forget it."
             )
-            raise RegistryUnusable(source.place, told) from exc
+            raise RegistryUnusable(source.place, reason) from exc
     return whole
 
 
@@ -375,28 +369,28 @@ def _state(store: Store) -> RegistryState | None:
         return None
 
 
-def _copy(wanted: Contents, place: str, target: Store, progress: Progress | None) -> int:
+def _copy(original: Contents, place: str, target: Store, progress: Progress | None) -> int:
     """How many rows were missing."""
-    dimension = next((len(vector) for vector in wanted.vectors.values()), 0)
-    origin = Origin(place=place, revision=wanted.state.revision, commit=wanted.state.commit, dimension=dimension)
+    dimension = next((len(vector) for vector in original.vectors.values()), 0)
+    origin = Origin(place=place, revision=original.state.revision, commit=original.state.commit, dimension=dimension)
 
     def whole(session: GraphSession) -> None:
-        session.run(load("state/create"), props=asdict(wanted.state))
-        refuse_differences(wanted, read_whole(session), target.place)
+        session.run(load("state/create"), props=asdict(original.state))
+        refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:
-        copied = _put(parts_of(wanted, _held_ids(filling)), filling, progress)
+        rows = _put(parts_of(original, _held_ids(filling)), filling, progress)
         filling.finish(whole)
-    return copied
+    return rows
 
 
 def _put(parts: Sequence[Part], filling: Filling, progress: Progress | None) -> int:
-    total, done = sum(part.rows for part in parts), 0
+    total, rows = sum(part.rows for part in parts), 0
     for part in parts:
         filling.put(part.agent_ids, part.write)
-        done += part.rows
+        rows += part.rows
         if progress:
-            progress(done, total)
+            progress(rows, total)
     return total
 
 
@@ -416,8 +410,8 @@ def _address(place: str) -> object:
     return parts.hostname, parts.port or BOLT_PORT, parts.path
 
 
-def _summary(whole: Contents, source: Store, target: Store, copied: int, seconds: float) -> Migrated:
-    return Migrated(
+def _summary(whole: Contents, source: Store, target: Store, rows: int, seconds: float) -> MigrationReport:
+    return MigrationReport(
         source=source.place,
         target=target.place,
         revision=whole.state.revision,
@@ -427,7 +421,7 @@ def _summary(whole: Contents, source: Store, target: Store, copied: int, seconds
         claims=len(whole.claims),
         settings=len(whole.settings),
         vectors=len(whole.vectors),
-        copied=copied,
+        copied=rows,
         sha256=_sha256(fingerprints(whole)),
         seconds=seconds,
     )

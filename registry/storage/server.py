@@ -107,20 +107,20 @@ class ServerStore:
             before = self._moment()
             if before.whole:
                 try:
-                    found = read()
+                    result = read()
                 except Exception:  # of half a commit anything may be missing: a name, a node, a record
                     if self._moment() == before:
                         raise
                 else:
                     if self._moment() == before:
-                        return found
+                        return result
         raise ServerUnavailable(self.place, NEVER_WHOLE)
 
     def _moment(self) -> Moment:
-        found = Moment.read(self.engine)
-        if found is None:
+        moment = Moment.read(self.engine)
+        if moment is None:
             raise RegistryNotFound(self.place)
-        return found
+        return moment
 
     def _attempts(self) -> Iterator[None]:
         """To read between commits: until the time for a read is up."""
@@ -147,15 +147,15 @@ class ServerStore:
         if self._closed:
             raise RegistryClosed
         self._make_ready()
-        prepared: list[int] = []
+        dimensions: list[int] = []
 
         def prepare(dimension: int) -> None:
             self._prepare(dimension)
-            prepared.append(dimension)
+            dimensions.append(dimension)
 
         yield Writing(self.engine, _keep, prepare, self._state_between_commits())
-        if prepared:
-            self._settle(prepared[-1])
+        if dimensions:
+            self._settle(dimensions[-1])
 
     def _state_between_commits(self) -> RegistryState | None:
         """Of a whole revision: if that one still holds when a writer commits, what it read since was whole as well."""
@@ -190,9 +190,9 @@ class ServerStore:
         """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""
         _ = self.engine.version
         if not seen_migrations(self.engine, self.place):
-            held = self.engine.run(load("neo4j/schema/foreign_labels"), labels=sorted(OURS))
-            if held:
-                labels = ", ".join(row["label"] for row in held)
+            rows = self.engine.run(load("neo4j/schema/foreign_labels"), labels=sorted(OURS))
+            if rows:
+                labels = ", ".join(row["label"] for row in rows)
                 raise RegistryUnusable(
                     self.place, f"the database holds {labels} of something else. Give it another one."
                 )
@@ -215,13 +215,13 @@ class ServerStore:
         renew_schema(self.engine, dimension, by_owner=self.engine.version >= IN_INDEX_FILTERS)
         self._await_indexes()
 
-    def _settle(self, prepared: int) -> None:
+    def _settle(self, default: int) -> None:
         """The vector indexes of the embedder that the registry has now; until they are there vectors are scanned."""
-        settled: int | None = None
-        while (dimension := self._dimension() or prepared) != settled:  # another writer may have been later
+        current: int | None = None
+        while (dimension := self._dimension() or default) != current:  # another writer may have been later
             drop_other_vector_indexes(self.engine, dimension)
             self._prepare(dimension)
-            settled = dimension
+            current = dimension
 
     def _dimension(self) -> int:
         """Of the vectors that are there; 0 without any."""

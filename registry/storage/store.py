@@ -101,7 +101,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Stored(Searchable, Protocol):
+class RegistryWithStore(Searchable, Protocol):
     """A registry that also shows its store."""
 
     @property

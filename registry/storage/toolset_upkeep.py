@@ -16,24 +16,24 @@ def choose_tools(
 ) -> dict[str, set[str]]:
     """By name of each toolset the ids of the tools that its rule chooses, of these agents; None: of all."""
     settings = read_settings(session)
-    stored = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
-    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(stored))
-    owned: dict[str, list[str]] = {}
+    items = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
+    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(items))
+    tool_ids: dict[str, list[str]] = {}
     for item in tools:
-        owned.setdefault(item.tool.agent_id, []).append(item.tool.id)
-    agents = [overlaid(item.agent, settings) for item in stored.values()]
+        tool_ids.setdefault(item.tool.agent_id, []).append(item.tool.id)
+    agents = [overlaid(item.agent, settings) for item in items.values()]
     return {
-        each.name: {tool for agent in agents for tool in each.chosen_tools(agent, owned.get(agent.id, ()))}
+        each.name: {tool for agent in agents for tool in each.chosen_tools(agent, tool_ids.get(agent.id, ()))}
         for each in toolsets
     }
 
 
-def keep_toolsets(session: GraphSession, touched: Collection[str]) -> None:
+def keep_toolsets(session: GraphSession, agent_ids: Collection[str]) -> None:
     """After these agents or their tools were changed: what is new joins, and what a rule chooses no more leaves."""
-    toolsets = read_toolsets(session) if touched else []
+    toolsets = read_toolsets(session) if agent_ids else []
     if not toolsets:
         return
-    now, agents = choose_tools(session, toolsets, touched), set(touched)
+    now, agents = choose_tools(session, toolsets, agent_ids), set(agent_ids)
     before = {each.name: {tool for tool in each.includes if owner_of(tool) in agents} for each in toolsets}
     put_edges(session, {name: (before[name], now[name]) for name in now})
 

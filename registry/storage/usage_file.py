@@ -51,20 +51,20 @@ class UsageFile:
             return []
         return self._file.run(lambda database: [Count(*row) for row in database.execute(_READ, (self._registry,))])
 
-    def drop_gone(self, held: Collection[str], before: str) -> None:
+    def drop_gone(self, tool_ids: Collection[str], before: str) -> None:
         """Counts of tools that are not in the registry and were not called since `before` (ISO 8601 in UTC)."""
 
         def delete(database: sqlite3.Connection) -> None:
             old = [tool for (tool,) in database.execute(_OLD, (self._registry, before))]
-            database.executemany(_DROP, [(self._registry, tool) for tool in old if tool not in held])
+            database.executemany(_DROP, [(self._registry, tool) for tool in old if tool not in tool_ids])
 
         self._file.run(delete)
 
 
 def held_tools(index: SearchIndex, principal: Principal | None = None) -> set[str]:
     """The ids of the tools of all agents that the principal may see."""
-    seen = [agent.id for agent in visible_agents(index, principal)]
-    return {tool_id for ids in index.tool_ids_of(seen).values() for tool_id in ids}
+    agent_ids = [agent.id for agent in visible_agents(index, principal)]
+    return {tool_id for ids in index.tool_ids_of(agent_ids).values() for tool_id in ids}
 
 
 def read_usage(
@@ -74,7 +74,7 @@ def read_usage(
     check_usage(sort, limit)
     if agent_id:
         store.look(lambda index: agent_named(index, agent_id, principal))
-    held = store.look(lambda index: held_tools(index, principal))
+    tool_ids = store.look(lambda index: held_tools(index, principal))
     counts = [] if store.place == MEMORY else UsageFile(settings, store.place).read()
-    owned = f"{agent_id}/" if agent_id else ""
-    return summarize((c for c in counts if c.tool_id in held and c.tool_id.startswith(owned)), sort, limit)
+    prefix = f"{agent_id}/" if agent_id else ""
+    return summarize((c for c in counts if c.tool_id in tool_ids and c.tool_id.startswith(prefix)), sort, limit)

@@ -12,7 +12,7 @@ from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
 from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.read import (
-    Held,
+    GraphView,
     RegistryState,
     Stamp,
     Vectors,
@@ -20,7 +20,7 @@ from waygraph.registry.graph.read import (
     outranked_sources,
     overlaid,
     read_agents,
-    read_held,
+    read_graph_view,
     read_state,
     read_tools,
     read_transitions,
@@ -96,7 +96,7 @@ class WriteSession:
         self._engine, self._keep, self._prepare, self._state = writing
         self._choose, self._clock = choose, clock
         self._texts, self._max_chars, self._max_kept = texts, max_embedded_chars, max_changes_kept
-        self._held: Held | None = None
+        self._graph: GraphView | None = None
         self._is_apart = False
 
     def set_apart(self, principal: Principal | None) -> None:
@@ -105,11 +105,11 @@ class WriteSession:
         """
         self._is_apart = principal is not None
 
-    def read_held(self) -> Held:
+    def read_graph_view(self) -> GraphView:
         """As it is before this session writes."""
-        if self._held is None:
-            self._held = read_held(self._engine)
-        return self._held
+        if self._graph is None:
+            self._graph = read_graph_view(self._engine)
+        return self._graph
 
     def state(self) -> RegistryState | None:
         return self._state
@@ -124,43 +124,45 @@ class WriteSession:
         if changes.is_empty:
             self._confirm(changes, state.revision)
             return Written(revision=state.revision)
-        retold = self._retold(changes.operator, {entry.agent.id for entry in changes.written})
-        chosen = self._choose_embedder(state) if changes.written or retold else None
-        embedder = chosen.embedder if chosen else None
+        changed_entries = self._changed_entries(changes.operator, {entry.agent.id for entry in changes.written})
+        choice = self._choose_embedder(state) if changes.written or changed_entries else None
+        embedder = choice.embedder if choice else None
         before = texts_embedded(embedder)
-        entries = [*changes.written, *retold]
-        vectors = self._vectors(entries, state.texts, embedder, progress, said=changes.operator)
+        entries = [*changes.written, *changed_entries]
+        vectors = self._vectors(entries, state.texts, embedder, progress, settings=changes.operator)
         stamp = Stamp(now=self._clock(), revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
             refuse_other_length(session, vectors, state.embedder)
             write_changes(session, changes, vectors, stamp, max_changes_kept=self._max_kept)
-            write_vectors(session, *_ids_of(retold, vectors), vectors)
+            write_vectors(session, *_ids_of(changed_entries, vectors), vectors)
 
         revision = self._write(state.revision, touched_agents(changes), work)
         return Written(revision=revision, texts_embedded=texts_embedded(embedder) - before)
 
-    def put_setting(self, said: OperatorSettings) -> Written:
+    def put_setting(self, setting: OperatorSettings) -> Written:
         """Stores what an operator says; an agent it removes goes with its tools.
 
         What is said of tools is embedded. Raises as `commit`.
         """
         state = self._begin()
-        held = self.read_held()
-        gone = [said.agent_id] if said.removed and said.agent_id in held.agents else []
-        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
+        graph = self.read_graph_view()
+        agent_ids = [setting.agent_id] if setting.removed and setting.agent_id in graph.agents else []
+        tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
 
-        retold = self._retold([said], gone)
-        chosen = self._choose_embedder(state) if retold else None
-        vectors = self._vectors(retold, state.texts, chosen.embedder if chosen else None, None, said=[said])
+        changed_entries = self._changed_entries([setting], agent_ids)
+        choice = self._choose_embedder(state) if changed_entries else None
+        vectors = self._vectors(
+            changed_entries, state.texts, choice.embedder if choice else None, None, settings=[setting]
+        )
 
         def work(session: GraphSession) -> None:
             refuse_other_length(session, vectors, state.embedder)
-            remove_agents(session, gone, tools)
-            put_setting(session, said)
-            write_vectors(session, *_ids_of(retold, vectors), vectors)
+            remove_agents(session, agent_ids, tools)
+            put_setting(session, setting)
+            write_vectors(session, *_ids_of(changed_entries, vectors), vectors)
 
-        return Written(revision=self._write(state.revision, [said.agent_id], work))
+        return Written(revision=self._write(state.revision, [setting.agent_id], work))
 
     def approve(self, *names: str, principal: Principal | None = None) -> Approved:
         """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
@@ -171,22 +173,22 @@ class WriteSession:
         refuse_non_operator("an approval", principal)
         self.set_apart(principal)
         state = self._begin()
-        held = self.read_held()
+        graph = self.read_graph_view()
         for name in names:
             if name.startswith(OF_SOURCE):
-                self._claims_of(name.removeprefix(OF_SOURCE), held, principal)
-        agents, tools = all_waiting(held, names, principal)
+                self._claims_of(name.removeprefix(OF_SOURCE), graph, principal)
+        agents, tools = all_waiting(graph, names, principal)
         if not (agents or tools):
             return Approved(revision=state.revision)
-        entries = approved_entries(held, agents, tools)
+        entries = approved_entries(graph, agents, tools)
         # Without a tool that joins them, the agents' texts stay as they are.
-        chosen = self._choose_embedder(state) if any(tool.pending for tool in tools) else None
-        vectors = self._vectors(entries, state.texts, chosen.embedder if chosen else None, None)
-        embedded = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+        choice = self._choose_embedder(state) if any(tool.pending for tool in tools) else None
+        vectors = self._vectors(entries, state.texts, choice.embedder if choice else None, None)
+        agent_ids = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
 
         def work(session: GraphSession) -> None:
             refuse_other_length(session, vectors, state.embedder)
-            write_vectors(session, embedded, (), vectors)
+            write_vectors(session, agent_ids, (), vectors)
             put_agent_props(session, {agent.id: approval_of(agent) for agent in agents})
             put_tool_props(session, {tool.id: approval_of(tool) for tool in tools})
 
@@ -196,15 +198,15 @@ class WriteSession:
         )
 
     def put_statuses(
-        self, statuses: Mapping[str, str], tried: Tried = NOTHING_TRIED, pauses: Mapping[str, int] = NO_PAUSES
+        self, statuses: Mapping[str, str], attempts: Tried = NOTHING_TRIED, pauses: Mapping[str, int] = NO_PAUSES
     ) -> Written:
         """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
 
-        `tried`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
+        `attempts`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
         """
         state = self._begin()
-        agents = self.read_held().agents
-        failures = {source: self._failures_after(source, its) for source, its in tried.items()}
+        agents = self.read_graph_view().agents
+        failures = {source: self._failures_after(source, its) for source, its in attempts.items()}
         differing = {
             agent_id: {"status": status}
             for agent_id, status in statuses.items()
@@ -229,12 +231,12 @@ class WriteSession:
         return Written(revision=state.revision)
 
     def _failures_after(self, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
-        known = self.read_held().sources.get(source)
-        return continue_failures(source, known.failures if known else (), statuses, self._clock(), kept=None)
+        summary = self.read_graph_view().sources.get(source)
+        return continue_failures(source, summary.failures if summary else (), statuses, self._clock(), kept=None)
 
     def _pause_s(self, source: str) -> int:
-        known = self.read_held().sources.get(source)
-        return known.pause_s if known else 0
+        summary = self.read_graph_view().sources.get(source)
+        return summary.pause_s if summary else 0
 
     def forget_source(self, name: str, principal: Principal | None = None) -> Forgotten:
         """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
@@ -243,24 +245,26 @@ class WriteSession:
         a policy, and the principal is no operator.
         """
         state = self._begin()
-        held = self.read_held()
-        mine = self._claims_of(name, held, principal)
-        if held.policy_of(name) != "accept" or not all(is_own(held.overlaid(agent_id), principal) for agent_id in mine):
+        graph = self.read_graph_view()
+        mine = self._claims_of(name, graph, principal)
+        if graph.policy_of(name) != "accept" or not all(
+            is_own(graph.overlaid(agent_id), principal) for agent_id in mine
+        ):
             refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
-        shared = {claim.agent_id for claim in held.claims if claim.source != name}
-        gone = [agent_id for agent_id in mine if agent_id not in shared]
-        tools = [item.tool.id for items in held.tools_of(gone).values() for item in items]
+        other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
+        agent_ids = [agent_id for agent_id in mine if agent_id not in other_ids]
+        tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
 
         def work(session: GraphSession) -> None:
-            remove_agents(session, gone, tools)
+            remove_agents(session, agent_ids, tools)
             session.run(load("sync/remove_source"), source=name)
 
-        revision = self._write(state.revision, gone, work)
+        revision = self._write(state.revision, agent_ids, work)
         return Forgotten(
             revision=revision,
-            agents=tuple(sorted(gone)),
+            agents=tuple(sorted(agent_ids)),
             tools=tuple(sorted(tools)),
-            ingest_again=outranked_sources(held, name, mine),
+            ingest_again=outranked_sources(graph, name, mine),
         )
 
     def learn_transitions(self, more: Sequence[Transition], half_life_days: float, max_kept: int) -> Learned:
@@ -269,22 +273,22 @@ class WriteSession:
         Those of agents and tools that the registry does not hold are left out. Nothing to add keeps the revision.
         """
         state = self._begin()
-        held = read_transitions(self._engine)
+        before = read_transitions(self._engine)
         unknown = self._unknown_ids({name for each in more for name in each.ids})
-        added = [each for each in more if unknown.isdisjoint(each.ids)]
-        sums = add_transitions(held, added, half_life_days)
-        kept, put = sums, list({each.key: None for each in added})
+        additions = [each for each in more if unknown.isdisjoint(each.ids)]
+        sums = add_transitions(before, additions, half_life_days)
+        transitions, put = sums, list({each.key: None for each in additions})
         if is_cut := len(sums) > max_kept:
-            kept = keep_largest(sums, max_kept, half_life_days)
-            put = list(kept)
+            transitions = keep_largest(sums, max_kept, half_life_days)
+            put = list(transitions)
 
         def work(session: GraphSession) -> None:
             if is_cut:
                 session.run(load("learning/forget_transitions"))
-            put_transitions(session, (kept[key] for key in put))
+            put_transitions(session, (transitions[key] for key in put))
 
-        revision = self._write(state.revision, (), work) if added else state.revision
-        return Learned(transitions=len(kept), revision=revision, unknown=tuple(sorted(unknown)))
+        revision = self._write(state.revision, (), work) if additions else state.revision
+        return Learned(transitions=len(transitions), revision=revision, unknown=tuple(sorted(unknown)))
 
     def forget_transitions(self) -> Written:
         """All of them. Nothing to forget keeps the revision."""
@@ -303,24 +307,24 @@ class WriteSession:
         new = replace(new, revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
-            held = {each.name: each for each in read_taxonomies(session)}
-            former = held.pop(new.name, None)
+            taxonomies = {each.name: each for each in read_taxonomies(session)}
+            former = taxonomies.pop(new.name, None)
             if former and former.of is not new.of:
                 remove_taxonomy(session, former)
                 former = None
             settle(session, new, former)
-            for other in held.values():
+            for other in taxonomies.values():
                 if other.current and new.current:
                     put_taxonomy(session, replace(other, current=False), other)
 
         self._write(state.revision, (), work)
         return next(each for each in read_taxonomies(self._engine) if each.name == new.name)
 
-    def restore_taxonomies(self, saved: Sequence[Taxonomy]) -> int:
+    def restore_taxonomies(self, taxonomies: Sequence[Taxonomy]) -> int:
         """Those whose names the registry has none of; none is current beside another. Returns the revision."""
-        held = {each.name: each for each in read_taxonomies(self._engine)}
-        has_current = any(each.current for each in held.values())
-        missing = [each for each in saved if each.name not in held]
+        present = {each.name: each for each in read_taxonomies(self._engine)}
+        has_current = any(each.current for each in present.values())
+        missing = [each for each in taxonomies if each.name not in present]
 
         def work(session: GraphSession) -> None:
             for each in missing:
@@ -332,15 +336,15 @@ class WriteSession:
     def forget_taxonomy(self, name: str) -> Written:
         """If it was the current one, the first of those that are left is. Raises UnknownName."""
         state = self._begin()
-        held = {each.name: each for each in read_taxonomies(self._engine)}
-        if name not in held:
-            raise UnknownName("taxonomy", name, held)
-        gone, left = held.pop(name), list(held.values())
+        taxonomies = {each.name: each for each in read_taxonomies(self._engine)}
+        if name not in taxonomies:
+            raise UnknownName("taxonomy", name, taxonomies)
+        taxonomy, others = taxonomies.pop(name), list(taxonomies.values())
 
         def work(session: GraphSession) -> None:
-            remove_taxonomy(session, gone)
-            if gone.current and left:
-                put_taxonomy(session, replace(left[0], current=True), left[0])
+            remove_taxonomy(session, taxonomy)
+            if taxonomy.current and others:
+                put_taxonomy(session, replace(others[0], current=True), others[0])
 
         return Written(revision=self._write(state.revision, (), work))
 
@@ -350,19 +354,21 @@ class WriteSession:
         Raises InvalidSetting for the name of a namespace.
         """
         state = self._begin()
-        namespaces = {source.namespace: name for name, source in self.read_held().sources.items() if source.namespace}
+        namespaces = {
+            source.namespace: name for name, source in self.read_graph_view().sources.items() if source.namespace
+        }
         if new.name in namespaces:
             raise InvalidSetting(
                 f"{new.name!r} is the namespace of the source {namespaces[new.name]!r}, which has the endpoint "
                 f"/{new.name}/mcp; give the toolset another name"
             )
-        held = {each.name: each for each in read_toolsets(self._engine)}.get(new.name)
+        before = {each.name: each for each in read_toolsets(self._engine)}.get(new.name)
         new = replace(new, includes=tuple(sorted(choose_tools(self._engine, [new])[new.name])))
-        if new != held:
-            log = [toolset_change(held, new)] if held is None or held.rule_json() != new.rule_json() else []
+        if new != before:
+            log = [toolset_change(before, new)] if before is None or before.rule_json() != new.rule_json() else []
 
             def work(session: GraphSession) -> None:
-                put_toolset(session, new, held.includes if held else ())
+                put_toolset(session, new, before.includes if before else ())
                 self._log(session, log)
 
             self._write(state.revision, (), work)
@@ -371,22 +377,22 @@ class WriteSession:
     def remove_toolset(self, name: str) -> Written:
         """Raises UnknownName."""
         state = self._begin()
-        held = {each.name: each for each in read_toolsets(self._engine)}
-        if name not in held:
-            raise UnknownName("toolset", name, held)
+        toolsets = {each.name: each for each in read_toolsets(self._engine)}
+        if name not in toolsets:
+            raise UnknownName("toolset", name, toolsets)
 
         def work(session: GraphSession) -> None:
             session.run(load("toolset/remove_toolset"), id=name)
-            self._log(session, [toolset_change(held[name], None)])
+            self._log(session, [toolset_change(toolsets[name], None)])
 
         return Written(revision=self._write(state.revision, (), work))
 
-    def restore_toolsets(self, saved: Sequence[Toolset]) -> int:
+    def restore_toolsets(self, toolsets: Sequence[Toolset]) -> int:
         """Those whose names neither a toolset nor a namespace has. Returns the revision."""
-        taken = {each.name for each in read_toolsets(self._engine)}
-        taken |= {source.namespace for source in self.read_held().sources.values()}
-        for each in saved:
-            if each.name not in taken:
+        names = {each.name for each in read_toolsets(self._engine)}
+        names |= {source.namespace for source in self.read_graph_view().sources.values()}
+        for each in toolsets:
+            if each.name not in names:
                 self.put_toolset(each)
         return self._begin().revision
 
@@ -395,37 +401,37 @@ class WriteSession:
         keep_changes(session, stamp_changes(log, stamp), self._max_kept)
 
     def _unknown_ids(self, ids: Collection[str]) -> set[str]:
-        held = self.read_held()
-        owners = {owner_of(each) for each in ids} & held.agents.keys()
-        tools = {item.tool.id for items in held.tools_of(sorted(owners)).values() for item in items}
+        graph = self.read_graph_view()
+        owners = {owner_of(each) for each in ids} & graph.agents.keys()
+        tools = {item.tool.id for items in graph.tools_of(sorted(owners)).values() for item in items}
         return {each for each in ids if each not in (tools if is_tool(each) else owners)}
 
-    def _claims_of(self, name: str, held: Held, principal: Principal | None) -> list[str]:
+    def _claims_of(self, name: str, graph: GraphView, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
-        known = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
+        sources = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
         if principal is not None:
-            known &= {claim.source for claim in held.claims if held.shows(claim.agent_id, principal)}
-        if name not in known:
-            raise UnknownName("source", name, known)
-        claimed = [claim.agent_id for claim in held.claims if claim.source == name]
-        refuse_unseen(held, claimed, principal)
-        return claimed
+            sources &= {claim.source for claim in graph.claims if graph.shows(claim.agent_id, principal)}
+        if name not in sources:
+            raise UnknownName("source", name, sources)
+        agent_ids = [claim.agent_id for claim in graph.claims if claim.source == name]
+        refuse_unseen(graph, agent_ids, principal)
+        return agent_ids
 
-    def reindex(self, texts: TextForm | None, chosen: ChosenEmbedder, progress: Progress | None = None) -> Written:
+    def reindex(self, texts: TextForm | None, choice: ChosenEmbedder, progress: Progress | None = None) -> Written:
         """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew.
 
         `texts` None: the form that it has.
         """
         state = self._begin()
         form = texts or state.texts
-        before = texts_embedded(chosen.embedder)
+        before = texts_embedded(choice.embedder)
         entries = self._all_entries()
         forms = TextForms(form=form, max_chars=self._max_chars).of_entries(
-            overlay_entries(entries, self.read_held().settings)
+            overlay_entries(entries, self.read_graph_view().settings)
         )
-        vectors = new_vectors(forms, {}, chosen.embedder, progress) if chosen.embedder else no_vectors(forms)
-        props = {"texts": form, "embedder": chosen.fingerprint, "embedder_spec": chosen.spec}
-        self._prepare(chosen.embedder.dimension if chosen.embedder else 0)
+        vectors = new_vectors(forms, {}, choice.embedder, progress) if choice.embedder else no_vectors(forms)
+        props = {"texts": form, "embedder": choice.fingerprint, "embedder_spec": choice.spec}
+        self._prepare(choice.embedder.dimension if choice.embedder else 0)
 
         def work(session: GraphSession) -> None:
             agents = [entry.agent.id for entry in entries]
@@ -434,7 +440,7 @@ class WriteSession:
             session.run(load("state/update"), props=props)
 
         revision = self._write(state.revision, None, work)
-        return Written(revision=revision, texts_embedded=texts_embedded(chosen.embedder) - before)
+        return Written(revision=revision, texts_embedded=texts_embedded(choice.embedder) - before)
 
     def put_similar(self, choose: Callable[[Vectors], Sequence[Mapping[str, object]]]) -> Written:
         """Replaces the edges between near tools by those that it chooses: rows of `learning/put_similar`.
@@ -452,22 +458,22 @@ class WriteSession:
 
         return Written(revision=self._write(state.revision, (), work))
 
-    def _write(self, revision: int, touched: Collection[str] | None, work: Callable[[GraphSession], None]) -> int:
+    def _write(self, revision: int, agent_ids: Collection[str] | None, work: Callable[[GraphSession], None]) -> int:
         """All of `work` as the next revision, in one transaction. Raises WriteConflict if another was first.
 
-        `touched`: the agents it changes, or whose tools; None: the whole index is made anew.
+        `agent_ids`: the agents it changes, or whose tools; None: the whole index is made anew.
         """
 
         def advancing(session: GraphSession) -> int:
             # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
             following = advance(session, revision)
-            with self._keep(session, touched), keep_taxonomies(session, touched):
+            with self._keep(session, agent_ids), keep_taxonomies(session, agent_ids):
                 work(session)
-                keep_toolsets(session, touched or ())
+                keep_toolsets(session, agent_ids or ())
             return following
 
         following = self._engine.write(advancing)
-        self._held = None
+        self._graph = None
         assert self._state is not None  # noqa: S101 - it had this revision
         self._state = replace(self._state, revision=following)
         return following
@@ -478,68 +484,68 @@ class WriteSession:
         if state is not None:
             refuse_other_texts(self._texts, state.texts)
             return state
-        chosen = self._choose("")
+        choice = self._choose("")
         props = {
             "revision": 0,
-            "embedder": chosen.fingerprint,
-            "embedder_spec": chosen.spec,
+            "embedder": choice.fingerprint,
+            "embedder_spec": choice.spec,
             "texts": self._texts or DEFAULT_TEXTS,
             "schema_version": SCHEMA_VERSION,
         }
-        if chosen.embedder:
-            self._prepare(chosen.embedder.dimension)
+        if choice.embedder:
+            self._prepare(choice.embedder.dimension)
         self._engine.run(load("state/create"), props=props)
-        created = self._state = read_state(self._engine)
-        if created is None or created.revision:
+        new_state = self._state = read_state(self._engine)
+        if new_state is None or new_state.revision:
             raise WriteConflict("another writer made this registry first")
-        refuse_other_texts(self._texts, created.texts)
-        return created
+        refuse_other_texts(self._texts, new_state.texts)
+        return new_state
 
     def _choose_embedder(self, state: RegistryState) -> ChosenEmbedder:
         """The embedder that made this registry's vectors. Raises EmbedderMismatch if another was chosen."""
-        chosen = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
-        if chosen.fingerprint != state.embedder:
-            raise EmbedderMismatch(has=state.embedder, wants=chosen.fingerprint or "none")
-        if self._is_apart and isinstance(chosen.embedder, CachedEmbedder):
-            return replace(chosen, embedder=chosen.embedder.without_reading())
-        return chosen
+        choice = self._choose(state.embedder_spec) if state.embedder else ChosenEmbedder(embedder=None, spec="none")
+        if choice.fingerprint != state.embedder:
+            raise EmbedderMismatch(has=state.embedder, wants=choice.fingerprint or "none")
+        if self._is_apart and isinstance(choice.embedder, CachedEmbedder):
+            return replace(choice, embedder=choice.embedder.without_reading())
+        return choice
 
-    def _retold(self, said: Iterable[OperatorSettings], others: Collection[str]) -> list[AgentEntry]:
+    def _changed_entries(self, settings: Iterable[OperatorSettings], others: Collection[str]) -> list[AgentEntry]:
         """The agents, `others` apart, of whose tools an operator says something else than before; whole."""
-        held = self.read_held()
+        graph = self.read_graph_view()
         agent_ids = [
             each.agent_id
-            for each in said
-            if each.agent_id in held.agents
+            for each in settings
+            if each.agent_id in graph.agents
             and each.agent_id not in others
-            and each.tools != held.settings_of(each.agent_id).tools
+            and each.tools != graph.settings_of(each.agent_id).tools
         ]
-        owned = held.tools_of(agent_ids) if agent_ids else {}
+        tools_by_agent = graph.tools_of(agent_ids) if agent_ids else {}
         return entries_of(
-            (held.agents[agent_id].agent for agent_id in agent_ids),
-            (item.tool for items in owned.values() for item in items),
+            (graph.agents[agent_id].agent for agent_id in agent_ids),
+            (item.tool for items in tools_by_agent.values() for item in items),
         )
 
     def _vectors(
         self,
-        written: Sequence[AgentEntry],
+        entries: Sequence[AgentEntry],
         form: TextForm,
         embedder: Embedder | None,
         progress: Progress | None,
         *,
-        said: Iterable[OperatorSettings] = (),
+        settings: Iterable[OperatorSettings] = (),
     ) -> NewVectors:
-        """`said`: what operators say now, beside what they said before."""
+        """`settings`: what operators say now, beside what they said before."""
         if embedder is None:
             return NewVectors(vectors={}, keys={})
-        held = self.read_held()
-        written = overlay_entries(written, {**held.settings, **{each.agent_id: each for each in said}})
-        if not held.agents:  # a registry that was copied while it was empty: nothing told the dimension
+        graph = self.read_graph_view()
+        entries = overlay_entries(entries, {**graph.settings, **{each.agent_id: each for each in settings}})
+        if not graph.agents:  # a registry that was copied while it was empty: nothing told the dimension
             self._prepare(embedder.dimension)
-        ids = [entry.agent.id for entry in written]
-        keys = {agent_id: held.agents[agent_id].vector_key for agent_id in ids if agent_id in held.agents}
-        keys |= {item.tool.id: item.vector_key for items in held.tools_of(ids).values() for item in items}
-        texts = TextForms(form=form, max_chars=self._max_chars).of_entries(written)
+        ids = [entry.agent.id for entry in entries]
+        keys = {agent_id: graph.agents[agent_id].vector_key for agent_id in ids if agent_id in graph.agents}
+        keys |= {item.tool.id: item.vector_key for items in graph.tools_of(ids).values() for item in items}
+        texts = TextForms(form=form, max_chars=self._max_chars).of_entries(entries)
         return new_vectors(texts, keys, embedder, progress)
 
     def _confirm(self, changes: ChangeSet, revision: int) -> None:
@@ -554,7 +560,7 @@ class WriteSession:
             work(session)
 
         self._engine.write(holding)
-        self._held = None
+        self._graph = None
 
     def _all_entries(self) -> list[AgentEntry]:
         tools = [item.tool for item in read_tools(self._engine)]
@@ -574,19 +580,19 @@ def texts_embedded(embedder: Embedder | None) -> int:
 
 
 def changed_setting(
-    held: Held, agent_id: str, changes: Mapping[str, object], principal: Principal | None = None
+    graph: GraphView, agent_id: str, changes: Mapping[str, object], principal: Principal | None = None
 ) -> OperatorSettings:
     """What operators said of an agent so far, with these fields changed.
 
     Raises UnknownName, also for what the principal may not see; what is removed only those see who see everything.
     Raises NotAllowed for what the principal may not set.
     """
-    if not held.shows(agent_id, principal) and (principal is not None or agent_id not in held.settings):
-        raise UnknownName("agent", agent_id, (each for each in held.agents if held.shows(each, principal)))
-    before = held.settings_of(agent_id)
+    if not graph.shows(agent_id, principal) and (principal is not None or agent_id not in graph.settings):
+        raise UnknownName("agent", agent_id, (each for each in graph.agents if graph.shows(each, principal)))
+    before = graph.settings_of(agent_id)
     after = replace(before, **changes)  # type: ignore[arg-type]
-    if agent_id in held.agents:
-        now, then = (overlaid(held.agents[agent_id].agent, {agent_id: said}) for said in (before, after))
+    if agent_id in graph.agents:
+        now, then = (overlaid(graph.agents[agent_id].agent, {agent_id: setting}) for setting in (before, after))
         refuse_setting(now, then, changes, principal)
     return after
 
@@ -602,9 +608,9 @@ def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: st
             raise EmbedderMismatch.of_lengths(embedder, has=has, wants=wants)
 
 
-def refuse_unseen(held: Held, agent_ids: Iterable[str], principal: Principal | None) -> None:
+def refuse_unseen(graph: GraphView, agent_ids: Iterable[str], principal: Principal | None) -> None:
     """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
-    if any(agent_id in held.agents and not held.shows(agent_id, principal) for agent_id in agent_ids):
+    if any(agent_id in graph.agents and not graph.shows(agent_id, principal) for agent_id in agent_ids):
         refuse_change()
 
 

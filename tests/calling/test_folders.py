@@ -18,7 +18,7 @@ from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, l
 from waygraph.ingest.pipeline import Ingestion, open_given
 from waygraph.ingest.sources.read import NOT_IN_REHEARSALS, NOT_STARTED
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.watch.run import Followed, followed_sources
+from waygraph.ingest.watch.run import FollowedSource, followed_sources
 from waygraph.registry import Registry
 from waygraph.registry.model.changes import AgentEntry, Manifest, SyncReport
 from waygraph.registry.model.errors import InvalidSetting, NotCallable, SourceError
@@ -241,12 +241,12 @@ def test_what_a_registry_calls_its_source_was_named_by_nobody(here: Here) -> Non
 # -- a watch ---------------------------------------------------------------------------------------
 
 
-def follow(here: Here, given: str, **options: Any) -> Followed:
+def follow(here: Here, given: str, **options: Any) -> FollowedSource:
     [source] = followed_sources([given], [], here.opening(**options))
     return source
 
 
-def asked(source: Followed) -> set[str]:
+def asked(source: FollowedSource) -> set[str]:
     """The keys of the servers that a watch has started after a look."""
     return {server.key for server in source.say().servers}
 

@@ -17,7 +17,7 @@ from typing import Any
 from tests.faults.fleet import entry, manifest, number_in
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.read import read_held, read_state, read_tools
+from waygraph.registry.graph.read import read_graph_view, read_state, read_tools
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import folder_of
 from waygraph.registry.model.changes import Manifest
@@ -243,7 +243,7 @@ def read_graph(path: Path) -> object:
     """All that the graph file holds."""
     engine = GrafeoEngine.open(path)
     try:
-        held = read_held(engine)
+        held = read_graph_view(engine)
         return read_state(engine), dict(held.agents), held.claims, read_tools(engine)
     finally:
         engine.close()

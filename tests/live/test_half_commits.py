@@ -64,7 +64,7 @@ def test_a_writer_goes_on_from_a_whole_revision(registry: Registry, tamper: Tamp
     def write() -> None:
         with registry.writing() as session:
             began.append(time.monotonic())
-            assert set(session.read_held().agents) == {"north", "south", "west"}
+            assert set(session.read_graph_view().agents) == {"north", "south", "west"}
 
     writer = threading.Thread(target=write)
     writer.start()

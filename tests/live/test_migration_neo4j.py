@@ -26,7 +26,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import Migrated, Part, migrate_at, parts_of
+from waygraph.registry.storage.migrate import MigrationReport, Part, migrate_at, parts_of
 from waygraph.registry.storage.server import ServerStore
 
 HALF_WAY = 4
@@ -64,7 +64,7 @@ class Server:
     settings: Settings
     driver: Driver
 
-    def copy_from(self, source: Path | str, progress: Callable[[int, int], None] | None = None) -> Migrated:
+    def copy_from(self, source: Path | str, progress: Callable[[int, int], None] | None = None) -> MigrationReport:
         return migrate_at(str(source), self.location, self.settings, progress)
 
     def copy_half(self, source: Path) -> None:
@@ -243,7 +243,7 @@ def test_half_a_copy_of_another_registry_is_left_untouched(
 
 def test_of_two_that_copy_the_first_gives_way(source: Path, server: Server) -> None:
     """The second takes over what the first has done; the first writes nothing more and says why."""
-    done: list[Migrated] = []
+    done: list[MigrationReport] = []
 
     def take_over(rows: int, total: int) -> None:
         if not done and rows >= total / 2:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.user_cypher.sandbox import KNOWN, unknown_names
+from waygraph.registry.graph.user_cypher.sandbox import NAMES, unknown_names
 from waygraph.registry.model.changes import Document
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
@@ -46,4 +46,4 @@ def assert_known(registry: Registry) -> None:
     for call, kind in (("labels", "label"), ("relationshipTypes", "relationship type"), ("propertyKeys", "property")):
         names = {row[0] for row in registry.cypher(f"CALL db.{call}()").rows}
         assert names
-        assert names <= KNOWN[kind]
+        assert names <= NAMES[kind]

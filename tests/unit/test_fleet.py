@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from tests.watching_fakes import FakeServer, World
-from waygraph.ingest.watch.events import Failing, Listed, Starting, Stopped, Unreachable
+from waygraph.ingest.watch.events import Failing, ServerListed, ServerStopped, Starting, Unreachable
 from waygraph.ingest.watch.supervisor import Fleet, Pace
 from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
 
@@ -43,7 +43,7 @@ def test_a_server_is_listed_at_once_and_then_at_each_interval() -> None:
     world = World({"a": FakeServer()}, pace=Pace(jitter=0.0, poll_s=300))
     lived(world, passing(world, 650))
     assert world.servers["a"].listed_at == [0, 300, 600]
-    assert [type(event) for event in world.told] == [Starting, Listed, Listed, Listed, Stopped]
+    assert [type(event) for event in world.told] == [Starting, ServerListed, ServerListed, ServerListed, ServerStopped]
 
 
 def test_a_change_after_a_time_of_rest_is_listed_at_once() -> None:
@@ -96,7 +96,7 @@ def test_a_server_that_comes_back_is_online_again() -> None:
         await world.clock.pass_time(5)
 
     lived(world, life)
-    assert [type(event) for event in world.told] == [Starting, Listed, Unreachable, Listed, Stopped]
+    assert [type(event) for event in world.told] == [Starting, ServerListed, Unreachable, ServerListed, ServerStopped]
     assert server.connected_at[1] - 100 <= 1
     assert server.open == 0
 
@@ -126,7 +126,7 @@ def test_a_refused_listing_keeps_the_connection() -> None:
         await world.clock.pass_time(20)
 
     lived(world, life)
-    assert isinstance(world.told[-2], Listed)
+    assert isinstance(world.told[-2], ServerListed)
     assert len(server.connected_at) == 1
     assert 4 <= len([event for event in world.told if isinstance(event, Failing)]) <= 6
 
@@ -151,7 +151,7 @@ def test_a_server_that_is_no_longer_named_is_stopped_and_a_new_one_started() -> 
         assert fleet.names == {"b", "c"}
 
     lived(world, life, "a", "b")
-    assert [type(event) for event in world.of("a")] == [Starting, Listed, Stopped]
+    assert [type(event) for event in world.of("a")] == [Starting, ServerListed, ServerStopped]
     assert world.servers["b"].connected_at == [0]
     assert world.servers["c"].connected_at == [10]
 
@@ -167,5 +167,5 @@ def test_a_gateway_is_listed_once_and_not_followed() -> None:
         assert (world.servers["a"].open, world.servers["b"].open) == (0, 1)
 
     lived(world, life)
-    assert [type(event) for event in world.of("a")] == [Starting, Listed, Stopped]
+    assert [type(event) for event in world.of("a")] == [Starting, ServerListed, ServerStopped]
     assert len(world.servers["a"].connected_at) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.ingest.sources.resolve import Opening
-from waygraph.ingest.watch.run import Followed, followed_sources
+from waygraph.ingest.watch.run import FollowedSource, followed_sources
 from waygraph.registry import Settings
 from waygraph.registry.model.errors import SourceError
 
@@ -17,12 +17,12 @@ def catalogue(file: Path, *agents: str) -> Path:
     return file
 
 
-def followed(place: Path, data: Path) -> Followed:
+def followed(place: Path, data: Path) -> FollowedSource:
     [source] = followed_sources([str(place)], [], Opening(settings=Settings(data_dir=str(data))))
     return source
 
 
-def said(source: Followed) -> dict[str, list[str]]:
+def said(source: FollowedSource) -> dict[str, list[str]]:
     """The tools of each agent."""
     return {entry.agent.name: [tool.name for tool in entry.tools] for entry in source.say().manifest.entries}
 

@@ -30,9 +30,9 @@ from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import Migrated, migrate_at, parts_of, read_whole
+from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, read_whole
 
-Copy = Callable[[], Migrated]
+Copy = Callable[[], MigrationReport]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from neo4j.exceptions import Neo4jError
 
 from waygraph.registry.graph.neo4j import ServerVersion
 from waygraph.registry.graph.neo4j_address import ServerLocation
-from waygraph.registry.graph.neo4j_errors import Asked, our_error
+from waygraph.registry.graph.neo4j_errors import ServerCall, our_error
 from waygraph.registry.model.errors import (
     EngineError,
     InvalidSetting,
@@ -22,7 +22,7 @@ from waygraph.registry.storage.location import open_store
 
 SECRET = "s3cret-Tiger"  # noqa: S105 - of nobody
 PLACE = "neo4j://host/neo4j"
-ASKED = Asked(place=PLACE, database="neo4j", who="user 'neo4j'")
+ASKED = ServerCall(place=PLACE, database="neo4j", who="user 'neo4j'")
 
 
 def parsed(location: str) -> ServerLocation:

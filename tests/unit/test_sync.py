@@ -10,7 +10,7 @@ from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
 from waygraph.ingest.sync.apply import refuse_mass_removal
 from waygraph.ingest.sync.plan import plan
-from waygraph.registry.graph.read import Held
+from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
@@ -38,14 +38,14 @@ def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
     """Again the same: an empty change set, the same revision, nothing embedded, the claims confirmed."""
     stated = manifest("a", entry("x"), entry("y"))
     graph.sync(stated)
-    before = graph.session.read_held().claims
+    before = graph.session.read_graph_view().claims
     embedded = graph.embedder.embedded
     changes, written = graph.sync(stated)
     assert changes.is_empty
     assert written == Written(revision=1)
     assert (changes.unchanged_agents, changes.unchanged_tools) == (2, 2)
     assert graph.embedder.embedded == embedded
-    after = graph.session.read_held().claims
+    after = graph.session.read_graph_view().claims
     assert [claim.since for claim in after] == [claim.since for claim in before]
     assert all(new.seen_at > old.seen_at for new, old in zip(after, before, strict=True))
 
@@ -162,7 +162,7 @@ def test_a_sync_that_loses_more_than_half_is_refused(graph: Graph, kept: int, re
     entries = [entry(f"x{n}") for n in range(4)]
     graph.sync(manifest("a", *entries))
     graph.sync(manifest("b", *(entry(f"other{n}") for n in range(10))))
-    held = graph.session.read_held()
+    held = graph.session.read_graph_view()
     changes = plan(held, manifest("a", *entries[:kept]))
     if not refused:
         refuse_mass_removal(held, changes)
@@ -398,7 +398,7 @@ def test_a_removed_agent_does_not_come_back_under_an_id_that_became_free(graph: 
     [unwanted] = [agent_id for source, key, agent_id in claims(graph) if (source, key) == ("b", "k.2")]
     graph.say(unwanted, removed=True)
     for _ in range(2):
-        changes = plan(graph.session.read_held(), manifest("b", entry("k.2", "second")))
+        changes = plan(graph.session.read_graph_view(), manifest("b", entry("k.2", "second")))
         assert changes.withheld == (unwanted,)
         graph.session.commit(changes)
     assert set(graph.agents()) == {"k.2"}
@@ -415,7 +415,7 @@ def test_an_imported_removal_removes(graph: Graph) -> None:
 
 
 def test_a_plan_over_nothing_creates_everything() -> None:
-    changes = plan(Held(), manifest("a", entry("x", tools=["one", "two"])))
+    changes = plan(GraphView(), manifest("a", entry("x", tools=["one", "two"])))
     assert changes.created_agents == ("x",)
     assert changes.created_tools == ("x/one", "x/two")
     assert changes.removed_agents == ()

@@ -105,7 +105,7 @@ def assert_fits(graph: Graph, model: Model) -> None:
 
 def texts_of(graph: Graph) -> dict[str, tuple[str, ...]]:
     """Entity id → the texts its vector is made of."""
-    held = graph.session.read_held()
+    held = graph.session.read_graph_view()
     owned = held.tools_of(held.agents)
     forms = TextForms(form="contextual", max_chars=4000)
     made = (

@@ -21,12 +21,12 @@ def test_a_removal_that_is_refused_keeps_nothing_else_back(*, partial: bool) -> 
     server = ServerEntry(key="c", launch=StdioLaunch(command="c"), record=AgentRecord(pointer="/c", key="c", name="c"))
     with Registry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
         writer = Writer(registry=registry, settings=Settings(), tell=told.append)
-        writer.write(Batch(said={"servers": Parts(manifest=said)}))
+        writer.write(Batch(parts={"servers": Parts(manifest=said)}))
         later = replace(said, entries=said.entries[2:], gone=("a", "b"), partial=partial)
         offer = Offer(server=server, listing=ServerListing(tools=({"name": "read"},)))
         writer.write(
             Batch(
-                said={"servers": Parts(manifest=later, servers=(server,), must_answer=frozenset("c"))},
+                parts={"servers": Parts(manifest=later, servers=(server,), must_answer=frozenset("c"))},
                 offers={("servers", "c"): offer},
             )
         )
@@ -38,6 +38,6 @@ def test_a_removal_that_is_refused_keeps_nothing_else_back(*, partial: bool) -> 
         ]
         writer.allow_mass_removal = True
         writer.write(
-            Batch(said={"servers": Parts(manifest=replace(later), servers=(server,), must_answer=frozenset("c"))})
+            Batch(parts={"servers": Parts(manifest=replace(later), servers=(server,), must_answer=frozenset("c"))})
         )
         assert [agent.id for agent in registry.agents()] == ["c"]

@@ -12,16 +12,16 @@ import pytest
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
 from waygraph.ingest.watch.events import (
-    Listed,
     NotWritten,
+    ServerListed,
     ServerSeen,
+    ServerStopped,
     SourceFailed,
-    Stopped,
-    Synced,
+    SourceSynced,
     Unreachable,
 )
 from waygraph.ingest.watch.queue import Writer
-from waygraph.ingest.watch.run import Followed
+from waygraph.ingest.watch.run import FollowedSource
 from waygraph.registry import Filters, Query, Registry, Settings
 from waygraph.registry.model.files import write_lock
 
@@ -43,7 +43,7 @@ def of_server(seen: list[ServerSeen], key: str, kind: type) -> list[ServerSeen]:
 
 
 def created_tools(seen: Watched) -> list[tuple[str, ...]]:
-    return [synced.report.changes.created_tools for synced in seen.of(Synced)]
+    return [synced.report.changes.created_tools for synced in seen.of(SourceSynced)]
 
 
 def test_what_servers_offer_is_routable_also_beside_one_that_never_answers(
@@ -58,7 +58,7 @@ def test_what_servers_offer_is_routable_also_beside_one_that_never_answers(
         until(lambda: of_server(seen.of(ServerSeen), "gone", Unreachable), "the one that is not there")
         assert seen.agents == set(named)
         assert {agent.status for agent in registry.agents()} == {"online"}
-        assert not of_server(seen.of(ServerSeen), "silent", Listed)
+        assert not of_server(seen.of(ServerSeen), "silent", ServerListed)
         until(lambda: sum(map(len, created_tools(seen))) == 18, "it is told")
 
 
@@ -81,8 +81,8 @@ def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: R
         write_config(config, {"b": first["b"], "c": first["c"], "d": servers.url("server-3")})
         until(lambda: seen.agents == {"b", "c", "d"}, "a is gone, d is there")
         listed = seen.of(ServerSeen)
-        assert of_server(listed, "a", Stopped)
-        assert len(of_server(listed, "b", Listed)) == len(of_server(listed, "c", Listed)) == 1
+        assert of_server(listed, "a", ServerStopped)
+        assert len(of_server(listed, "b", ServerListed)) == len(of_server(listed, "c", ServerListed)) == 1
 
 
 def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry: Registry, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_an_unforeseen_error_ends_no_watch(
     catalogue("one")
     with watched(registry, file) as seen:
         until(lambda: seen.agents == {"one"}, "the first one")
-        monkeypatch.setattr(Followed, "stamp", lambda _: without(RuntimeError("can't start new thread")))
+        monkeypatch.setattr(FollowedSource, "stamp", lambda _: without(RuntimeError("can't start new thread")))
         until(lambda: seen.of(SourceFailed), "the look that fails")
         assert seen.of(SourceFailed)[0].reason == "RuntimeError: can't start new thread"
         monkeypatch.setattr(Writer, "write", lambda *_: without(MemoryError("none left")))
@@ -161,10 +161,10 @@ def test_what_is_held_already_is_not_written_again(servers: Servers, registry: R
         until(lambda: len(seen.tools) == 18, "every tool")
     stamp = registry.stamp
     with watched(registry, config) as seen:
-        until(lambda: len([s for s in seen.of(ServerSeen) if isinstance(s.event, Listed)]) == 6, "every listing")
+        until(lambda: len([s for s in seen.of(ServerSeen) if isinstance(s.event, ServerListed)]) == 6, "every listing")
         servers.add("server-0", "later")
         until(lambda: "s0/later" in seen.tools, "a change is written")
-    [synced] = seen.of(Synced)
+    [synced] = seen.of(SourceSynced)
     assert synced.report.changes.created_tools == ("s0/later",)
     assert stamp.partition(".")[0] == str(synced.report.revision - 1)
 

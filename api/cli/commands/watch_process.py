@@ -11,7 +11,15 @@ import anyio
 
 from waygraph.api.cli.render.output import note
 from waygraph.ingest.sources.resolve import Opening
-from waygraph.ingest.watch.events import Failing, Listed, ServerSeen, SourceFailed, SourceRead, Unreachable, WatchEvent
+from waygraph.ingest.watch.events import (
+    Failing,
+    ServerListed,
+    ServerSeen,
+    SourceFailed,
+    SourceRead,
+    Unreachable,
+    WatchEvent,
+)
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
@@ -122,7 +130,7 @@ class _Balance:
 
     def tell(self, event: WatchEvent) -> None:
         match event:
-            case ServerSeen(event=Listed()):
+            case ServerSeen(event=ServerListed()):
                 self._learnt = True
             case SourceRead(servers=0, agents=agents) if agents:
                 self._learnt = True

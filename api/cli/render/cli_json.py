@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.model.changes import SyncReport
     from waygraph.registry.storage.integrity.findings import Finding
-    from waygraph.registry.storage.migrate import Migrated
+    from waygraph.registry.storage.migrate import MigrationReport
 
 
 # What a command gathers from several answers of the core, before it is shown.
@@ -128,7 +128,7 @@ def export_json(done: "Exported") -> Shape:
     return {"format": done.form, "path": done.path, "size_bytes": done.size_bytes, "content": done.content}
 
 
-def migration_json(done: "Migrated") -> Shape:
+def migration_json(done: "MigrationReport") -> Shape:
     return {
         "from": done.source,
         "to": done.target,

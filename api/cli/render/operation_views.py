@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.transitions import Learned
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.integrity.findings import Finding
-    from waygraph.registry.storage.migrate import Migrated
+    from waygraph.registry.storage.migrate import MigrationReport
 
 
 def changes(found: "Sequence[Change]") -> Iterator[Block]:
@@ -254,7 +254,7 @@ def view_export(done: "Exported") -> Iterator[Block]:
     yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
 
 
-def view_migration(done: "Migrated") -> Iterator[Block]:
+def view_migration(done: "MigrationReport") -> Iterator[Block]:
     yield Fields(
         (
             ("from", done.source),

@@ -10,14 +10,14 @@ from waygraph.api.cli.render.output import print_line
 from waygraph.api.telemetry.escaping import escape_unsafe
 from waygraph.ingest.watch.events import (
     Failing,
-    Listed,
     NotWritten,
+    ServerListed,
     ServerSeen,
+    ServerStopped,
     SourceFailed,
     SourceRead,
+    SourceSynced,
     Starting,
-    Stopped,
-    Synced,
     Unreachable,
     WatchEvent,
     shape_of_event,
@@ -72,7 +72,7 @@ def describe_event(event: WatchEvent) -> tuple[str, str]:
             )
         case SourceFailed():
             return event.source, f"not taken: {event.reason}"
-        case Synced():
+        case SourceSynced():
             return event.report.changes.source, told_of_sync(event.report)
         case NotWritten():
             return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
@@ -80,7 +80,7 @@ def describe_event(event: WatchEvent) -> tuple[str, str]:
 
 def remarks(event: WatchEvent) -> tuple[str, ...]:
     """What of a sync a person should look at: what was not taken, or not whole, and what looks suspicious."""
-    if not isinstance(event, Synced):
+    if not isinstance(event, SourceSynced):
         return ()
     changes = event.report.changes
     return (
@@ -94,13 +94,13 @@ def told_of_server(event: "ServerEvent") -> str:
     match event:
         case Starting():
             return "starting"
-        case Listed():
+        case ServerListed():
             return f"online, {_count_text(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
         case Unreachable():
             return f"unreachable, tried again in {event.again_in_s:.0f} s: {event.reason}"
         case Failing():
             return f"failing, asked again in {event.again_in_s:.0f} s: {event.reason}"
-        case Stopped():
+        case ServerStopped():
             return "stopped"
 
 

@@ -17,13 +17,13 @@ from waygraph.api.cli.render.blocks import one_line
 from waygraph.api.cli.render.watch_output import describe_event, remarks
 from waygraph.ingest.watch.events import (
     Failing,
-    Listed,
     NotWritten,
+    ServerListed,
     ServerSeen,
+    ServerStopped,
     SourceFailed,
+    SourceSynced,
     Starting,
-    Stopped,
-    Synced,
     Unreachable,
     WatchEvent,
 )
@@ -54,7 +54,7 @@ class LiveTable:
             match event:
                 case ServerSeen():
                     self._rows[event.source, event.key] = self._row(event)
-                case SourceFailed() | Synced() | NotWritten():
+                case SourceFailed() | SourceSynced() | NotWritten():
                     who, what = describe_event(event)
                     said = [f"{_time()} {_brief(who)}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
                     self._said = [*self._said, *said][-LAST_WORDS:]
@@ -62,7 +62,7 @@ class LiveTable:
     def _row(self, seen: ServerSeen) -> _Row:
         row = self._rows.get((seen.source, seen.key), _Row())
         match seen.event:
-            case Listed(listing=listing):
+            case ServerListed(listing=listing):
                 return _Row("online", len(listing.tools), _time())
             case Unreachable(reason=reason):
                 return replace(row, status="unreachable", at=_time(), note=reason)
@@ -70,7 +70,7 @@ class LiveTable:
                 return replace(row, status="failing", at=_time(), note=reason)
             case Starting():
                 return replace(row, status="starting", at=_time())
-            case Stopped():
+            case ServerStopped():
                 return replace(row, status="stopped", at=_time())
 
     def __rich__(self) -> Group:

@@ -10,7 +10,7 @@ Engines differ in what may be called (`Dialect`): a procedure is on the list of 
 more than compute, so is a function whose name has a dot.
 
 This is the first of three lines. `grafeo_worker` holds the others for Grafeo: the plan, and a process that can neither
-write nor open a file. `server_cypher` and its worker hold those for Neo4j.
+write nor open a file. `neo4j_runner` and its worker hold those for Neo4j.
 """
 
 import re
@@ -110,7 +110,7 @@ NEO4J = Dialect(
 NAME_BEFORE = frozenset(":|&!")
 """Behind these stands a label, a type or a value, never a clause."""
 
-HIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+INVISIBLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 ESCAPE = re.compile(r"\\u+([0-9A-Fa-f]{4})")
 
 TOKEN = re.compile(
@@ -185,7 +185,7 @@ def tokens_of(statement: str) -> Iterator[Token]:
 
 
 def _check_characters(statement: str) -> None:
-    match = HIDDEN.search(statement)
+    match = INVISIBLE.search(statement)
     if match:
         _refuse(statement, match.start(), f"the invisible character U+{ord(match[0]):04X} is not allowed")
     for escape in ESCAPE.finditer(statement):

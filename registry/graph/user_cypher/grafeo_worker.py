@@ -4,7 +4,7 @@
 library, and of Waygraph only what limits a worker and tells its answer. One JSON request comes in on stdin, one JSON
 answer goes out on stdout.
 
-What holds even if `readonly` was fooled:
+What holds even if `allow_list` was fooled:
 - the copy is opened read-only, and no file may grow (RLIMIT_FSIZE);
 - once it is open, no further file or socket can be (RLIMIT_NOFILE): LOAD CSV finds nothing to read;
 - a plan with any operator beyond those that read is refused before it runs;

@@ -1,7 +1,7 @@
 """Runs a statement typed by a stranger on a Neo4j server, and says how it ended.
 
 What stands between the stranger and the graph, each line as if the others were not there:
-- the words of the statement: `readonly`, in Neo4j's dialect;
+- the words of the statement: `allow_list`, in Neo4j's dialect;
 - the server's own plan, which must read and nothing else;
 - a transaction of read access, which the server ends when its time is up;
 - a worker process, in which the answer is received and which ends at the deadline, whatever it was sent: the driver

@@ -30,7 +30,7 @@ POSITION = re.compile(r" *\(line (\d+), column (\d+) \(offset: \d+\)\)")
 LONGEST_REASON_CHARS = 300
 
 
-class Unstopped(Exception):
+class StillRunning(Exception):
     pass
 
 
@@ -58,11 +58,11 @@ def _run(request: Request) -> list[bytes]:
 
 
 def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
-    """Raises Unstopped while a typed statement runs on though it was ended."""
+    """Raises StillRunning while a typed statement runs on though it was ended."""
     give_up = time.monotonic() + ENDING_S
     while engine.run(load("neo4j/typed/unstopped"), mark=MARK["waygraph"])[0]["statements"]:
         if time.monotonic() > give_up:
-            raise Unstopped
+            raise StillRunning
         time.sleep(ENDING_S / 10)
 
 
@@ -86,7 +86,7 @@ def check_plan(plan: Plan) -> None:
 
 
 def _failure(exc: BaseException, request: Request) -> dict[str, str]:
-    if isinstance(exc, Unstopped):
+    if isinstance(exc, StillRunning):
         return {"limit": "unstopped"}
     cause = exc.__cause__ if isinstance(exc, RegistryError) else None
     code = str(getattr(cause, "code", ""))

@@ -2,7 +2,7 @@
 
 The worker sees a published copy of the graph, an environment without a secret, and so much memory and time as the
 settings allow; whatever becomes of it, this process goes on. See `allow_list` and `grafeo_worker` for the rest.
-`server_cypher` starts another worker in the same way, for a graph that is on a server.
+`neo4j_runner` starts another worker in the same way, for a graph that is on a server.
 """
 
 import json
@@ -35,8 +35,6 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.process import processors
 from waygraph.registry.model.settings import Settings
-
-# How many statements that people typed are at work at a time: each is a process with memory of its own.
 
 
 class CypherPlaces:
@@ -322,9 +320,6 @@ def _out_of_memory(settings: Settings) -> CypherLimit:
     )
 
 
-# Labels, relationship types and property keys in a statement that no registry has: most are slips of the pen.
-
-
 _ENTITY = "name description status pending flags tags content_hash approved_hash vector_key embedding"
 _PROPERTIES = f"""
     id {_ENTITY} kind version transport visible_to bundle_hash call_name input_schema output_schema annotations
@@ -333,19 +328,19 @@ _PROPERTIES = f"""
     count last_at of built_by built_at calls prompt_tokens completion_tokens settings current private shown_to_all
     boundary axis depth examples position by tools agents callers covered failures pause_s
 """
-KNOWN: Mapping[str, frozenset[str]] = {
+NAMES: Mapping[str, frozenset[str]] = {
     "label": frozenset("Agent Tool Source Setting Change Registry Migration Taxonomy Category Toolset".split()),
     "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY", "ROOT", "HAS", "HOLDS", "INCLUDES"}),
     "property": frozenset(_PROPERTIES.split()),
 }
 
 
-def unknown_names(statement: str, known: Mapping[str, frozenset[str]] = KNOWN) -> str:
+def unknown_names(statement: str, vocabulary: Mapping[str, frozenset[str]] = NAMES) -> str:
     """A notice of each unknown name, with the nearest known one; empty if there is none."""
     notices = []
     for kind, name in dict.fromkeys(_names(statement)):
-        if name not in known[kind]:
-            near = nearest(name, known[kind])
+        if name not in vocabulary[kind]:
+            near = nearest(name, vocabulary[kind])
             hint = f"; did you mean {near[0]}?" if near else ""
             notices.append(f"no {kind} of this registry is called {name!r}{hint}")
     return " ".join(notices)

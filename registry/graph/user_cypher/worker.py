@@ -80,9 +80,6 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, allow_nan=False).encode()
 
 
-# What a worker process takes from itself, for good, before it has to do with anything that a stranger typed.
-
-
 MIB = 1024 * 1024
 
 
@@ -99,9 +96,6 @@ def limit_memory(mib: int) -> None:
         with open("/proc/self/statm", "rb") as statm:
             base = int(statm.read().split()[0]) * resource.getpagesize()
         lower(resource.RLIMIT_AS, base + mib * MIB)
-
-
-# The life of a worker process: one JSON request on stdin, one JSON answer on stdout, and nothing after it.
 
 
 Request = dict[str, Any]

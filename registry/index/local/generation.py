@@ -189,9 +189,6 @@ def _sync_tree(path: Path) -> None:
     sync_path(path)
 
 
-# The files of a generation: what `build` writes and `local` reads.
-
-
 STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"
 SOURCES = "sources.json"
 CALLS = "calls.json"

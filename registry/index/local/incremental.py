@@ -1,4 +1,4 @@
-"""What a process that publishes again and again keeps of the generation before."""
+"""A snapshot of one revision, and what a process keeps of it for the next generation."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Rows = Mapping[str, NDArray[np.float32]]
-
-
-# One revision of the registry, whole: what a generation is built from.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +50,8 @@ def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:
     return sorted(agents.values(), key=lambda agent: (agent.id not in owners, agent.id))
 
 
-# What a generation holds of each entity, made once: for the next generation most entities are the same.
-
-
 @dataclass(frozen=True, slots=True)
-class MadeOfTool:
+class IndexedTool:
     """`words` are the terms of its text, `record` its line, `names` what it answers to."""
 
     tool: Tool
@@ -71,49 +65,51 @@ class MadeOfTool:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOfAgent:
+class IndexedAgent:
     agent: Agent
-    tools: Sequence[MadeOfTool]
+    tools: Sequence[IndexedTool]
     words: Sequence[str]
     names: tuple[str, ...]
 
-    def still_holds(self, agent: Agent, tools: Sequence[MadeOfTool]) -> bool:
+    def still_holds(self, agent: Agent, tools: Sequence[IndexedTool]) -> bool:
         same_tools = len(tools) == len(self.tools) and all(a is b for a, b in zip(tools, self.tools, strict=True))
         return same_tools and self.agent == agent
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class IndexedEntities:
     """By id; of agents and tools in the snapshot's order."""
 
-    agents: Mapping[str, MadeOfAgent] = field(default_factory=dict)
-    tools: Mapping[str, MadeOfTool] = field(default_factory=dict)
+    agents: Mapping[str, IndexedAgent] = field(default_factory=dict)
+    tools: Mapping[str, IndexedTool] = field(default_factory=dict)
 
 
-def make_entities(snapshot: Snapshot, before: Made) -> Made:
+def make_entities(snapshot: Snapshot, before: IndexedEntities) -> IndexedEntities:
     """Of all entities; what was made before and still holds is not made again."""
     owners = {agent.id: agent for agent in snapshot.agents}
-    tools = {tool.id: _made_of_tool(tool, owners[tool.agent_id], before) for tool in snapshot.tools}
-    by_agent: dict[str, list[MadeOfTool]] = {agent.id: [] for agent in snapshot.agents}
+    tools = {tool.id: _index_tool(tool, owners[tool.agent_id], before) for tool in snapshot.tools}
+    by_agent: dict[str, list[IndexedTool]] = {agent.id: [] for agent in snapshot.agents}
     for entity in tools.values():
         by_agent[entity.tool.agent_id].append(entity)
-    return Made({agent.id: _made_of_agent(agent, by_agent[agent.id], before) for agent in snapshot.agents}, tools)
+    return IndexedEntities(
+        {agent.id: _index_agent(agent, by_agent[agent.id], before) for agent in snapshot.agents}, tools
+    )
 
 
-def _made_of_tool(tool: Tool, owner: Agent, before: Made) -> MadeOfTool:
+def _index_tool(tool: Tool, owner: Agent, before: IndexedEntities) -> IndexedTool:
     former = before.tools.get(tool.id)
     if former is not None and former.still_holds(tool, owner):
         return former
     line = json.dumps(tool_record(tool), ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-    return MadeOfTool(tool, owner, tool_document(owner, tool), line, tuple(tool_names(owner, tool)))
+    return IndexedTool(tool, owner, tool_document(owner, tool), line, tuple(tool_names(owner, tool)))
 
 
-def _made_of_agent(agent: Agent, tools: Sequence[MadeOfTool], before: Made) -> MadeOfAgent:
+def _index_agent(agent: Agent, tools: Sequence[IndexedTool], before: IndexedEntities) -> IndexedAgent:
     former = before.agents.get(agent.id)
     if former is not None and former.still_holds(agent, tools):
         return former
     words = agent_document(agent, (part.tool for part in tools))
-    return MadeOfAgent(agent, tools, words, tuple(agent_names(agent)))
+    return IndexedAgent(agent, tools, words, tuple(agent_names(agent)))
 
 
 KEPT_TOOLS = 20_000
@@ -121,25 +117,25 @@ KEPT_TOOLS = 20_000
 
 
 @dataclass(slots=True)
-class Kept:
+class GenerationCache:
     """A process that publishes once keeps nothing, and a large registry is not held in memory.
 
     Tools are read anew only of agents that were written since: that is known where every write in between was noted
     here, and the graph was at the kept revision before.
     """
 
-    _made: Made = field(default_factory=Made)
+    _entities: IndexedEntities = field(default_factory=IndexedEntities)
     _vectors: "Rows" = field(default_factory=dict)
     _tools: Sequence[StoredTool] = ()
     _of: RegistryState | None = None
     """The state of which `_tools` are all; None: nothing is kept."""
-    _touched: set[str] = field(default_factory=set)
+    _changed_agents: set[str] = field(default_factory=set)
     _writes: int = 0
-    _published: bool = False
+    _has_published: bool = False
 
     def begin(self, session: GraphSession) -> None:
         """A session of writes begins. What another process wrote meanwhile makes all that is kept void."""
-        self._touched, self._writes = set(), 0
+        self._changed_agents, self._writes = set(), 0
         if self._of is not None and read_state(session) != self._of:
             self._of, self._vectors = None, {}
 
@@ -150,17 +146,17 @@ class Kept:
         if agent_ids is None:
             self._of = None
         else:
-            self._touched |= set(agent_ids)
+            self._changed_agents |= set(agent_ids)
         yield
 
     def tools_now(self, session: GraphSession, state: RegistryState) -> Sequence[StoredTool]:
         """All tools, by id."""
         tools = read_tools(session) if not self._reaches(state) else self._bring_up(session)
-        if self._published and len(tools) <= KEPT_TOOLS:
+        if self._has_published and len(tools) <= KEPT_TOOLS:
             self._tools, self._of = tools, state
         else:
             self._tools, self._of = (), None
-        self._touched, self._writes = set(), 0
+        self._changed_agents, self._writes = set(), 0
         return tools
 
     @property
@@ -171,20 +167,20 @@ class Kept:
         """
         return self._vectors
 
-    def make_entities(self, snapshot: Snapshot) -> Made:
+    def make_entities(self, snapshot: Snapshot) -> IndexedEntities:
         """What the generation of this snapshot holds of each entity."""
-        entities = make_entities(snapshot, self._made)
+        entities = make_entities(snapshot, self._entities)
         keeps = self._of is not None
-        self._made = entities if keeps else Made()
+        self._entities = entities if keeps else IndexedEntities()
         rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
         self._vectors = {key: row for key, row in rows if key}
-        self._published = True
+        self._has_published = True
         return entities
 
     def _reaches(self, state: RegistryState) -> bool:
         return self._of is not None and state.revision == self._of.revision + self._writes
 
     def _bring_up(self, session: GraphSession) -> Sequence[StoredTool]:
-        others = [each for each in self._tools if each.tool.agent_id not in self._touched]
-        tools = read_tools_of(session, sorted(self._touched))
+        others = [each for each in self._tools if each.tool.agent_id not in self._changed_agents]
+        tools = read_tools_of(session, sorted(self._changed_agents))
         return sorted([*others, *tools], key=lambda each: each.tool.id)

@@ -20,7 +20,7 @@ from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
-from waygraph.registry.index.local.scoring import Postings, Seen, align_rows, best, cosines
+from waygraph.registry.index.local.scoring import Postings, VisibleTexts, align_rows, best, cosines
 from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
@@ -114,7 +114,7 @@ class _Within(NamedTuple):
     """
 
     mask: "Mask | None"
-    seen: "Mask | None"
+    visible: "Mask | None"
     populations: Mapping[EntityKind, int]
     principal: Principal | None
 
@@ -149,7 +149,7 @@ class LocalIndex:
         if self.state.dimension:
             self._mapped_rows()  # damage is found now, not by a search
         self._masks = LRUCache[Scope, "Mask | None"](_MASKS_KEPT)
-        self._seen = LRUCache[tuple[Leg, Principal | None], Seen](_MASKS_KEPT)
+        self._texts_cache = LRUCache[tuple[Leg, Principal | None], VisibleTexts](_MASKS_KEPT)
         self._text_indexes: dict[Leg, Postings] = {}
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
@@ -181,7 +181,7 @@ class LocalIndex:
         depth: int,
         scope: Scope,
         *,
-        written: str = "",
+        raw_text: str = "",
         before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
@@ -199,20 +199,25 @@ class LocalIndex:
             coverage = self._text_legs(hits, text_legs, words, depth, within)
             if "name" in chosen_legs:
                 with span("names"):
-                    hits["name"] = self._name_hits(written or text, mask)
+                    hits["name"] = self._name_hits(raw_text or text, mask)
         legs = {leg: hits[leg] for leg in chosen_legs if leg in hits}
         return Hits(legs, similarity, coverage, self, within.populations)
 
     def _within(self, scope: Scope) -> "_Within":
         mask, principal = self._mask(scope), scope.principal
-        seen = None if principal is None else self._mask(Scope(principal=principal))
-        if seen is None:
+        visible = None if principal is None else self._mask(Scope(principal=principal))
+        if visible is None:
             return _Within(mask, None, self._populations, principal)
-        agents, capabilities = seen[: len(self._agents)], seen[self._with_tools :]
-        return _Within(mask, seen, {"agent": int(agents.sum()), "tool": int(capabilities.sum())}, principal)
+        agents, capabilities = visible[: len(self._agents)], visible[self._with_tools :]
+        return _Within(mask, visible, {"agent": int(agents.sum()), "tool": int(capabilities.sum())}, principal)
 
     def _vector_legs(
-        self, found: dict[Leg, LegHits], legs: Sequence[Leg], vector: "Vector | None", depth: int, mask: "Mask | None"
+        self,
+        leg_hits: dict[Leg, LegHits],
+        legs: Sequence[Leg],
+        vector: "Vector | None",
+        depth: int,
+        mask: "Mask | None",
     ) -> float:
         """Fills the vector legs; returns the highest cosine."""
         if vector is None or not self.state.dimension or not legs or not len(self._ids):
@@ -224,8 +229,8 @@ class LocalIndex:
             for leg in legs:
                 first, last = self._spans[leg]
                 rows = best(scores[first:last], depth) + first
-                found[leg] = self._hits(rows, scores[rows])
-        return max((hits.scores[0] for hits in found.values() if hits.scores), default=0.0)
+                leg_hits[leg] = self._hits(rows, scores[rows])
+        return max((hits.scores[0] for hits in leg_hits.values() if hits.scores), default=0.0)
 
     @cached_property
     def _rows(self) -> "Vector":
@@ -261,24 +266,24 @@ class LocalIndex:
         with span("words"):
             for leg in legs:
                 index = self._text_index(leg)
-                visible_texts = self._seen_texts(leg, index, within)
+                visible_texts = self._visible_texts(leg, index, within)
                 rows, scores = index.search(words, depth, within.mask, visible_texts)
                 hits[leg] = self._hits(rows, scores)
                 if len(scores):
                     coverage = max(coverage, float(scores[0]) / index.best_possible(words, visible_texts))
         return coverage
 
-    def _seen_texts(self, leg: Leg, index: Postings, within: "_Within") -> Seen | None:
+    def _visible_texts(self, leg: Leg, index: Postings, within: "_Within") -> VisibleTexts | None:
         """Kept for those that asked last."""
-        if within.seen is None:
+        if within.visible is None:
             return None
         key = leg, within.principal
         with self._lock:
-            texts = self._seen.get(key)
+            texts = self._texts_cache.get(key)
         if texts is None:
-            texts = index.count_seen(within.seen, within.populations[_TEXTS[leg][1]])
+            texts = index.count_visible(within.visible, within.populations[_TEXTS[leg][1]])
             with self._lock:
-                self._seen[key] = texts
+                self._texts_cache[key] = texts
         return texts
 
     def _text_index(self, leg: Leg) -> Postings:

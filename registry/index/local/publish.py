@@ -34,7 +34,14 @@ from waygraph.registry.index.call_graph import (
     usable_transitions,
 )
 from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.incremental import Kept, Made, MadeOfTool, Snapshot, index_order, make_entities
+from waygraph.registry.index.local.incremental import (
+    GenerationCache,
+    IndexedEntities,
+    IndexedTool,
+    Snapshot,
+    index_order,
+    make_entities,
+)
 from waygraph.registry.index.local.local_index import write_names
 from waygraph.registry.index.local.scoring import write_postings
 from waygraph.registry.index.search_index import agent_record, tool_record
@@ -49,12 +56,9 @@ if TYPE_CHECKING:
     Rows = Mapping[str, NDArray[np.float32]]
 
 
-# Writes the files of a generation. Their reader is `local.py`.
-
-
-def build_generation(folder: Path, snapshot: Snapshot, entities: Made | None = None) -> None:
+def build_generation(folder: Path, snapshot: Snapshot, entities: IndexedEntities | None = None) -> None:
     """Everything but the graph's copy. `entities`: of this snapshot, if it was. Raises OSError."""
-    entities = entities or make_entities(snapshot, Made())
+    entities = entities or make_entities(snapshot, IndexedEntities())
     _write_json(folder / generation.STATE, asdict(snapshot.state))
     _write_json(folder / generation.TABLES, _tables(snapshot))
     write_names(folder / generation.NAMES, _names(entities))
@@ -89,7 +93,7 @@ def _tables(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _names(entities: Made) -> dict[str, list[int]]:
+def _names(entities: IndexedEntities) -> dict[str, list[int]]:
     """Folded name → rows of the entities that bear it."""
     names: dict[str, list[int]] = {}
     of_entities = [
@@ -102,7 +106,7 @@ def _names(entities: Made) -> dict[str, list[int]]:
     return names
 
 
-def _write_records(folder: Path, tools: Iterable[MadeOfTool]) -> None:
+def _write_records(folder: Path, tools: Iterable[IndexedTool]) -> None:
     """One JSON line a tool, and where each starts: a reader parses only those it shows."""
     offsets = [0]
     with (folder / generation.RECORDS).open("wb") as file:
@@ -112,7 +116,7 @@ def _write_records(folder: Path, tools: Iterable[MadeOfTool]) -> None:
     np.save(folder / generation.OFFSETS, np.asarray(offsets, dtype=np.int64))
 
 
-def _write_texts(folder: Path, entities: Made) -> None:
+def _write_texts(folder: Path, entities: IndexedEntities) -> None:
     agents, tools = list(entities.agents.values()), list(entities.tools.values())
     profiles = [(row, agent.words) for row, agent in enumerate(agents)]
     capabilities = [(row, agent.words) for row, agent in enumerate(agents) if not agent.tools]
@@ -139,7 +143,7 @@ def publish_graph(
     engine: PublishingEngine,
     *,
     trust_index: bool = True,
-    cache: Kept | None = None,
+    cache: GenerationCache | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> bool:
     """Makes the graph's revision the current generation; False if it already is.
@@ -147,7 +151,7 @@ def publish_graph(
     `cache`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
     generation becomes the current one.
     """
-    cache = cache or Kept()
+    cache = cache or GenerationCache()
     state = read_state(engine)
     if state is None:
         return False
@@ -169,7 +173,7 @@ def publish_graph(
     return True
 
 
-def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, cache: Kept) -> None:
+def _build(folder: Path, *, copy: Callable[[Path], None], snapshot: Snapshot, cache: GenerationCache) -> None:
     """The graph is copied beside the rest: the engine holds no lock of Python while it writes."""
     with ThreadPoolExecutor(1, "copy") as beside:
         copying = beside.submit(copy, folder / generation.GRAPH)

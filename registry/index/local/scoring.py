@@ -1,7 +1,7 @@
-"""Which texts hold a term, and how much it adds to each one's BM25 score: computed when the index is written.
+"""Scores: the exact scan of vectors, and BM25 over postings, whose impacts are computed when the index is written.
 
-A search is the sum of a few short arrays. Files of a folder: the terms, a line each and sorted; where each term's
-postings begin; of each posting its row and its impact.
+A search for words is the sum of a few short arrays. Files of a folder: the terms, a line each and sorted; where each
+term's postings begin; of each posting its row and its impact.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
 
     Mask = NDArray[np.bool_]
-    Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+    Ranking = tuple[NDArray[np.int64], NDArray[np.float32]]
     Shares = NDArray[np.float64]
-    Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-
-
-# The exact scan: every row's cosine with a query, and the best of them.
+    TermCounts = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 _LINE = 64
@@ -87,7 +84,7 @@ def _floor(scores: "Vector", depth: int) -> float:
     return float(np.partition(maxima, groups - depth)[groups - depth])
 
 
-class Seen(NamedTuple):
+class VisibleTexts(NamedTuple):
     """The texts that somebody may find at all. Nobody learns from scores, or the time that they take, which words stand
     in the others: such a word is one that stands nowhere.
 
@@ -119,7 +116,7 @@ class Postings:
         # Of a bound method it would be a circle, and the files stay mapped until somebody looks for those.
         self._rarity = lru_cache(maxsize=_WORDS_KEPT)(partial(_rarity_at, self._starts, texts))
 
-    def count_seen(self, rows: "Mask", texts: int) -> Seen:
+    def count_visible(self, rows: "Mask", texts: int) -> VisibleTexts:
         """`rows`: bool of shape (rows of the index,), those that may be found, of which `texts` are of these postings.
 
         Looks at every posting, so it is kept for who asks again.
@@ -127,9 +124,11 @@ class Postings:
         having = np.zeros(self._nowhere + 1, dtype=np.int64)
         if self._nowhere:
             having[:-1] = np.add.reduceat(rows[self._rows], self._starts[:-1], dtype=np.int64)
-        return Seen(texts, having)
+        return VisibleTexts(texts, having)
 
-    def search(self, words: Sequence[str], depth: int, mask: "Mask | None", visible: "Seen | None" = None) -> "Found":
+    def search(
+        self, words: Sequence[str], depth: int, mask: "Mask | None", visible: "VisibleTexts | None" = None
+    ) -> "Ranking":
         """Rows (int64) and scores (float32), each of shape (≤ depth,), best first, equal scores by row.
 
         `mask`, bool of shape (rows of the index,), says which rows may be found; None: all. Words are as rare as they
@@ -160,7 +159,7 @@ class Postings:
     def _span(self, place: int) -> slice:
         return slice(self._starts[place], self._starts[place + 1])
 
-    def best_possible(self, words: Sequence[str], visible: "Seen | None" = None) -> float:
+    def best_possible(self, words: Sequence[str], visible: "VisibleTexts | None" = None) -> float:
         """The BM25 score of a text that holds every word often; unknown words are the rarest. `visible` as above."""
         places = [self._places.get(word, self._nowhere) for word in words]
         if visible is None:
@@ -210,7 +209,7 @@ def write_postings(folder: Path, texts: Sequence[tuple[int, Sequence[str]]]) -> 
     np.save(folder / IMPACTS, (_shares(term_lists, of_texts, counts) * rarities[of_terms]).astype(np.float32))
 
 
-def _count_terms(term_lists: Sequence[Sequence[str]], terms: Sequence[str]) -> "Counted":
+def _count_terms(term_lists: Sequence[Sequence[str]], terms: Sequence[str]) -> "TermCounts":
     """Of each posting its term's place, its text's, and how often it stands there; by terms, then by texts."""
     places = dict(zip(terms, range(len(terms)), strict=True))
     size = max(len(term_lists), 1)

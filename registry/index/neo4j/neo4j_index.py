@@ -28,7 +28,7 @@ from waygraph.registry.index.call_graph import (
     keep_best,
     usable_transitions,
 )
-from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, Counted, agent_of, merge_answers, tool_of
+from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, TermCounts, agent_of, merge_answers, tool_of
 from waygraph.registry.index.neo4j.neo4j_upkeep import (
     SCHEMA,
     VECTORS,
@@ -68,7 +68,7 @@ class Neo4jIndex:
         """`half_life_days`: of counted calls."""
         self._engine, self._half_life_days = engine, half_life_days
         self._lock = threading.Lock()
-        self._held = _Held(None, {}, CallNames(()))
+        self._agents = _AgentsAt(None, {}, CallNames(()))
         self._kept: dict[str, tuple[str | None, object]] = {}
         self.state, self._apart = self._read_state()
 
@@ -121,11 +121,11 @@ class Neo4jIndex:
         depth: int,
         scope: Scope,
         *,
-        written: str = "",
+        raw_text: str = "",
         before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        texts = (text, written or text, before)
+        texts = (text, raw_text or text, before)
         ask = Ask.of(tuple(legs), vector if self.state.embedder else None, texts, depth, scope)
         for _ in range(_ATTEMPTS):
             ask = self._count_words(ask)
@@ -134,8 +134,8 @@ class Neo4jIndex:
             self._apart = answer.apart
             parts = [answer, *self._filling(ask, answer, [*answer.short_legs(ask.depth, reach), *missing_legs])]
             commits = {part.commit for part in parts}
-            if ask.counted is not None:
-                commits.add(ask.counted.commit)
+            if ask.term_counts is not None:
+                commits.add(ask.term_counts.commit)
             if len(commits) == 1:
                 self._note(answer)
                 return merge_answers(parts).hits(ask, self.state)
@@ -148,7 +148,7 @@ class Neo4jIndex:
         row = self._row(load("neo4j/search/seen_words"), ask.count_params())
         if row is None:
             raise RegistryNotFound(self._engine.place)
-        return replace(ask, counted=Counted(row["commit"] or "", row["frequencies"], row["seen"]))
+        return replace(ask, term_counts=TermCounts(row["commit"] or "", row["frequencies"], row["seen"]))
 
     def _note(self, answer: "Answer") -> None:
         """What is read beside an answer, such as all agents, is not older than it."""
@@ -208,7 +208,7 @@ class Neo4jIndex:
         while True:
             answer = Answer.of(self._row(statement, params), self._engine.place)
             _refuse_outdated(self.state, answer.embedder, answer.texts)
-            if not answer.torn:
+            if not answer.is_torn:
                 return answer
             if time.monotonic() > give_up:
                 raise ServerUnavailable(self._engine.place, "a writer has been committing all the while")
@@ -229,25 +229,25 @@ class Neo4jIndex:
     # -- records -----------------------------------------------------------------------------------
 
     def agents(self) -> Mapping[str, Agent]:
-        return self._held_now().agents
+        return self._agents_now().agents
 
     def owners_called(self, call_name: str) -> Sequence[str]:
-        return self._held_now().call_names.owners(call_name)
+        return self._agents_now().call_names.owners(call_name)
 
-    def _held_now(self) -> "_Held":
+    def _agents_now(self) -> "_AgentsAt":
         """Kept for the next question if no writer was committing."""
-        before = self._held
+        before = self._agents
         if before.commit == self.state.commit:
             return before
         agents, is_whole = self._read_whole(self._read_agents)
         if is_whole:
-            self._held = agents
+            self._agents = agents
         return agents
 
-    def _read_agents(self, commit: str | None) -> "_Held":
+    def _read_agents(self, commit: str | None) -> "_AgentsAt":
         rows = self._engine.run(load("neo4j/search/agents"))
         agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
-        return _Held(commit, agents, CallNames(agents))
+        return _AgentsAt(commit, agents, CallNames(agents))
 
     def _read_whole[T](self, read: "Callable[[str | None], T]") -> tuple[T, bool]:
         """What it reads after which commit, and whether that is whole: amid a commit it may be half of it."""
@@ -272,13 +272,13 @@ class Neo4jIndex:
         dimension = self.state.dimension
         if not dimension or faults(self._engine, vector_indexes(dimension, by_owner=self._filters_in_index)):
             return {}
-        found: dict[str, list[tuple[str, float]]] = {}
+        alike: dict[str, list[tuple[str, float]]] = {}
         ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
         for batch in batches(tool_ids):
             for row in self._engine.run(load("neo4j/search/near_tools"), ids=list(batch), **ask):
                 if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
-                    found.setdefault(row["id"], []).append((row["near"], row["cosine"]))
-        return {tool: keep_best(near, agents) for tool, near in found.items()}
+                    alike.setdefault(row["id"], []).append((row["near"], row["cosine"]))
+        return {tool: keep_best(near, agents) for tool, near in alike.items()}
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent for agent in self.agents().values() if agent.pinned]
@@ -321,7 +321,7 @@ class Neo4jIndex:
         """The engine is its owner's."""
 
 
-class _Held(NamedTuple):
+class _AgentsAt(NamedTuple):
     """The agents by id, in order of id, as they were after `commit` (None: not read yet)."""
 
     commit: str | None
@@ -332,9 +332,6 @@ class _Held(NamedTuple):
 def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
     if (state.embedder, state.texts) != (embedder, texts):
         raise IndexOutdated
-
-
-# The indexes and constraints that a registry on Neo4j needs: in what those there differ, and making them anew.
 
 
 UNIQUE = frozenset({*LABELS, *(name.rpartition("unique_")[2].capitalize() for name in SCHEMA if "unique_" in name)})

@@ -1,4 +1,4 @@
-"""What Neo4j answers to a search: hits, the records of them, and whether all is of one revision."""
+"""A search as Neo4j takes it, and its answer: hits, their records, and whether all is of one revision."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
 
 
-# A search, as Neo4j's statements take it.
-
-
 MOST_WORDS = 1_000
 """Lucene takes 1,024 clauses; of a longer query the first words and the first names count."""
 _SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
@@ -40,7 +37,7 @@ _SYNTAX = frozenset('+-&|!(){}[]^"~*?:\\/<>=')
 class Ask:
     """A search, as the statement takes it."""
 
-    wanted: tuple[Leg, ...]
+    all_legs: tuple[Leg, ...]
     """All that was asked for; without a vector no vector leg."""
     legs: tuple[Leg, ...]
     """Those of them that can hold anything."""
@@ -49,7 +46,7 @@ class Ask:
     names: tuple[str, ...]
     depth: int
     scope: Scope
-    counted: "Counted | None" = None
+    term_counts: "TermCounts | None" = None
     """Of whoever sees a part only."""
 
     @classmethod
@@ -60,15 +57,15 @@ class Ask:
 
         `vector` is float32 of shape (dimension,); without it there are no vector legs.
         """
-        text, written, before = texts
-        words, names = query_terms(text, before)[:MOST_WORDS], names_in(written)[:MOST_WORDS]
+        text, raw_text, before = texts
+        words, names = query_terms(text, before)[:MOST_WORDS], names_in(raw_text)[:MOST_WORDS]
         answerable = {
             *(VECTOR_LEGS if vector is not None and vector.any() else ()),
             *(TEXT_LEGS if words else ()),
             *(("name",) if names else ()),
         }
         return cls(
-            wanted=tuple(leg for leg in legs if vector is not None or leg not in VECTOR_LEGS),
+            all_legs=tuple(leg for leg in legs if vector is not None or leg not in VECTOR_LEGS),
             legs=tuple(leg for leg in legs if leg in answerable),
             vector=_Numbers() if vector is None else _Numbers(vector.tolist()),
             words=words,
@@ -104,9 +101,9 @@ class Ask:
 
     def _weighted_words(self, column: int) -> str:
         """Each word is as rare as among the texts counted: Lucene multiplies its own rarity by what stands behind ^."""
-        if self.counted is None:
+        if self.term_counts is None:
             return lucene(self.words)
-        factors = map(truediv, rarities(self.counted.seen, column), rarities(self.counted.all, column))
+        factors = map(truediv, rarities(self.term_counts.visible, column), rarities(self.term_counts.all, column))
         return " ".join(f"{lucene([word])}^{factor:.9f}" for word, factor in zip(self.words, factors, strict=True))
 
     def scan_params(self, legs: Sequence[Leg]) -> dict[str, object]:
@@ -144,13 +141,13 @@ class _Numbers(list[float]):
         return f"<{len(self)} floats>"
 
 
-class Counted(NamedTuple):
+class TermCounts(NamedTuple):
     """Of the texts, then of each word: how many texts of agents and of capabilities hold it. Of `all`, and of those
     that the principal may find, as they were after `commit`."""
 
     commit: str
     all: list[list[int]]
-    seen: list[list[int]]
+    visible: list[list[int]]
 
 
 def rarities(frequencies: Sequence[Sequence[int]], column: int) -> list[float]:
@@ -169,10 +166,10 @@ _TEXT_LEGS_SEARCHED = {"agent_text": 0, "capability_text": 1}
 
 
 class _Leg(NamedTuple):
-    """`seen`: how many hits the index gave before the scope. Of each hit kept: order and id, owner, score, names."""
+    """`raw_count`: how many hits the index gave before the scope. The others: of each hit within it."""
 
     name: Leg
-    seen: int
+    raw_count: int
     ordered_ids: list[str]
     owner_ids: list[str]
     scores: list[float]
@@ -187,7 +184,7 @@ class Answer:
     commit: str
     embedder: str
     texts: str
-    torn: bool
+    is_torn: bool
     legs: dict[Leg, _Leg]
     agents: dict[str, str]
     """Records by id, as those of tools and pinned agents."""
@@ -209,7 +206,7 @@ class Answer:
             commit=commit or "",
             embedder=embedder,
             texts=texts,
-            torn=committing or [revision, commit] != row["after"][:2],
+            is_torn=committing or [revision, commit] != row["after"][:2],
             legs={leg[0]: _Leg(*leg) for leg in row["legs"]},
             agents=dict(row["agents"]),
             tools=dict(row["tools"]),
@@ -221,18 +218,18 @@ class Answer:
     def short_legs(self, depth: int, reach: int) -> list[Leg]:
         """Legs that the scope left short of the depth though the index may hold more."""
         legs = (leg for leg in self.legs.values() if leg.name != "name")
-        return [leg.name for leg in legs if len(leg.scores) < depth and leg.seen >= reach]
+        return [leg.name for leg in legs if len(leg.scores) < depth and leg.raw_count >= reach]
 
     def hits(self, ask: Ask, state: IndexState) -> Hits:
-        legs = {leg: self._leg_hits(leg, ask) for leg in ask.wanted}
+        legs = {leg: self._leg_hits(leg, ask) for leg in ask.all_legs}
         tops = [hits.scores[0] for leg, hits in legs.items() if leg in VECTOR_LEGS and hits.scores]
         # How many there are in this answer's revision, not at the last look at the state; asked where words are.
         everything = self.frequencies[0][0] if self.frequencies else state.agents
-        frequencies = ask.counted.seen if ask.counted else self.frequencies
+        frequencies = ask.term_counts.visible if ask.term_counts else self.frequencies
         agents, capabilities = frequencies[0] if frequencies else (state.agents, state.tools)
         now = replace(state, revision=self.revision, commit=self.commit, agents=everything)
         populations: dict[EntityKind, int] = {"agent": agents, "tool": capabilities}
-        return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _Shown(self, now), populations)
+        return Hits(legs, max(tops, default=0.0), _coverage(legs, frequencies), _AnswerRecords(self, now), populations)
 
     def _leg_hits(self, name: Leg, ask: Ask) -> LegHits:
         leg = self.legs.get(name)
@@ -272,14 +269,14 @@ def merge_answers(parts: Sequence[Answer]) -> Answer:
     )
 
 
-class _Shown:
+class _AnswerRecords:
     """Implements Records over the records that came with an answer; each is parsed when it is asked for."""
 
     def __init__(self, answer: Answer, state: IndexState) -> None:
         self._answer, self.state = answer, state
 
     def agents(self) -> Mapping[str, Agent]:
-        return _Parsed(self._answer.agents)
+        return _AgentsById(self._answer.agents)
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent_of(record) for _, record in sorted(self._answer.pinned.items())]
@@ -288,7 +285,7 @@ class _Shown:
         return [tool_of(self._answer.tools[tool_id]) for tool_id in ids]
 
 
-class _Parsed(Mapping[str, Agent]):
+class _AgentsById(Mapping[str, Agent]):
     """Agents by id, in order of id, over their records."""
 
     def __init__(self, records: Mapping[str, str]) -> None:

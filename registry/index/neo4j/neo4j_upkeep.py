@@ -1,6 +1,6 @@
 """Keeps what Neo4j's own indexes search true to the graph, inside the transaction that changes it.
 
-An agent and each of its tools carry, under names that begin with `index_`, the words and names they are found by,
+An agent and each of its tools carry, under names that begin with "index_", the words and names they are found by,
 their record as it is shown, and what decides who may see them: the operator's word included. `Term` nodes count in
 how many texts a word stands, for BM25 does not tell.
 """
@@ -220,9 +220,6 @@ def differences(before: Counts, after: Counts) -> list[dict[str, Any]]:
     words = sorted({*before[0], *before[1], *after[0], *after[1]})
     rows = [{"id": w, "agents": after[0][w] - before[0][w], "capabilities": after[1][w] - before[1][w]} for w in words]
     return [row for row in rows if row["agents"] or row["capabilities"]]
-
-
-# All that is indexed on Neo4j beside all that should be: for the doctor to compare, for `reindex` to mend.
 
 
 Row = Mapping[str, Any]

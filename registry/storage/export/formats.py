@@ -1,4 +1,4 @@
-"""The formats of an export, and the one call that writes them."""
+"""The formats of an export, the one call that writes them, and the AI catalogue of a service."""
 
 import json
 import re
@@ -118,15 +118,12 @@ def _add_source(graph: "Graph", source: SourceSummary) -> None:
 
 def node(kind: str, identity: str) -> str:
     """The node's name. What XML cannot hold is spelled out, so that different things keep different names."""
-    return f"{kind}:{_NOT_XML.sub(lambda found: f'\\u{ord(found[0]):04x}', identity)}"
+    return f"{kind}:{_NOT_XML.sub(lambda match: f'\\u{ord(match[0]):04x}', identity)}"
 
 
 def xml_text(text: str) -> str:
     """The text without the control characters that XML cannot hold."""
     return _NOT_XML.sub("", text)
-
-
-# The JSON of an export.
 
 
 FORMAT_VERSION = 1
@@ -137,15 +134,15 @@ def as_json(contents: Contents) -> str:
 
     Reader: `ingest/sources/formats/export.py`.
     """
-    owned = contents.tools_by_agent()
+    tools_by_agent = contents.tools_by_agent()
     agents = [item.agent for item in contents.agents.values()]
     entities: list[Agent | Tool] = [*agents, *(item.tool for item in contents.tools)]
     parts = [
         f'"waygraph_export": {FORMAT_VERSION}',
         f'"revision": {contents.state.revision}',
-        f'"agents": {_lines(_agent(agent, owned[agent.id]) for agent in agents)}',
+        f'"agents": {_lines(_agent(agent, tools_by_agent[agent.id]) for agent in agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
-        f'"operator": {_lines(shapes.shape(said) for said in contents.settings.values())}',
+        f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
         f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
     if contents.taxonomies:
@@ -255,22 +252,24 @@ def catalog_entry(agent: Agent, base_url: str) -> dict[str, Any]:
     return _entry(agent, *_address(base_url))
 
 
-def fits_entry(entry: Mapping[str, Any], wanted: Mapping[str, str | list[str]]) -> bool:
+def fits_entry(entry: Mapping[str, Any], filters: Mapping[str, str | list[str]]) -> bool:
     """Whether the entry has one of the values at each path, such as `tags`; `publisher` is that of its identifier.
 
     Source: Agentic Resource Discovery 0.9, 7.1.
     """
-    told = {**entry, "publisher": unquote(str(entry["identifier"]).split(":")[2])}
-    listed = {path: [values] if isinstance(values, str) else values for path, values in wanted.items()}
-    return all(not set(values).isdisjoint(_values_at(told, path)) for path, values in listed.items())
+    fields = {**entry, "publisher": unquote(str(entry["identifier"]).split(":")[2])}
+    values_by_path = {path: [values] if isinstance(values, str) else values for path, values in filters.items()}
+    return all(not set(values).isdisjoint(_values_at(fields, path)) for path, values in values_by_path.items())
 
 
-def _values_at(told: Any, path: str) -> list[str]:
+def _values_at(data: Any, path: str) -> list[str]:
     name, _, rest = path.partition(".")
-    found = told.get(name, []) if isinstance(told, dict) else []
+    values = data.get(name, []) if isinstance(data, dict) else []
     if rest:
-        return [value for each in (found if isinstance(found, list) else [found]) for value in _values_at(each, rest)]
-    return [str(value) for value in (found if isinstance(found, list) else [found])]
+        return [
+            value for each in (values if isinstance(values, list) else [values]) for value in _values_at(each, rest)
+        ]
+    return [str(value) for value in (values if isinstance(values, list) else [values])]
 
 
 def _address(base_url: str) -> tuple[str, str]:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     Vectors = Mapping[str, NDArray[np.float32]]
 
 
-# What the map knows agents by: numbers that say which agents are alike, and words that name a region of them.
-
-
 HASHED_COLUMNS = 1024
 _WORD = re.compile(r"[^\W\d_]{3,24}")
 _VAGUE = STOP_WORDS | frozenset(
@@ -46,14 +43,14 @@ _VAGUE = STOP_WORDS | frozenset(
 
 
 def features_of(
-    agents: Sequence[Agent], owned: Mapping[str, Sequence[Tool]], vectors: "Mapping[str, Matrix]"
+    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], vectors: "Mapping[str, Matrix]"
 ) -> "Matrix":
     """The stored vectors, or in a registry without them hashed words: float32 of shape (agents, columns).
 
     Rows have length 1 or 0. `vectors`: agent id → float32 of shape (columns,).
     """
     if not vectors:
-        return hashed_words([_words_of(agent, owned[agent.id]) for agent in agents])
+        return hashed_words([_words_of(agent, tools_by_agent[agent.id]) for agent in agents])
     dimension = len(next(iter(vectors.values())))
     rows = [vectors.get(agent.id, np.zeros(dimension, dtype=np.float32)) for agent in agents]
     return np.asarray(rows, dtype=np.float32).reshape(-1, dimension)
@@ -74,10 +71,10 @@ def hashed_words(documents: "Sequence[Sequence[str]]") -> "Matrix":
 
 
 def region_names(
-    agents: Sequence[Agent], owned: Mapping[str, Sequence[Tool]], regions: Sequence[Sequence[int]]
+    agents: Sequence[Agent], tools_by_agent: Mapping[str, Sequence[Tool]], regions: Sequence[Sequence[int]]
 ) -> list[str]:
     """Two words a region that many of its agents use and others do not; tags count most."""
-    words = [_plain_words(agent, owned[agent.id]) for agent in agents]
+    words = [_plain_words(agent, tools_by_agent[agent.id]) for agent in agents]
     everywhere = Counter(word for weights in words for word in weights)
     return [" · ".join(_telling([words[row] for row in rows], everywhere, len(agents))) for rows in regions]
 
@@ -97,8 +94,8 @@ def _telling(members: Sequence[Mapping[str, int]], everywhere: Mapping[str, int]
 def _plain_words(agent: Agent, tools: Sequence[Tool]) -> dict[str, int]:
     """Word → weight: 3 for a tag, 2 in the agent's name, 1 in its description or the names of its tools."""
     weights: dict[str, int] = {}
-    told = " ".join([agent.description[:2000], *(tool.name for tool in tools)]).replace("_", " ")
-    for weight, text in ((1, told), (2, agent.name), (3, " ".join(agent.tags))):
+    description = " ".join([agent.description[:2000], *(tool.name for tool in tools)]).replace("_", " ")
+    for weight, text in ((1, description), (2, agent.name), (3, " ".join(agent.tags))):
         weights |= {word: weight for word in _WORD.findall(text.casefold()) if word not in _VAGUE}
     return weights
 
@@ -145,14 +142,20 @@ class _Map:
 
     @classmethod
     def of(cls, contents: Contents, vectors: "Vectors") -> "_Map":
-        agents, owned = list(contents.overlaid_agents.values()), contents.tools_by_agent()
-        layout = lay_out(features_of(agents, owned, vectors), [len(owned[agent.id]) for agent in agents])
+        agents, tools_by_agent = list(contents.overlaid_agents.values()), contents.tools_by_agent()
+        layout = lay_out(
+            features_of(agents, tools_by_agent, vectors), [len(tools_by_agent[agent.id]) for agent in agents]
+        )
         members = [
             [row for row, region in enumerate(layout.region_of) if region == number]
             for number in range(len(layout.regions))
         ]
         return cls(
-            contents=contents, agents=agents, owned=owned, layout=layout, names=region_names(agents, owned, members)
+            contents=contents,
+            agents=agents,
+            owned=tools_by_agent,
+            layout=layout,
+            names=region_names(agents, tools_by_agent, members),
         )
 
     def data(self) -> dict[str, Any]:
@@ -172,9 +175,9 @@ class _Map:
         }
 
     def _agent(self, row: int, agent: Agent) -> dict[str, Any]:
-        said = {name: getattr(agent, name) for name in ("id", "name", "description", "kind", "version", "transport")}
+        fields = {name: getattr(agent, name) for name in ("id", "name", "description", "kind", "version", "transport")}
         lists = {"tags": agent.tags, "visibleTo": agent.visible_to, "pinned": agent.pinned, "hidden": agent.hidden}
-        return said | lists | _circle(self.layout.agents[row]) | {"region": self.layout.region_of[row]}
+        return fields | lists | _circle(self.layout.agents[row]) | {"region": self.layout.region_of[row]}
 
     def _tools(self, row: int, agent: Agent) -> list[dict[str, Any]]:
         tools = self.owned[agent.id]

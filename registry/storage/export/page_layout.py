@@ -92,8 +92,8 @@ def likeness_of(features: "Matrix") -> Likeness:
 
 def _nearest(cosines: "Matrix") -> "NDArray[np.intp]":
     """Columns of the highest in each row, the highest first: of one more than neighbours, for each is like itself."""
-    wanted = min(NEIGHBOURS + 1, cosines.shape[1])
-    some = np.sort(np.argpartition(-cosines, wanted - 1, axis=1)[:, :wanted], axis=1)
+    number = min(NEIGHBOURS + 1, cosines.shape[1])
+    some = np.sort(np.argpartition(-cosines, number - 1, axis=1)[:, :number], axis=1)
     best = np.argsort(-np.take_along_axis(cosines, some, axis=1), axis=1, kind="stable")
     return np.take_along_axis(some, best, axis=1)
 
@@ -107,13 +107,11 @@ def _link(graph: Likeness, row: int, others: Sequence[tuple[int, float]]) -> Non
 def regions_of(likeness: Likeness) -> list[list[int]]:
     """Rows of the agents of each region, the largest region first; agents like no other share the last one."""
     alone = sorted(row for row in likeness if not likeness.degree(row))
-    linked = likeness.subgraph([row for row in likeness if row not in set(alone)])
-    found = (
-        nx.community.louvain_communities(linked, weight="weight", resolution=RESOLUTION, seed=SEED)
-        if len(linked)
-        else []
+    graph = likeness.subgraph([row for row in likeness if row not in set(alone)])
+    communities = (
+        nx.community.louvain_communities(graph, weight="weight", resolution=RESOLUTION, seed=SEED) if len(graph) else []
     )
-    regions = sorted((sorted(rows) for rows in found), key=lambda rows: (-len(rows), rows))
+    regions = sorted((sorted(rows) for rows in communities), key=lambda rows: (-len(rows), rows))
     return [*regions, alone] if alone else regions
 
 
@@ -192,33 +190,35 @@ def _in_lines(radii: Sequence[float]) -> "Matrix":
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
-def _pack_circles(wished: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
+def _pack_circles(wishes: "Matrix", radii: Sequence[float], stretch: float) -> "Matrix":
     """Sets circles down one by one, from the middle outwards, each at the free point nearest to its wish."""
     sizes, measure = np.asarray(radii, dtype=np.float64), np.asarray([1 / stretch, 1.0])
-    middle = wished.mean(axis=0)
-    order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wished - middle).T)))
-    places, away = np.zeros_like(wished), np.zeros(len(sizes))
-    for done, row in enumerate(order):
-        before = order[:done]
+    middle = wishes.mean(axis=0)
+    order = np.lexsort((np.arange(len(sizes)), np.hypot(*(wishes - middle).T)))
+    places, away = np.zeros_like(wishes), np.zeros(len(sizes))
+    for position, row in enumerate(order):
+        before = order[:position]
         # Where a smaller one found no room, there is none for this one: so far from its wish nobody need look.
         smaller = before[sizes[before] <= sizes[row]]
-        between = np.hypot(*((wished[smaller] - wished[row]) * measure).T)
-        taken = float((away[smaller] - between).max(initial=0.0))
-        places[row] = _free_point(wished[row], float(sizes[row]), (places[before], sizes[before]), stretch, taken)
-        away[row] = np.hypot(*((places[row] - wished[row]) * measure))
+        between = np.hypot(*((wishes[smaller] - wishes[row]) * measure).T)
+        inner_radius = float((away[smaller] - between).max(initial=0.0))
+        places[row] = _free_point(
+            wishes[row], float(sizes[row]), (places[before], sizes[before]), stretch, inner_radius
+        )
+        away[row] = np.hypot(*((places[row] - wishes[row]) * measure))
     return places - (places.min(axis=0) + places.max(axis=0)) / 2
 
 
 def _free_point(
-    wish: "Matrix", radius: float, placed: "tuple[Matrix, Matrix]", stretch: float, taken: float
+    wish: "Matrix", radius: float, circles: "tuple[Matrix, Matrix]", stretch: float, inner_radius: float
 ) -> "Matrix":
-    """The nearest on rings around the wish, clear of the circles `placed` (centres, radii). What lies within `taken` of
-    the wish is not looked at.
+    """The nearest on rings around the wish, clear of `circles` (centres, radii). Rings within `inner_radius`
+    of the wish are not looked at.
     """
-    centres, radii = placed
+    centres, radii = circles
     step, reach = radius / 3, radius + float(radii.max(initial=0.0))
     distances = np.hypot(*(centres - wish).T)
-    for ring in count(int(taken / step)):
+    for ring in count(int(inner_radius / step)):
         angles = np.arange(max(1, 6 * ring)) * (2 * math.pi / max(1, 6 * ring)) + ring
         offsets = np.stack([np.cos(angles) * stretch, np.sin(angles)], axis=1)
         points = wish + offsets * (ring * step)
@@ -227,8 +227,8 @@ def _free_point(
         free = np.flatnonzero((gaps >= 0).all(axis=1))
         if len(free):
             # Of the free points of a ring the one nearest to the middle keeps the map dense.
-            found: Matrix = points[free[np.argmin(np.hypot(*points[free].T))]]
-            return found
+            point: Matrix = points[free[np.argmin(np.hypot(*points[free].T))]]
+            return point
     raise AssertionError("unreachable")
 
 

@@ -28,17 +28,17 @@ def servers(agents: Iterable[tuple[Agent, JsonText]], base_url: str, *, gateway:
     without a slash at its end. Each is named below the own host, as what is told of it is this registry's word.
     """
     namespace = ".".join(reversed((urlsplit(base_url).hostname or "localhost").replace(":", "-").split(".")))
-    listed = [
+    entries = [
         _entry(f"{namespace}/{_legal(agent.id)}", agent.name, agent.description, agent.version, _remote(transport))
         for agent, transport in agents
         if agent.kind == "mcp_server" and not agent.pending
     ]
-    listed.sort(key=lambda entry: entry["server"]["name"])
+    entries.sort(key=lambda entry: entry["server"]["name"])
     if gateway:
-        told = "Finds the agents and tools that can do what is asked for, and calls them."
+        description = "Finds the agents and tools that can do what is asked for, and calls them."
         remote = {"type": "streamable-http", "url": f"{base_url}/mcp"}
-        yield _entry(f"{namespace}/-waygraph", "Waygraph", told, version("waygraph"), remote)
-    yield from listed
+        yield _entry(f"{namespace}/-waygraph", "Waygraph", description, version("waygraph"), remote)
+    yield from entries
 
 
 def _legal(agent_id: str) -> str:
@@ -56,14 +56,16 @@ def _remote(transport: JsonText) -> dict[str, str] | None:
     return {"type": "sse" if fields.get("type") == "sse" else "streamable-http", "url": url}
 
 
-def _entry(name: str, title: str, description: str, version_told: str, remote: dict[str, str] | None) -> dict[str, Any]:
+def _entry(
+    name: str, title: str, description: str, stated_version: str, remote: dict[str, str] | None
+) -> dict[str, Any]:
     brief = description if len(description) <= MAX_DESCRIPTION_CHARS else f"{description[: MAX_DESCRIPTION_CHARS - 1]}…"
     server = {
         "$schema": SCHEMA,
         "name": name,
         "title": title,
         "description": brief or title,
-        "version": version_told or NO_VERSION,
+        "version": stated_version or NO_VERSION,
         **({"remotes": [remote]} if remote else {}),
     }
     return {"server": server, "_meta": {OFFICIAL: {"status": "active", "isLatest": True}}}

@@ -50,10 +50,10 @@ from waygraph.registry.storage.integrity.findings import (
 )
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
-from waygraph.registry.storage.store import Stored
+from waygraph.registry.storage.store import RegistryWithStore
 
 
-def examine(registry: Stored, *, deep: bool = False) -> list[Finding]:
+def examine(registry: RegistryWithStore, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry.
 
     Quick checks read only what is published. `deep` waits for the write lock, then recomputes every hash of the
@@ -84,10 +84,7 @@ def examine_at(
         return examine(registry, deep=deep)
 
 
-# The checks of a registry on the embedded engine.
-
-
-def examine_embedded(registry: Stored, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
+def examine_embedded(registry: RegistryWithStore, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
     """See examine."""
     try:
         if not store.exists:
@@ -118,16 +115,16 @@ def _graph_file(store: EmbeddedStore) -> Finding:
         refuse_foreign(store.path)
         return Finding(check="graph file", ok=True, detail=f"{store.path.stat().st_size / 1e6:.1f} MB")
     except FileNotFoundError:
-        seen = f"{store.path} is missing"
+        reason = f"{store.path} is missing"
     except (RegistryUnusable, StorageFailed) as unusable:
-        seen = str(unusable).rstrip(".")
+        reason = str(unusable).rstrip(".")
     advice = (
         "before anything is written here, run `waygraph export -o saved.json`; then ingest that into a new registry"
     )
     return Finding(
         check="graph file",
         ok=False,
-        detail=f"{seen}; the index still answers from its copy",
+        detail=f"{reason}; the index still answers from its copy",
         advice=advice,
     )
 
@@ -143,8 +140,8 @@ def holder(store: EmbeddedStore) -> str:
     try:
         with write_lock(store.path, 0, brief=False):
             return ""
-    except RegistryLocked as locked:
-        return locked.holder
+    except RegistryLocked as error:
+        return error.holder
     except RegistryError:  # a folder that cannot be written has no writer
         return ""
 
@@ -162,11 +159,11 @@ def _pending(store: EmbeddedStore) -> Finding:
 
 
 def _schema(store: EmbeddedStore) -> Finding:
-    found = published_schema(store.folder)
-    known = found is not None and found <= SCHEMA_VERSION
-    detail = "cannot be read" if found is None else f"{found}; this Waygraph knows {SCHEMA_VERSION}"
-    advice = rebuild_advice(store) if found is None else "upgrade waygraph"
-    return Finding(check="schema", ok=known, detail=detail, advice="" if known else advice)
+    schema = published_schema(store.folder)
+    is_known = schema is not None and schema <= SCHEMA_VERSION
+    detail = "cannot be read" if schema is None else f"{schema}; this Waygraph knows {SCHEMA_VERSION}"
+    advice = rebuild_advice(store) if schema is None else "upgrade waygraph"
+    return Finding(check="schema", ok=is_known, detail=detail, advice="" if is_known else advice)
 
 
 def _generation(store: EmbeddedStore) -> Finding:
@@ -196,15 +193,12 @@ def _graph_copy(store: EmbeddedStore) -> Finding:
             closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
         ):
             state = read_state(engine)
-            seen = state.revision if state else None
-            if seen != index.state.revision:
-                raise RegistryError(f"it shows revision {seen}, the index {index.state.revision}")
-            return f"revision {seen}"
+            revision = state.revision if state else None
+            if revision != index.state.revision:
+                raise RegistryError(f"it shows revision {revision}, the index {index.state.revision}")
+            return f"revision {revision}"
 
     return attempt("graph copy", look, rebuild_advice(store))
-
-
-# The deep checks.
 
 
 def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -219,10 +213,10 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
         reason = f"{store.path} is missing"
     except DAMAGE as error:
         reason = str(error)
-    told = Finding(
+    finding = Finding(
         check="live graph", ok=False, detail=f"{reason} (see below: its copy)", advice=restore_advice(store.place)
     )
-    return [told, *findings[1:]] if findings else [told, *_over_copy(store, settings)]
+    return [finding, *findings[1:]] if findings else [finding, *_over_copy(store, settings)]
 
 
 def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
@@ -263,24 +257,24 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
         return [revision]
     with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
         try:
-            fresh, held = _build_index(engine, Path(scratch)), _current(store.folder)
+            fresh, current = _build_index(engine, Path(scratch)), _current(store.folder)
         except DAMAGE as error:
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
-        findings = [attempt(check, _same_files(held, fresh, names), advice) for check, names in _FILES.items()]
-        findings.append(attempt("index calls", lambda: _same_calls(held, fresh), advice))
-        findings.append(attempt("index taxonomies", lambda: _same_taxonomies(held, fresh), advice))
-        findings.append(attempt("index toolsets", lambda: _same_json(generation.TOOLSETS, held, fresh), advice))
-        findings.append(attempt("index settings", lambda: _same_settings(held, fresh), advice))
-        findings.append(attempt("index vectors", lambda: _same_vectors(held, fresh), advice))
-        findings.append(attempt("index copy", lambda: _same_copy(held, graph), advice))
+        findings = [attempt(check, _same_files(current, fresh, names), advice) for check, names in _FILES.items()]
+        findings.append(attempt("index calls", lambda: _same_calls(current, fresh), advice))
+        findings.append(attempt("index taxonomies", lambda: _same_taxonomies(current, fresh), advice))
+        findings.append(attempt("index toolsets", lambda: _same_json(generation.TOOLSETS, current, fresh), advice))
+        findings.append(attempt("index settings", lambda: _same_settings(current, fresh), advice))
+        findings.append(attempt("index vectors", lambda: _same_vectors(current, fresh), advice))
+        findings.append(attempt("index copy", lambda: _same_copy(current, graph), advice))
     return [revision, *findings]
 
 
 def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
-    published = published_revision(store.folder)
-    if published != graph.state.revision:
-        raise RegistryError(f"the index shows revision {published}, the graph is at {graph.state.revision}")
-    return f"{published}, as the graph"
+    revision = published_revision(store.folder)
+    if revision != graph.state.revision:
+        raise RegistryError(f"the index shows revision {revision}, the graph is at {graph.state.revision}")
+    return f"{revision}, as the graph"
 
 
 def _build_index(engine: GraphEngine, scratch: Path) -> Path:
@@ -294,9 +288,9 @@ def _current(folder: Path) -> Path:
     return folder / generation.current_name(folder)
 
 
-def _same_files(held: Path, fresh: Path, names: Iterable[str]) -> Callable[[], str]:
+def _same_files(current: Path, fresh: Path, names: Iterable[str]) -> Callable[[], str]:
     def look() -> str:
-        refuse(name for name in names if _content(held / name) != _content(fresh / name))
+        refuse(name for name in names if _content(current / name) != _content(fresh / name))
         return "as built anew"
 
     return look
@@ -308,11 +302,11 @@ def _content(file: Path) -> object:
     return json.loads(content.decode("utf-8", "surrogatepass")) if file.suffix == ".json" else content
 
 
-def _same_calls(held: Path, fresh: Path) -> str:
+def _same_calls(current: Path, fresh: Path) -> str:
     """How alike tools are, in the last digits another processor may see otherwise. An older Waygraph knew no calls."""
-    ours, wanted = (_calls(folder) for folder in (held, fresh))
-    if (ours or wanted.transitions) and (ours.transitions, ours.fits) != (wanted.transitions, wanted.fits):
-        raise RegistryError(f"{len(ours.transitions)} transitions, not the {len(wanted.transitions)} of the graph")
+    ours, reference = (_calls(folder) for folder in (current, fresh))
+    if (ours or reference.transitions) and (ours.transitions, ours.fits) != (reference.transitions, reference.fits):
+        raise RegistryError(f"{len(ours.transitions)} transitions, not the {len(reference.transitions)} of the graph")
     return f"{len(ours.transitions)} transitions, as in the graph"
 
 
@@ -321,28 +315,30 @@ def _calls(folder: Path) -> CallGraph:
     return CallGraph.of_json(cast("Any", _content(file))) if file.exists() else CallGraph()
 
 
-def _same_taxonomies(held: Path, fresh: Path) -> str:
-    return _same_json(generation.TAXONOMIES, held, fresh)
+def _same_taxonomies(current: Path, fresh: Path) -> str:
+    return _same_json(generation.TAXONOMIES, current, fresh)
 
 
-def _same_settings(held: Path, fresh: Path) -> str:
+def _same_settings(current: Path, fresh: Path) -> str:
     """An older Waygraph wrote none: they are then read from the graph's copy."""
-    return _same_json(generation.SETTINGS, held, fresh) if (held / generation.SETTINGS).exists() else "in the graph"
+    return (
+        _same_json(generation.SETTINGS, current, fresh) if (current / generation.SETTINGS).exists() else "in the graph"
+    )
 
 
-def _same_json(name: str, held: Path, fresh: Path) -> str:
-    ours, wanted = (_content(folder / name) if (folder / name).exists() else [] for folder in (held, fresh))
-    if ours != wanted:
+def _same_json(name: str, current: Path, fresh: Path) -> str:
+    ours, reference = (_content(folder / name) if (folder / name).exists() else [] for folder in (current, fresh))
+    if ours != reference:
         raise RegistryError("they are not those of the graph")
     return "as in the graph"
 
 
-def _same_vectors(held: Path, fresh: Path) -> str:
-    ours, wanted = np.load(held / generation.VECTORS), np.load(fresh / generation.VECTORS)
-    if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
-        raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {wanted.dtype} of {wanted.shape}")
+def _same_vectors(current: Path, fresh: Path) -> str:
+    ours, reference = np.load(current / generation.VECTORS), np.load(fresh / generation.VECTORS)
+    if ours.shape != reference.shape or ours.dtype != reference.dtype:
+        raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {reference.dtype} of {reference.shape}")
     ids = _row_ids(fresh)
-    refuse(ids[row] for row in np.flatnonzero((ours != wanted).any(axis=1)))
+    refuse(ids[row] for row in np.flatnonzero((ours != reference).any(axis=1)))
     return f"{len(ids)}, as in the graph"
 
 
@@ -351,11 +347,11 @@ def _row_ids(folder: Path) -> list[str]:
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
-_COPIED = "state agents tools claims settings transitions taxonomies toolsets vector_keys".split()
+_COPY_PARTS = "state agents tools claims settings transitions taxonomies toolsets vector_keys".split()
 
 
-def _same_copy(held: Path, graph: Graph) -> str:
-    with closing(GrafeoEngine.open_copy(held / generation.GRAPH)) as engine:
+def _same_copy(current: Path, graph: Graph) -> str:
+    with closing(GrafeoEngine.open_copy(current / generation.GRAPH)) as engine:
         copy = Contents(engine)
-        refuse(what for what in _COPIED if getattr(copy, what) != getattr(graph, what))
+        refuse(what for what in _COPY_PARTS if getattr(copy, what) != getattr(graph, what))
     return "holds what the graph holds"

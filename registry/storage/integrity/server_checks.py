@@ -1,4 +1,4 @@
-"""Whether a registry on a graph server is well: quick checks, on request of every record (`server_soundness.py`)."""
+"""Whether a registry on a graph server is well: quick checks, and on request deep ones."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
@@ -38,13 +38,13 @@ from waygraph.registry.storage.integrity.findings import (
     versions,
 )
 from waygraph.registry.storage.server import ServerStore
-from waygraph.registry.storage.store import Stored
+from waygraph.registry.storage.store import RegistryWithStore
 
 REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
 
 
-def examine_server(registry: Stored, store: ServerStore, *, deep: bool = False) -> list[Finding]:
+def examine_server(registry: RegistryWithStore, store: ServerStore, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry."""
     findings = [_server(store)]
     if findings[0].ok:
@@ -139,9 +139,9 @@ def _vector_indexes(store: ServerStore) -> Finding:
 
 def _whole(look: Callable[[], Mapping[str, str]]) -> Callable[[], str]:
     def first_difference() -> str:
-        found = look()
-        if found:
-            raise RegistryError("; ".join(f"{name} {fault}" for name, fault in found.items()))
+        differences = look()
+        if differences:
+            raise RegistryError("; ".join(f"{name} {fault}" for name, fault in differences.items()))
         return "all there, online"
 
     return first_difference
@@ -161,9 +161,6 @@ def _search(store: ServerStore) -> Finding:
     return attempt("search", look, REMAKE_INDEXES)
 
 
-# The deep checks of a registry on a graph server: the graph against itself, what is indexed against the graph.
-
-
 def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]:
     """Over one revision, whole; writers are not held up."""
     restore = restore_advice(store.place)
@@ -181,17 +178,17 @@ def examine_server_deep(store: ServerStore, settings: Settings) -> list[Finding]
 
 def _index_findings(session: GraphSession) -> Iterator[Finding]:
     try:
-        compared = Comparison.read(session)
+        comparison = Comparison.read(session)
     except DAMAGE as error:
         yield Finding(check="index", ok=False, detail=str(error), advice=REINDEX)
         return
-    for check, found, sound in (
-        ("index of agents", compared.agent_faults, f"{len(compared.agents)}, as written anew"),
-        ("index of tools", compared.tool_faults, f"{len(compared.tools)}, as written anew"),
-        ("index of words", compared.term_faults, f"{len(compared.terms[0][1])}, as counted anew"),
+    for check, find_faults, sound in (
+        ("index of agents", comparison.agent_faults, f"{len(comparison.agents)}, as written anew"),
+        ("index of tools", comparison.tool_faults, f"{len(comparison.tools)}, as written anew"),
+        ("index of words", comparison.term_faults, f"{len(comparison.terms[0][1])}, as counted anew"),
         ("index of texts", lambda: _unheld(session), "all are found"),
     ):
-        yield attempt(check, unless(found, sound), REINDEX)
+        yield attempt(check, unless(find_faults, sound), REINDEX)
 
 
 def _unheld(session: GraphSession) -> Iterator[str]:

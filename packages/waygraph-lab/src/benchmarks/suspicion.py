@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY
-from waygraph.registry.graph.read import Held, StoredAgent, StoredTool
+from waygraph.registry.graph.read import GraphView, StoredAgent, StoredTool
 from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
@@ -161,7 +161,7 @@ def _of_copies(place: Path) -> list[Measure]:
     agents: dict[str, StoredAgent] = {}
     tools: dict[str, list[StoredTool]] = {}
     owners: dict[str, set[str]] = {}
-    held = Held(
+    held = GraphView(
         agents=agents,
         tools_of=lambda ids: {each: tools[each] for each in ids},
         owners_named=lambda names: {name: owners[name] for name in names if name in owners},
@@ -211,7 +211,7 @@ def _flags(corpora: Iterable[Corpus]) -> Mapping[str, Mapping[str, list[str]]]:
         for corpus in corpora
         for entry in corpus.entries
     ]
-    changes = plan(Held(), Manifest(source=NAME, entries=tuple(entry for _, entry in named)))
+    changes = plan(GraphView(), Manifest(source=NAME, entries=tuple(entry for _, entry in named)))
     of_key = {entry.key: name for name, entry in named}
     found: dict[str, dict[str, list[str]]] = {name: {} for name in of_key.values()}
     for entry in changes.written:

@@ -187,14 +187,14 @@ def router_data(
     waygraph generate router-data played train.jsonl --form chat --split train
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.ingest.conversations.data_folder import Known
+    from waygraph.ingest.conversations.data_folder import CatalogueNames
     from waygraph.registry.model import shapes
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
 
     told = invocation(context)
     catalogue = _read(str(folder), told.settings())
     chosen = Candidates.of(catalogue, _near_tools(told, catalogue, []), level, candidates)
-    made = write_router_data(folder, file, chosen, Known.of(catalogue), form=form, seed=seed, split=split)
+    made = write_router_data(folder, file, chosen, CatalogueNames.of(catalogue), form=form, seed=seed, split=split)
     show(made, shapes.shape, operation_views.view_numbers, as_json)
 
 

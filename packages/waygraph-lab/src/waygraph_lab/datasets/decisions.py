@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from waygraph.ingest.conversations.data_folder import Known
+from waygraph.ingest.conversations.data_folder import CatalogueNames
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES, Trajectory, read_trajectories
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.datasets.folder import read_questions
@@ -35,6 +35,6 @@ def read_decisions(path: Path, settings: Settings) -> Dataset:
     return read_questions(path, settings, TRAJECTORIES, _decisions)
 
 
-def _decisions(path: Path, known: Known) -> Iterator[Question]:
+def _decisions(path: Path, known: CatalogueNames) -> Iterator[Question]:
     for trajectory in read_trajectories(path, known):
         yield from decisions(trajectory)

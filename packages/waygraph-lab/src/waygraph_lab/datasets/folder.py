@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import Known, id_of, lines, name_in, read_data_folder, refuse_misspelt
+from waygraph.ingest.conversations.data_folder import (
+    CatalogueNames,
+    id_of,
+    lines,
+    name_in,
+    read_data_folder,
+    refuse_misspelt,
+)
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
@@ -24,7 +31,7 @@ def read_folder(path: Path, settings: Settings) -> Dataset:
 
 
 def read_questions(
-    path: Path, settings: Settings, file: str, questions: Callable[[Path, Known], Iterable[Question]]
+    path: Path, settings: Settings, file: str, questions: Callable[[Path, CatalogueNames], Iterable[Question]]
 ) -> Dataset:
     """A folder whose questions are read from its file `file`. Raises as `read_folder`."""
     data = read_data_folder(path, settings, file)
@@ -34,27 +41,27 @@ def read_questions(
         license=data.license,
         checksum=data.checksum,
         catalogue=data.catalogue,
-        questions=tuple(questions(path / file, Known.of(data.catalogue))),
+        questions=tuple(questions(path / file, CatalogueNames.of(data.catalogue))),
     )
 
 
-def gold_agents(known: Known, items: Iterable[Iterable[str]], where: str) -> Gold:
+def gold_agents(known: CatalogueNames, items: Iterable[Iterable[str]], where: str) -> Gold:
     """Raises InvalidDataset for an agent that is not in the catalogue."""
     return gold_items([_agent(known, key, where) for key in item] for item in items)
 
 
-def gold_tools(known: Known, items: Iterable[Iterable[str]], where: str) -> Gold:
+def gold_tools(known: CatalogueNames, items: Iterable[Iterable[str]], where: str) -> Gold:
     """Tools are written `agent/tool`. Raises InvalidDataset for one that is not in the catalogue."""
     return gold_items([_tool(known, name, where) for name in item] for item in items)
 
 
-def _agent(known: Known, key: str, where: str) -> str:
+def _agent(known: CatalogueNames, key: str, where: str) -> str:
     if key not in known.agents:
         raise InvalidDataset(where, f"gold agent {key!r} is not in the catalogue")
     return known.agents[key]
 
 
-def _tool(known: Known, name: str, where: str) -> str:
+def _tool(known: CatalogueNames, name: str, where: str) -> str:
     # An agent's key may hold a slash itself, and so may a tool's name.
     parts = name.split("/")
     for at in range(1, len(parts)):
@@ -83,7 +90,7 @@ def write_server_config(folder: Path, urls: Mapping[str, str]) -> Path:
     return path
 
 
-def _questions(path: Path, known: Known) -> Iterator[Question]:
+def _questions(path: Path, known: CatalogueNames) -> Iterator[Question]:
     ids: set[str] = set()
     for where, record in lines(path):
         question = _question(record, known, where)
@@ -93,7 +100,7 @@ def _questions(path: Path, known: Known) -> Iterator[Question]:
         yield question
 
 
-def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
+def _question(record: Mapping[str, Any], known: CatalogueNames, where: str) -> Question:
     name = id_of(record, "query", where)
     steps = [] if record.get("steps") is None else record["steps"]
     if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
@@ -106,7 +113,7 @@ def _question(record: Mapping[str, Any], known: Known, where: str) -> Question:
     )
 
 
-def _need(record: Mapping[str, Any], known: Known, where: str) -> Need:
+def _need(record: Mapping[str, Any], known: CatalogueNames, where: str) -> Need:
     refuse_misspelt(record, _OF_QUERY, where)
     text = record.get("text")
     if not isinstance(text, str) or not text.strip():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import Known, checksum
+from waygraph.ingest.conversations.data_folder import CatalogueNames, checksum
 from waygraph.ingest.conversations.trajectories import TRAJECTORY_FILES
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.listings import service_record
@@ -27,7 +27,7 @@ A2X_FILES = (SERVICES, A2X_QUERIES)
 def read_a2x(path: Path, settings: Settings) -> Dataset:
     """Raises InvalidDataset."""
     catalogue = _a2x_catalogue(path / SERVICES, settings)
-    known = Known.of(catalogue)
+    known = CatalogueNames.of(catalogue)
     return Dataset(
         name=path.name,
         origin="Weizheng96/A2X-registry-demo-data",
@@ -57,7 +57,7 @@ def _a2x_catalogue(path: Path, settings: Settings) -> Manifest:
     return Manifest(source=str(path), entries=tuple(intake.entries), rejected=tuple(intake.rejected))
 
 
-def _a2x_question(record: Mapping[str, Any], known: Known, where: str) -> Question:
+def _a2x_question(record: Mapping[str, Any], known: CatalogueNames, where: str) -> Question:
     try:
         text, right = record["query"], [[str(tool["id"])] for tool in record["correct_tools"]]
         name = str(record["id"])
@@ -78,7 +78,7 @@ LIVEMCPBENCH_FILES = (TOOLS, STEPS)
 def read_livemcpbench(path: Path, settings: Settings) -> Dataset:
     """Raises InvalidDataset."""
     (catalogue,) = read_path(str(path / TOOLS), settings)
-    known = Known.of(catalogue)
+    known = CatalogueNames.of(catalogue)
     try:
         tasks = json.loads((path / STEPS).read_bytes())
         questions = tuple(
@@ -97,7 +97,7 @@ def read_livemcpbench(path: Path, settings: Settings) -> Dataset:
     )
 
 
-def _livemcpbench_question(task: Mapping[str, Any], known: Known, where: str) -> Question:
+def _livemcpbench_question(task: Mapping[str, Any], known: CatalogueNames, where: str) -> Question:
     return Question(
         id=str(task["index"]),
         need=_livemcpbench_need(task["question"], task["tools"], known, where),
@@ -108,7 +108,7 @@ def _livemcpbench_question(task: Mapping[str, Any], known: Known, where: str) ->
     )
 
 
-def _livemcpbench_need(text: str, annotated: Iterable[Mapping[str, Any]], known: Known, where: str) -> Need:
+def _livemcpbench_need(text: str, annotated: Iterable[Mapping[str, Any]], known: CatalogueNames, where: str) -> Need:
     """A tool that no server of the corpus has is no gold."""
     met = [tool for tool in annotated if tool["agents_any_of"]]
     return Need(

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from waygraph.ingest.conversations.data_folder import Known, lines
+from waygraph.ingest.conversations.data_folder import CatalogueNames, lines
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidDataset
@@ -56,7 +56,7 @@ class RouterData:
     samples: int
 
 
-def decisions(folder: Path, known: Known) -> Iterator[Decision]:
+def decisions(folder: Path, known: CatalogueNames) -> Iterator[Decision]:
     """Every call of the folder's trajectories. Raises InvalidDataset."""
     path = folder / TRAJECTORIES
     for (_, record), checked in zip(lines(path), read_trajectories(path, known), strict=True):
@@ -109,7 +109,7 @@ class Candidates:
 
 
 def write_router_data(
-    folder: Path, file: Path, candidates: Candidates, known: Known, *, form: Form, seed: int, split: str = ""
+    folder: Path, file: Path, candidates: Candidates, known: CatalogueNames, *, form: Form, seed: int, split: str = ""
 ) -> RouterData:
     """One sample a line, of all trajectories or those of a split. Raises InvalidDataset."""
 
