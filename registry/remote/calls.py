@@ -313,10 +313,10 @@ def changes_page(
     principal: Principal | None = None,
 ) -> Talk[Page[Change]]:
     """As `agents_page`."""
-    from waygraph.registry.routing.queries import ChangesAsked
+    from waygraph.registry.routing.queries import ChangesQuery
 
     _refuse_principal(principal)
-    asked = ChangesAsked.of(since, agent_id, after, limit)
+    asked = ChangesQuery.of(since, agent_id, after, limit)
     chosen = (("since", asked.since), ("agent", asked.agent_id))
     params = tuple((name, value) for name, value in chosen if value)
     return (yield from _parts(partial(_part, "/v1/changes", params, shapes.read_changes), after, limit, falling=True))

@@ -70,7 +70,7 @@ class Searchable(Protocol):
         ...
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        """By id (`agent/tool`) or by call name (`agent__tool`). Raises UnknownName, as `agent`."""
+        """By id (`agent/tool`) or by call name (`<agent>__<tool>`). Raises UnknownName, as `agent`."""
         ...
 
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:

@@ -234,9 +234,9 @@ class LocalRegistry:
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> "Page[Change]":
-        from waygraph.registry.routing.queries import ChangesAsked, seen_changes
+        from waygraph.registry.routing.queries import ChangesQuery, seen_changes
 
-        asked = ChangesAsked.of(since, agent_id, after, limit)
+        asked = ChangesQuery.of(since, agent_id, after, limit)
         return self.read(lambda session: seen_changes(session, asked, principal))
 
     def usage(
