@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
     CypherResult,
     Document,
     Forgotten,
-    Listed,
+    ListedAgent,
     OperatorSettings,
     Page,
     Policy,
@@ -39,7 +39,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.taxonomy import CategoryView
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
@@ -201,7 +201,7 @@ def agents_page(
     after: str = "",
     limit: int | None = None,
     principal: Principal | None = None,
-) -> Talk[Page[Listed]]:
+) -> Talk[Page[ListedAgent]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
     _refuse_principal(principal)
     allowed = checked_filters(filters)
@@ -214,10 +214,10 @@ def browse(
     *,
     filters: Filters = Filters(),  # noqa: B008 - frozen
     principal: Principal | None = None,
-) -> Call[Browsed]:
+) -> Call[CategoryView]:
     _refuse_principal(principal)
     params = (("path", checked_path(path)), *_filter_params(checked_filters(filters)))
-    return _looking("/v1/taxonomy", lambda reply: shapes.read(Browsed, reply.json()), params)
+    return _looking("/v1/taxonomy", lambda reply: shapes.read(CategoryView, reply.json()), params)
 
 
 _PLACES = ("within", "toolset")

@@ -8,7 +8,7 @@ from waygraph.registry.access.visibility import narrow, routable, tools_within
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
-from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
+from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.queries import permitted_taxonomy, prune_taxonomy
 from waygraph.registry.routing.seen_toolsets import seen_toolset
@@ -17,7 +17,7 @@ EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
 
 
-def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> Browsed:
+def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> CategoryView:
     """Of the current taxonomy. Raises UnknownName, of noun `taxonomy` where none is there, or none for this caller."""
     taxonomy = _current_taxonomy(index, principal)
     view = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
@@ -72,11 +72,11 @@ def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal
     return tools if within is None else tools.intersection(within)
 
 
-def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> Browsed:
+def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> CategoryView:
     """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is."""
     below, category = _find(taxonomy, path, visible_ids)
     branches = [(child, _seen_below(taxonomy, child, visible_ids)) for child in _children(taxonomy, category)]
-    return Browsed(
+    return CategoryView(
         taxonomy=taxonomy.name,
         of=taxonomy.of,
         built_by=taxonomy.built_by,

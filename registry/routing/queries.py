@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access.visibility import Shows, as_seen, fits, seen_flags, visible
 from waygraph.registry.graph.read import overlaid, read_agents, read_changes_of, read_claims, read_settings, read_state
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model.changes import About, Listed, Page
+from waygraph.registry.model.changes import About, ListedAgent, Page
 from waygraph.registry.model.errors import InvalidQuery, UnknownName, nearest
 from waygraph.registry.model.identity import call_name, call_prefix, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, word_of
@@ -214,12 +214,12 @@ def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") ->
 
 def agents_page(
     index: "SearchIndex", filters: "Filters", principal: "Principal | None", after: str, limit: int | None
-) -> Page[Listed]:
+) -> Page[ListedAgent]:
     """The agents whose id comes after `after`, at most `limit` of them."""
     fitting = {agent.id: agent for agent in visible_agents(index, principal) if fits(agent, filters)}
     part, following = part_of(list(fitting), after, limit)
     tools = index.tool_ids_of(part)
-    items = tuple(Listed(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
+    items = tuple(ListedAgent(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
     return Page(items=items, revision=index.state.revision, following=following)
 
 

@@ -43,9 +43,9 @@ from waygraph.registry.routing.tool_formats import (
 )
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Listed, SourceSummary
+    from waygraph.registry.model.changes import ListedAgent, SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.model.taxonomy import Branch, Browsed
+    from waygraph.registry.model.taxonomy import Branch, CategoryView
     from waygraph.registry.routing.searchable import Searchable
 
 
@@ -121,7 +121,7 @@ def overview(registry: "Searchable", principal: Principal | None, agent_ids: fro
     return {key: value for key, value in counts.items() if value or key == "tools"}
 
 
-def _tags(entries: "Sequence[Listed]") -> Counter[str]:
+def _tags(entries: "Sequence[ListedAgent]") -> Counter[str]:
     """Of agents whose text is in doubt none: a model reads them."""
     agents = (each.agent for each in entries if not is_doubtful(each.agent))
     return Counter(tag[:TAG_CHARS] for agent in agents for tag in agent.tags)
@@ -129,7 +129,7 @@ def _tags(entries: "Sequence[Listed]") -> Counter[str]:
 
 def list_agents(
     registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
-) -> "Sequence[Listed]":
+) -> "Sequence[ListedAgent]":
     if agent_ids is not None and not agent_ids:
         return ()
     filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
@@ -391,7 +391,7 @@ def _category_text(child: "Branch") -> str:
 
 
 def _tools_of(
-    registry: "Searchable", request: FindAsked, category: "Browsed", judges: Judging, why_not: WhyNot
+    registry: "Searchable", request: FindAsked, category: "CategoryView", judges: Judging, why_not: WhyNot
 ) -> dict[str, Any]:
     """Tools of what stands in a category, as many as may be told: the first of each agent, then the second of each.
 

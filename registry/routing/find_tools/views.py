@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
+from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.taxonomy import CategoryView
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.find_tools.find import agents_of_namespace
@@ -118,7 +118,7 @@ class NarrowedRegistry:
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
-    ) -> Page[Listed]:
+    ) -> Page[ListedAgent]:
         filters = replace(filters, toolset=self._toolset.name)
         page = self._registry.agents_page(filters=filters, after=after, limit=limit, principal=principal)
         tools = Counter(map(owner_of, self._tools))
@@ -145,7 +145,7 @@ class NarrowedRegistry:
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> Browsed:
+    ) -> CategoryView:
         return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
 
     def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:  # noqa: ARG002 - as it was seen
