@@ -178,7 +178,7 @@ class ListwiseReranker:
             candidate["name"] = name
         prompt = {"request": query_text(choice.query, literals=True), "candidates": candidates}
         prompt |= {"history": history} if (history := [*map(_turn_json, choice.history[-HISTORY_TURNS:])]) else {}
-        answer = self._model.answer(SYSTEM, json.dumps(prompt, ensure_ascii=False), hurried=True)
+        answer = self._model.answer(SYSTEM, json.dumps(prompt, ensure_ascii=False), in_haste=True)
         order = parse_order(answer, len(candidates), choice.names)
         if not order:
             raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")

@@ -29,7 +29,7 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     chat = ChatModel.open(model, settings, environ)
     try:
         prompt = json.dumps({"request": query_text(text, literals=True)}, ensure_ascii=False)
-        entries = list_in(chat.answer(SYSTEM, prompt, hurried=True), "steps")
+        entries = list_in(chat.answer(SYSTEM, prompt, in_haste=True), "steps")
     finally:
         chat.close()
     steps = tuple(step.strip() for step in entries if isinstance(step, str) and step.strip())

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
-    from waygraph.registry.taxonomy.upkeep import Given
+    from waygraph.registry.taxonomy.upkeep import BuildInput
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 
@@ -510,7 +510,7 @@ class LocalRegistry:
             return ChosenEmbedder(embedder=None, spec=wanted)
 
 
-def _read_given(session: "GraphSession", *, name: str, of: Of) -> "Given":
+def _read_given(session: "GraphSession", *, name: str, of: Of) -> "BuildInput":
     from waygraph.registry.taxonomy.upkeep import read_given
 
     return read_given(session, name, of)
