@@ -22,7 +22,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
     "list": list,
 }
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
-_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*")
+_QUOTED_TEXT = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*")
 _WRITES = re.compile(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|DROP)\b")
 
 
@@ -42,12 +42,12 @@ class Statement:
     writes: bool
     """Whether it changes the graph: in a cluster it must then go to the leader."""
 
-    def check(self, given: Mapping[str, object]) -> None:
+    def check(self, values: Mapping[str, object]) -> None:
         """Raises BadStatement unless the given parameters are the declared ones, each of its type."""
-        if given.keys() != self.params.keys():
-            raise BadStatement(f"{self.name} takes {sorted(self.params)}, was given {sorted(given)}")
+        if values.keys() != self.params.keys():
+            raise BadStatement(f"{self.name} takes {sorted(self.params)}, was given {sorted(values)}")
         for name, kind in self.params.items():
-            value = given[name]
+            value = values[name]
             fits = isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
             if not fits:
                 raise BadStatement(f"{self.name}: ${name} is declared {kind}, was given {type(value).__name__}")
@@ -84,13 +84,13 @@ def parse(name: str, source: str) -> Statement:
     if not header or fields.keys() != {"params", "returns"}:
         raise BadStatement(f"{name}: the header is a purpose, then params: and returns:")
     params, returns = _pairs(name, fields["params"]), _pairs(name, fields["returns"])
-    statement = Statement(name, header[0], text, params, returns, bool(_WRITES.search(_QUOTED.sub("", text))))
+    statement = Statement(name, header[0], text, params, returns, bool(_WRITES.search(_QUOTED_TEXT.sub("", text))))
     _check_text(statement)
     return statement
 
 
-def _pairs(name: str, listed: str) -> dict[str, str]:
-    pairs = [part.split() for part in listed.split(",") if part.strip() not in ("", "none")]
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs = [part.split() for part in text.split(",") if part.strip() not in ("", "none")]
     for pair in pairs:
         if len(pair) != 2 or pair[1] not in TYPES:
             raise BadStatement(f"{name}: {' '.join(pair)!r} is not `name type` with a type of {', '.join(TYPES)}")
@@ -98,10 +98,10 @@ def _pairs(name: str, listed: str) -> dict[str, str]:
 
 
 def _check_text(statement: Statement) -> None:
-    used = set(_PARAMETER.findall(_QUOTED.sub("", statement.text)))
-    if used != set(statement.params):
-        raise BadStatement(f"{statement.name}: declares {sorted(statement.params)}, uses {sorted(used)}")
-    if not statement.text or ";" in _QUOTED.sub("", statement.text):
+    names = set(_PARAMETER.findall(_QUOTED_TEXT.sub("", statement.text)))
+    if names != set(statement.params):
+        raise BadStatement(f"{statement.name}: declares {sorted(statement.params)}, uses {sorted(names)}")
+    if not statement.text or ";" in _QUOTED_TEXT.sub("", statement.text):
         raise BadStatement(f"{statement.name}: a file holds one statement, without a semicolon")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Page,
         Written,
     )
-    from waygraph.registry.model.failures import Tried
+    from waygraph.registry.model.failures import SourceStatuses
     from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.usage import ToolUsage
@@ -256,7 +256,10 @@ class Registry(Searchable, Protocol):
         ...
 
     def put_statuses(
-        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+        self,
+        statuses: Mapping[str, str],
+        tried: "SourceStatuses | None" = None,
+        pauses: Mapping[str, int] | None = None,
     ) -> "Written":
         """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from waygraph.registry.embedding.bert_graph import write_bert_onnx
-from waygraph.registry.embedding.weights import CHECKSUMS, GRAPH, NEEDED, PULLED_FILES, WEIGHTS, read_card
+from waygraph.registry.embedding.weights import CHECKSUMS, GRAPH, NEEDED_FILES, PULLED_FILES, WEIGHTS, read_card
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph_lab.training.embedder_trials import CARD
 
@@ -66,7 +66,7 @@ def build(folder: Path, out: Path) -> Path:
 
 def write_model(folder: Path, target: Path) -> None:
     """The graph in int8, the files that say how texts come to it, their checksums, and the card."""
-    if missing := [name for name in (*NEEDED, CARD) if not (folder / name).is_file()]:
+    if missing := [name for name in (*NEEDED_FILES, CARD) if not (folder / name).is_file()]:
         raise EmbedderRefused(f"{folder} has no {', '.join(missing)}; `waygraph learn embedder` writes them all")
     shape = read_card(folder).shape
     target.mkdir()

@@ -28,7 +28,7 @@ from waygraph.registry.graph.read import (
 )
 from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
-from waygraph.registry.model.failures import Failure, Tried, bounded_key, continue_failures, status_of_fault
+from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
@@ -59,13 +59,13 @@ def put_statuses(registry: Registry, statuses: Mapping[Member, str], pauses: Map
     return registry.put_statuses(new_statuses, attempts, pauses).revision if new_statuses or attempts else 0
 
 
-def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Member, str]) -> Tried:
+def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Member, str]) -> SourceStatuses:
     """Of the sources whose failures these statuses change."""
     attempts: dict[str, dict[str, str]] = {}
     for (source, key), status in statuses.items():
         attempts.setdefault(source, {})[key] = status
     before = {name: sources[name].failures if name in sources else () for name in attempts}
-    after = {name: continue_failures(name, before[name], its, "", kept=None) for name, its in attempts.items()}
+    after = {name: continue_failures(name, before[name], its, "", remaining=None) for name, its in attempts.items()}
     return {name: its for name, its in attempts.items() if after[name] != before[name]}
 
 
@@ -185,7 +185,8 @@ def _failures_after(
         **dict(manifest.silent),
     }
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return continue_failures(manifest.source, before, statuses, now, kept=None if manifest.is_part else keys_not_asked)
+    remaining = None if manifest.is_part else keys_not_asked
+    return continue_failures(manifest.source, before, statuses, now, remaining=remaining)
 
 
 def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> bool:

@@ -167,7 +167,7 @@ class Scanner:
             user = replace_surrogates(json.dumps({"texts": ids}, ensure_ascii=False))
             messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
             try:
-                completion = self._model.complete(messages, hurried=True)
+                completion = self._model.complete(messages, in_haste=True)
             except LanguageModelRefused as refusal:  # perhaps for what stands in a text
                 logger.warning("the scanner refused %d texts: %s", len(texts), refusal)
                 continue

@@ -103,11 +103,11 @@ class KeyFile:
             expires_at=self._time(_checked_life(expires_in)) if expires_in is not None else "",
         )
 
-        def add_key(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
-            key_id = next(new for new in iter(lambda: secrets.token_hex(6), None) if new not in held)
+        def add_key(keys: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
+            key_id = next(new for new in iter(lambda: secrets.token_hex(6), None) if new not in keys)
             text = f"wg_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
             key = replace(fresh, id=key_id, sha256=_digest(text))
-            return {**held, key_id: key}, (key, text)
+            return {**keys, key_id: key}, (key, text)
 
         return self._change(add_key)
 
@@ -117,14 +117,14 @@ class KeyFile:
         Takes an id, or a whole key that somebody found. Raises UnknownName, which tells no secret; RegistryLocked and
         StorageFailed as `create` does.
         """
-        wanted = _id_in(key_id)
+        bare_id = _id_in(key_id)
 
-        def drop_key(held: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
-            if wanted not in held:
-                raise UnknownName("key", wanted, held, hint="`waygraph keys list` lists them.")
-            key = held[wanted]
-            ended = key if key.revoked_at else replace(key, revoked_at=self._time())
-            return {**held, wanted: ended}, ended
+        def drop_key(keys: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], ApiKey]:
+            if bare_id not in keys:
+                raise UnknownName("key", bare_id, keys, hint="`waygraph keys list` lists them.")
+            key = keys[bare_id]
+            ended_key = key if key.revoked_at else replace(key, revoked_at=self._time())
+            return {**keys, bare_id: ended_key}, ended_key
 
         return self._change(drop_key)
 
@@ -137,11 +137,11 @@ class KeyFile:
 
     def find(self, text: str) -> ApiKey | None:
         """The key with this text; None if it is unknown, expired or revoked. Looks at the file each time."""
-        held = self._current()
+        keys = self._current()
         parts = KEY.fullmatch(text)
         if parts is None:
             return None
-        key = held.get(parts[1])
+        key = keys.get(parts[1])
         same = hmac.compare_digest(_digest(text), key.sha256 if key else "")
         return key if key and same and key.state(self._clock()) == "active" else None
 
@@ -151,8 +151,8 @@ class KeyFile:
 
     def caution(self) -> str:
         """What the owner of the file should know; empty if nothing. Raises KeysUnusable."""
-        found = self._stat()
-        open_to = stat.S_IMODE(found.st_mode) & 0o077 if found else 0
+        status = self._stat()
+        open_to = stat.S_IMODE(status.st_mode) & 0o077 if status else 0
         return (
             f"{self.path} is open to others than its owner: `chmod 600` it if they need not read it" if open_to else ""
         )
@@ -172,13 +172,13 @@ class KeyFile:
 
     def _current(self) -> Mapping[str, ApiKey]:
         """Id → key as the file is now; it is read only if it changed."""
-        found, held = self._stat(), self._held
-        if found is None:
-            if held is not None:
+        status, content = self._stat(), self._held
+        if status is None:
+            if content is not None:
                 raise KeysUnusable(self.path, "it is gone; put it back, or start the service anew")
             return {}
-        if held is not None and held[0] == _signature(found):
-            return held[1]
+        if content is not None and content[0] == _signature(status):
+            return content[1]
         fresh = self._held = self._read()
         return fresh[1]
 
@@ -186,13 +186,13 @@ class KeyFile:
 
         try:
             with self.path.open("rb") as file:
-                found = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
                 content = file.read()
         except OSError as exc:
             raise KeysUnusable(self.path, f"cannot be read: {exc.strerror}") from exc
-        if found.st_mode & stat.S_IWOTH:
+        if status.st_mode & stat.S_IWOTH:
             raise KeysUnusable(self.path, "everybody may write to it, and so make keys; `chmod 600` it")
-        return _signature(found), read_keys(self.path, content)
+        return _signature(status), read_keys(self.path, content)
 
     def _change[T](self, change: Callable[[Mapping[str, ApiKey]], tuple[Mapping[str, ApiKey], T]]) -> T:
         """Writes what `change` makes of the keys, while no other process does."""
@@ -209,24 +209,24 @@ class KeyFile:
 
 def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool, toolset: str) -> ApiKey:
     """A key that has no id, hash and time yet. Raises InvalidSetting."""
-    wanted, members = frozenset(scopes), tuple(dict.fromkeys(groups))
-    if unknown := sorted(wanted.difference(SCOPES)):
+    scope_set, members = frozenset(scopes), tuple(dict.fromkeys(groups))
+    if unknown := sorted(scope_set.difference(SCOPES)):
         raise InvalidSetting(f"scope {unknown[0]!r} is not known; known: {', '.join(SCOPES)}")
-    if not wanted:
+    if not scope_set:
         raise InvalidSetting(f"a key needs at least one scope of {', '.join(SCOPES)}")
     if everything and members:
         raise InvalidSetting("a key sees everything or what its groups may see, not both")
-    if toolset and not wanted <= _OF_ENDPOINT:
+    if toolset and not scope_set <= _OF_ENDPOINT:
         raise InvalidSetting("a key of a toolset reaches its endpoint of MCP alone: its scopes are route and use")
-    named = (("name", name), *(("group", group) for group in members), *([("toolset", toolset)] if toolset else []))
-    for what, text in named:
+    labels = (("name", name), *(("group", group) for group in members), *([("toolset", toolset)] if toolset else []))
+    for what, text in labels:
         if not is_plain(text):
             raise InvalidSetting(f"{text[:50]!r} is no {what}: 1 to {MAX_NAME_CHARS} printable characters are")
-    kept = tuple(scope for scope in SCOPES if scope in wanted)
+    own_scopes = tuple(scope for scope in SCOPES if scope in scope_set)
     return ApiKey(
         id="",
         name=name,
-        scopes=kept,
+        scopes=own_scopes,
         groups=members,
         everything=everything,
         toolset=toolset,
@@ -240,10 +240,10 @@ def is_plain(text: str) -> bool:
     return text.isprintable() and text == text.strip() and 0 < len(text) <= MAX_NAME_CHARS
 
 
-def _checked_life(wanted: timedelta) -> timedelta:
-    if not timedelta() < wanted <= LONGEST_LIFE:
+def _checked_life(life: timedelta) -> timedelta:
+    if not timedelta() < life <= LONGEST_LIFE:
         raise InvalidSetting(f"a key lives for more than nothing and at most {LONGEST_LIFE.days} days, or for ever")
-    return wanted
+    return life
 
 
 def _id_in(text: str) -> str:
@@ -256,11 +256,8 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _signature(found: os.stat_result) -> Signature:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-# The file of keys as JSON: `{"waygraph_keys": 1, "keys": [{"id": …, "sha256": …, …}]}`, whole or refused.
+def _signature(status: os.stat_result) -> Signature:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 VERSION = 1
@@ -326,13 +323,13 @@ class StoredKeys(BaseModel):
 def read_keys(path: Path, content: bytes) -> Mapping[str, ApiKey]:
     """Id → key, in the file's order. Raises KeysUnusable, which says where but quotes nothing."""
     try:
-        stored = StoredKeys.model_validate_json(content)
+        document = StoredKeys.model_validate_json(content)
     except ValidationError as exc:
         first = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         where = "/".join(map(str, first["loc"])) or "the document"
         reason = f"at {where}: {reason_of(first)}; restore it from a copy, or move it away and make new keys"
         raise KeysUnusable(path, reason) from None
-    return {key.id: key.noun for key in stored.keys}
+    return {key.id: key.noun for key in document.keys}
 
 
 def _dump_key(key: ApiKey) -> dict[str, Any]:

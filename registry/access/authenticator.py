@@ -1,4 +1,4 @@
-"""From what a request shows to who calls."""
+"""From what a request shows to who calls, and how often one caller may ask."""
 
 import math
 import time
@@ -19,9 +19,6 @@ from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from waygraph.registry.access.oidc import OidcTokens
-
-
-# How often one caller may ask: a bucket of tokens each, which a clock fills.
 
 
 @dataclass(slots=True)
@@ -99,12 +96,12 @@ class FailureLimit:
 def _client(address: str) -> str:
     """The address, or of IPv6 the network that one client has; another text as it is."""
     try:
-        parsed = ip_address(address.partition("%")[0])
+        ip = ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(parsed, IPv6Address):
-        return str(parsed.ipv4_mapped or f"{IPv6Address(int(parsed) >> 64 << 64)}/64")
-    return str(parsed)
+    if isinstance(ip, IPv6Address):
+        return str(ip.ipv4_mapped or f"{IPv6Address(int(ip) >> 64 << 64)}/64")
+    return str(ip)
 
 
 HOW = "send `Authorization: Bearer …` with an API key or a token, or `X-API-Key: …`"
@@ -169,8 +166,8 @@ def authentication_of(settings: Settings) -> Authenticator | None:
     """
     if settings.oidc_audience and not settings.oidc_issuer:
         raise InvalidSetting("WAYGRAPH_OIDC_AUDIENCE needs WAYGRAPH_OIDC_ISSUER: whose tokens are meant")
-    wanted = settings.keys_file or settings.oidc_issuer or key_file(settings).exists()
-    return Authenticator.of(settings) if wanted else None
+    needs_one = settings.keys_file or settings.oidc_issuer or key_file(settings).exists()
+    return Authenticator.of(settings) if needs_one else None
 
 
 def key_file(settings: Settings, *, clock: Callable[[], float] = time.time) -> KeyFile:

@@ -98,7 +98,7 @@ class IssuerDocuments:
         cut_off = CutOff(self._timeout_s)
         try:
             with cut_off:
-                parsed = json.loads(self._content(url, cut_off, guard, form))
+                document = json.loads(self._content(url, cut_off, guard, form))
         except UpstreamRefused as exc:
             raise self._trouble(f"cannot be asked: {exc.reason}") from None
         except Undecodable as exc:
@@ -109,9 +109,9 @@ class IssuerDocuments:
             raise self._trouble(f"cannot be reached: {exc or type(exc).__name__}") from exc
         except (ValueError, RecursionError):  # of a body that was cut off, too
             raise self._too_slow() if cut_off.is_over else self._trouble("answers with what is no JSON") from None
-        if not isinstance(parsed, dict):
+        if not isinstance(document, dict):
             raise self._trouble("answers with JSON that is no object")
-        return parsed
+        return document
 
     def _content(self, url: httpx2.URL, cut_off: CutOff, guard: Guard, form: Mapping[str, str] | None) -> bytes:
         deadline_s = time.monotonic() + self._timeout_s
@@ -125,8 +125,8 @@ class IssuerDocuments:
             ) as response,
         ):
             if response.status_code != 200:
-                moved = "; redirects are not followed" if response.is_redirect else ""
-                raise self._trouble(f"answers {response.status_code}{moved}")
+                redirect = "; redirects are not followed" if response.is_redirect else ""
+                raise self._trouble(f"answers {response.status_code}{redirect}")
             decode_body(response)
             return self._read(response, deadline_s)
 
@@ -224,37 +224,37 @@ class IssuerKeys:
 
     def at_hand(self) -> KeySet | None:
         """The keys that may be used at once; None if the issuer should be asked first."""
-        held = self._held
-        return held if held and not self._too_old(held) and not self._is_due(held) else None
+        keys = self._held
+        return keys if keys and not self._too_old(keys) and not self._is_due(keys) else None
 
     def find(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
         """The key for a token, and the set it is from; None if the issuer publishes no such key.
 
         Asks the issuer where it must and may. Raises IssuerUnavailable if that cannot be told without it.
         """
-        held = self._held
-        is_needed = held is None or self._too_old(held) or held.find(kid, algorithm) is None
-        is_due = held is not None and self._is_due(held)
+        keys = self._held
+        is_needed = keys is None or self._too_old(keys) or keys.find(kid, algorithm) is None
+        is_due = keys is not None and self._is_due(keys)
         # While the issuer does not answer one waits for it; the others are told what came of the last try.
         if (is_needed or is_due) and self._lock.acquire(blocking=is_needed and not self._trouble):
             try:
-                self._renew(held)
+                self._renew(keys)
             finally:
                 self._lock.release()
         return self._find_key(kid, algorithm)
 
     def _find_key(self, kid: str | None, algorithm: str) -> tuple[KeySet, VerifyingKey] | None:
-        held = self._held
-        if held is None or self._too_old(held):
+        keys = self._held
+        if keys is None or self._too_old(keys):
             raise IssuerUnavailable(self._host, self._trouble)
-        key = held.find(kid, algorithm)
+        key = keys.find(kid, algorithm)
         if key is None and self._trouble:
             raise IssuerUnavailable(self._host, self._trouble)
-        return (held, key) if key else None
+        return (keys, key) if key else None
 
-    def _renew(self, seen: KeySet | None) -> None:
-        """Fetches the keys, if no other thread has since `seen`, and none did just now. Keeps them if that fails."""
-        if self._held is not seen or self._clock() < self._next_fetch_s:
+    def _renew(self, keys: KeySet | None) -> None:
+        """Fetches the keys, if no other thread has since `keys`, and none did just now. Keeps them if that fails."""
+        if self._held is not keys or self._clock() < self._next_fetch_s:
             return
         try:
             self._held, self._trouble = KeySet(self._fetch_keys(), self._clock()), ""
@@ -270,60 +270,60 @@ class IssuerKeys:
             raise IssuerUnavailable(self._host, "publishes no public key of RSA, EC or Ed25519 that may check tokens")
         return keys
 
-    def _is_due(self, held: KeySet) -> bool:
+    def _is_due(self, keys: KeySet) -> bool:
         """Whether keys that may be used should be renewed, and nobody is about it."""
         now_s = self._clock()
-        return now_s - held.at_s > self._patience.lifetime_s and now_s >= self._next_fetch_s and not self._lock.locked()
+        return now_s - keys.at_s > self._patience.lifetime_s and now_s >= self._next_fetch_s and not self._lock.locked()
 
-    def _too_old(self, held: KeySet) -> bool:
-        return self._clock() - held.at_s > max(self._patience.stale_s, self._patience.lifetime_s)
+    def _too_old(self, keys: KeySet) -> bool:
+        return self._clock() - keys.at_s > max(self._patience.stale_s, self._patience.lifetime_s)
 
 
 def verifying_keys(document: Mapping[str, object]) -> tuple[VerifyingKey, ...]:
     """The public keys of a JSON Web Key Set that may check signatures; others are left out, as RFC 7517, 5 asks."""
-    listed = document.get("keys")
-    found = (_verifying_key(each) for each in (listed if isinstance(listed, list) else []))
-    return tuple(key for key in found if key is not None)
+    rows = document.get("keys")
+    keys = (_verifying_key(each) for each in (rows if isinstance(rows, list) else []))
+    return tuple(key for key in keys if key is not None)
 
 
-def _verifying_key(described: object) -> VerifyingKey | None:
+def _verifying_key(jwk: object) -> VerifyingKey | None:
     import jwt
 
-    if not isinstance(described, dict) or not _is_for_checking(described):
+    if not isinstance(jwk, dict) or not _is_for_checking(jwk):
         return None
-    algorithms = _algorithms(described)
+    algorithms = _algorithms(jwk)
     if not algorithms:
         return None
     try:
-        key = jwt.PyJWK(described, min(algorithms))
+        key = jwt.PyJWK(jwk, min(algorithms))
     except (jwt.PyJWTError, ValueError, TypeError) as exc:
         logger.warning("a key of the issuer is left out, since it cannot be read (%s)", type(exc).__name__)
         return None
-    return VerifyingKey(kid=described.get("kid"), algorithms=algorithms, key=key)
+    return VerifyingKey(kid=jwk.get("kid"), algorithms=algorithms, key=key)
 
 
-def _is_for_checking(described: Mapping[str, object]) -> bool:
+def _is_for_checking(jwk: Mapping[str, object]) -> bool:
     """A public key (RFC 7518, 6: a private one has `d`), with an id that is a text, not for encryption."""
-    operations = described.get("key_ops", ["verify"])
+    operations = jwk.get("key_ops", ["verify"])
     return (
-        "d" not in described
-        and isinstance(described.get("kid", ""), str)
-        and described.get("use", "sig") == "sig"
+        "d" not in jwk
+        and isinstance(jwk.get("kid", ""), str)
+        and jwk.get("use", "sig") == "sig"
         and isinstance(operations, list)
         and "verify" in operations
     )
 
 
-def _algorithms(described: Mapping[str, object]) -> frozenset[str]:
+def _algorithms(jwk: Mapping[str, object]) -> frozenset[str]:
     """Those that fit the kind of the key, or of them the one that it is bound to."""
-    curve = _CURVES.get(str(described.get("crv")))
+    curve = _CURVES.get(str(jwk.get("crv")))
     fitting = {
         "RSA": frozenset(_RSA),
         "EC": frozenset({curve} if curve and curve != "EdDSA" else ()),
         "OKP": frozenset({curve} if curve == "EdDSA" else ()),
-    }.get(str(described.get("kty")), frozenset[str]())
-    bound = described.get("alg")
-    return fitting if bound is None else fitting & {str(bound)}
+    }.get(str(jwk.get("kty")), frozenset[str]())
+    own = jwk.get("alg")
+    return fitting if own is None else fitting & {str(own)}
 
 
 type Claims = Mapping[str, Any]
@@ -336,7 +336,7 @@ _REASONS: dict[type[Exception], str] = {
     jwt.InvalidSignatureError: "its signature is not the issuer's",
 }
 _NAMES = ("preferred_username", "email", "name", "client_id", "azp")
-_REQUIRED = ("exp", "iss", "aud", "sub")
+_REQUIRED_CLAIMS = ("exp", "iss", "aud", "sub")
 FAR_S = 2**53
 """Farther times are no numbers of a clock."""
 MAX_SUBJECT_CHARS = 255
@@ -372,7 +372,7 @@ class TokenRules:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _CheckedToken:
     """The caller of a token, until when, and the keys by which it was checked."""
 
     caller: Caller
@@ -388,10 +388,10 @@ class OidcTokens:
     """
 
     def __init__(
-        self, rules: TokenRules, keys: IssuerKeys, *, cached: int = 1024, clock: Callable[[], float] = time.time
+        self, rules: TokenRules, keys: IssuerKeys, *, cache_size: int = 1024, clock: Callable[[], float] = time.time
     ) -> None:
         self._rules, self._keys, self._clock = rules, keys, clock
-        self._checked = FIFOCache[bytes, _Checked](cached)
+        self._checked = FIFOCache[bytes, _CheckedToken](cache_size)
         self._lock = Lock()
 
     @classmethod
@@ -404,7 +404,7 @@ class OidcTokens:
             refetch_s=settings.oidc_refetch_s,
         )
         keys = IssuerKeys(documents.keys, documents.host, patience, keys_clock)
-        return cls(TokenRules.of(settings), keys, cached=settings.oidc_cached_tokens)
+        return cls(TokenRules.of(settings), keys, cache_size=settings.oidc_cached_tokens)
 
     def caller(self, token: str) -> Caller:
         """Whose token it is. May wait for the issuer.
@@ -422,17 +422,17 @@ class OidcTokens:
         if keys is None:
             return None
         digest = sha256(token.encode(errors="surrogatepass")).digest()
-        held = self._checked.get(digest)
-        if held is not None and held.keys is keys and self._clock() < held.ends_s:
-            return held.caller
+        entry = self._checked.get(digest)
+        if entry is not None and entry.keys is keys and self._clock() < entry.ends_s:
+            return entry.caller
         key = keys.find(*_header(token))
         return self._check(token, digest, keys, key) if key else None
 
     def _ask_issuer(self, token: str) -> Caller:
-        found = self._keys.find(*_header(token))
-        if found is None:
+        match = self._keys.find(*_header(token))
+        if match is None:
             raise _refusal("it is signed by a key that the issuer does not publish")
-        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *found)
+        return self._check(token, sha256(token.encode(errors="surrogatepass")).digest(), *match)
 
     def _check(self, token: str, digest: bytes, keys: KeySet, key: VerifyingKey) -> Caller:
         claims = self._claims(token, key)
@@ -440,7 +440,7 @@ class OidcTokens:
         ends_s = min(int(claims["exp"]), FAR_S) + self._rules.leeway_s
         if self._checked.maxsize:
             with self._lock:
-                self._checked[digest] = _Checked(caller, ends_s, keys)
+                self._checked[digest] = _CheckedToken(caller, ends_s, keys)
         return caller
 
     def _claims(self, token: str, key: VerifyingKey) -> Claims:
@@ -453,7 +453,7 @@ class OidcTokens:
                 audience=self._rules.audience,
                 issuer=self._rules.issuer,
                 leeway=self._rules.leeway_s,
-                options={"require": list(_REQUIRED), "enforce_minimum_key_length": True},
+                options={"require": list(_REQUIRED_CLAIMS), "enforce_minimum_key_length": True},
             )
         except (jwt.PyJWTError, ValueError) as exc:
             _refuse(exc)
@@ -482,8 +482,8 @@ def caller_of(claims: Claims, rules: TokenRules) -> Caller:
 
 
 def _scopes(claims: Claims, prefix: str) -> frozenset[Scope]:
-    told = _texts(claims.get("scope", claims.get("scp")), "the claim of scopes", split=True)
-    ours = {each.removeprefix(prefix) for each in told if each.startswith(prefix)}
+    texts = _texts(claims.get("scope", claims.get("scp")), "the claim of scopes", split=True)
+    ours = {each.removeprefix(prefix) for each in texts if each.startswith(prefix)}
     return frozenset(scope for scope in SCOPES if scope in ours)
 
 
@@ -491,10 +491,10 @@ def _nested_claim(claims: Claims, name: str) -> object:
     """The claim of this very name, or the one that the dots in it lead to; None if there is none."""
     if name in claims:
         return claims[name]
-    found: object = claims
+    value: object = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _texts(claim: object, what: str, *, split: bool) -> tuple[str, ...]:

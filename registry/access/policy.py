@@ -27,7 +27,7 @@ Treatment = Literal["allow", "by_name", "ask", "deny"]
 DESTRUCTIVE: tuple[Treatment, ...] = ("by_name", "ask", "deny")
 UNANNOTATED: tuple[Treatment, ...] = ("allow", *DESTRUCTIVE)
 
-_KEPT = 8_192
+_CACHE_SIZE = 8_192
 """Of so many tools is it kept which rule names them."""
 
 
@@ -89,13 +89,13 @@ class CallPolicy:
 
     @cached_property
     def _first(self) -> "Callable[[str, str, str, frozenset[str], frozenset[str]], Rule | None]":
-        compiled = [_Compiled.of(rule) for rule in self.rules]
+        patterns = [_CompiledRule.of(rule) for rule in self.rules]
 
-        @lru_cache(maxsize=_KEPT)
+        @lru_cache(maxsize=_CACHE_SIZE)
         def first(
             agent_id: str, tool_id: str, call_name: str, groups: frozenset[str], sources: frozenset[str]
         ) -> Rule | None:
-            for each in compiled:
+            for each in patterns:
                 if each.names(agent_id, tool_id, call_name) and each.holds(groups, sources):
                     return each.rule
             return None
@@ -120,8 +120,8 @@ def judge(
 
     `sources` are the names of those that claim the agent; a policy that `names_sources` needs them.
     """
-    if held := _hold_reason(agent, tool):
-        return Judgement(verdict="deny", reason=held)
+    if reason := _hold_reason(agent, tool):
+        return Judgement(verdict="deny", reason=reason)
     danger = danger_of(agent, tool)
     rule = policy.rule_for(agent, tool, principal, sources)
     treatment: Treatment = "allow"
@@ -129,19 +129,19 @@ def judge(
         treatment = policy.destructive
     elif danger == "unknown":
         treatment = policy.unannotated
-    named = _judged_by_name(policy, rule, treatment)
-    if not by_name and named.verdict != "deny" and _needs_name(danger, treatment, rule):
+    judgement = _judged_by_name(policy, rule, treatment)
+    if not by_name and judgement.verdict != "deny" and _needs_name(danger, treatment, rule):
         return Judgement(
             verdict="deny", reason=f"{_DANGER_SAID[danger]}, so it runs by its exact name only", needs_name=True
         )
-    return named
+    return judgement
 
 
 def _judged_by_name(policy: CallPolicy, rule: Rule | None, treatment: Treatment) -> Judgement:
     if rule:
-        return Judgement(verdict=rule.verdict, reason=rule.reason or _SAID[rule.verdict])
+        return Judgement(verdict=rule.verdict, reason=rule.reason or _REASONS[rule.verdict])
     verdict = max(policy.default, "allow" if treatment == "by_name" else treatment, key=VERDICTS.index)
-    return Judgement(verdict=verdict, reason=_SAID[verdict])
+    return Judgement(verdict=verdict, reason=_REASONS[verdict])
 
 
 Danger = Literal["none", "destructive", "unknown"]
@@ -154,7 +154,7 @@ def danger_of(agent: Agent, tool: Tool) -> Danger:
     return _danger_said(tool.annotations)
 
 
-_SAID: dict[Verdict, str] = {
+_REASONS: dict[Verdict, str] = {
     "allow": "",
     "ask": "the operator's policy lets it run only if a person agrees to each call",
     "deny": "the operator's policy denies it",
@@ -166,7 +166,7 @@ _DANGER_SAID: dict[Danger, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiled:
+class _CompiledRule:
     """A rule and its patterns. `over_ids`: of tools, else of agents and call names.
 
     `apart`: those of agents and of tools, for each place where the glob may mean the two.
@@ -179,7 +179,7 @@ class _Compiled:
     apart: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]
 
     @classmethod
-    def of(cls, rule: Rule) -> "_Compiled":
+    def of(cls, rule: Rule) -> "_CompiledRule":
         glob = rule.match
         places = [at for at in range(len(glob)) if glob.startswith("__", at)]
         apart = tuple((re.compile(translate(glob[:at])), re.compile(translate(glob[at + 2 :]))) for at in places)
@@ -231,15 +231,12 @@ def _needs_name(danger: Danger, treatment: Treatment, rule: Rule | None) -> bool
 
 @remember
 def _danger_said(annotations: str) -> Danger:
-    said = parse_field(annotations)
-    if not isinstance(said, dict):
+    hints = parse_field(annotations)
+    if not isinstance(hints, dict):
         return "unknown"
-    if said.get("destructiveHint") is True:
+    if hints.get("destructiveHint") is True:
         return "destructive"
-    return "none" if said.get("readOnlyHint") is True or said.get("destructiveHint") is False else "unknown"
-
-
-# The file in which an operator says which tools may be called: TOML, read once at the start of a gateway.
+    return "none" if hints.get("readOnlyHint") is True or hints.get("destructiveHint") is False else "unknown"
 
 
 _KEYS = ("default", "destructive", "unannotated", "strict", "rules")
@@ -265,41 +262,41 @@ def load_policy(path: str) -> CallPolicy:
 def parse_policy(text: str) -> CallPolicy:
     """Raises InvalidSetting, which names the line of what is no TOML, else the key."""
     try:
-        said = tomllib.loads(text)
+        document = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"no TOML: {exc}") from exc
-    _check_keys(said, _KEYS, "")
-    rules = said.get("rules", [])
+    _check_keys(document, _KEYS, "")
+    rules = document.get("rules", [])
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidSetting("`rules` must be tables, each begun by [[rules]]")
-    strict = said.get("strict", False)
+    strict = document.get("strict", False)
     if not isinstance(strict, bool):
         raise InvalidSetting(f"`strict` must be true or false, not {strict!r}")
     return CallPolicy(
         strict=strict,
-        default=cast("Verdict", _choice(said, "default", VERDICTS, "allow", "")),
-        destructive=cast("Treatment", _choice(said, "destructive", DESTRUCTIVE, "by_name", "")),
-        unannotated=cast("Treatment", _choice(said, "unannotated", UNANNOTATED, "by_name", "")),
+        default=cast("Verdict", _choice(document, "default", VERDICTS, "allow", "")),
+        destructive=cast("Treatment", _choice(document, "destructive", DESTRUCTIVE, "by_name", "")),
+        unannotated=cast("Treatment", _choice(document, "unannotated", UNANNOTATED, "by_name", "")),
         rules=tuple(_rule(rule, f"rule {number}: ") for number, rule in enumerate(rules, start=1)),
     )
 
 
-def _rule(said: Mapping[str, Any], where: str) -> Rule:
-    _check_keys(said, _RULE_KEYS, where)
-    if "match" not in said and "source" not in said:
+def _rule(table: Mapping[str, Any], where: str) -> Rule:
+    _check_keys(table, _RULE_KEYS, where)
+    if "match" not in table and "source" not in table:
         raise InvalidSetting(f'{where}needs `match`, such as "github/delete_*", or `source`')
-    reason = _text(said, "reason", where) if "reason" in said else ""
+    reason = _text(table, "reason", where) if "reason" in table else ""
     return Rule(
-        match=_text(said, "match", where) if "match" in said else "*",
-        source=_text(said, "source", where) if "source" in said else "",
-        verdict=cast("Verdict", _choice(said, "verdict", VERDICTS, None, where)),
+        match=_text(table, "match", where) if "match" in table else "*",
+        source=_text(table, "source", where) if "source" in table else "",
+        verdict=cast("Verdict", _choice(table, "verdict", VERDICTS, None, where)),
         reason=" ".join(reason.split())[:MAX_REASON_CHARS],
-        groups=_groups(said, where),
+        groups=_groups(table, where),
     )
 
 
-def _groups(said: Mapping[str, Any], where: str) -> frozenset[str]:
-    groups = said.get("groups")
+def _groups(table: Mapping[str, Any], where: str) -> frozenset[str]:
+    groups = table.get("groups")
     if groups is None:
         return frozenset()
     if not isinstance(groups, list) or not groups or not all(isinstance(name, str) and name for name in groups):
@@ -307,25 +304,25 @@ def _groups(said: Mapping[str, Any], where: str) -> frozenset[str]:
     return frozenset(groups)
 
 
-def _text(said: Mapping[str, Any], key: str, where: str) -> str:
-    value = said[key]
+def _text(table: Mapping[str, Any], key: str, where: str) -> str:
+    value = table[key]
     if not isinstance(value, str) or not value.strip():
         raise InvalidSetting(f"{where}`{key}` must be a text that is not empty, not {value!r}")
     return value.strip()
 
 
-def _choice(said: Mapping[str, Any], key: str, allowed: Collection[str], default: str | None, where: str) -> str:
-    value = said.get(key, default)
+def _choice(table: Mapping[str, Any], key: str, choices: Collection[str], default: str | None, where: str) -> str:
+    value = table.get(key, default)
     if value is None:
-        raise InvalidSetting(f"{where}needs `{key}`: {', '.join(allowed)}")
-    if value not in allowed:
-        raise InvalidSetting(f"{where}`{key}` must be one of {', '.join(allowed)}, not {value!r}")
+        raise InvalidSetting(f"{where}needs `{key}`: {', '.join(choices)}")
+    if value not in choices:
+        raise InvalidSetting(f"{where}`{key}` must be one of {', '.join(choices)}, not {value!r}")
     return str(value)
 
 
-def _check_keys(said: Mapping[str, Any], keys: Collection[str], where: str) -> None:
-    for key in said:
+def _check_keys(table: Mapping[str, Any], keys: Collection[str], where: str) -> None:
+    for key in table:
         if key not in keys:
             near = nearest(key, keys)
-            meant = f" Did you mean `{near[0]}`?" if near else ""
-            raise InvalidSetting(f"{where}`{key}` is not known; known: {', '.join(keys)}.{meant}")
+            suggestion = f" Did you mean `{near[0]}`?" if near else ""
+            raise InvalidSetting(f"{where}`{key}` is not known; known: {', '.join(keys)}.{suggestion}")

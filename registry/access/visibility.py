@@ -63,20 +63,17 @@ LOCAL = Caller(id="local", name="without authentication", scopes=frozenset(SCOPE
 """Whoever calls a service that asks nobody who they are."""
 
 
-# How an agent is started and reached: commands, arguments, paths and internal addresses are for operators.
-
-
 _PUBLIC_FIELDS = frozenset({"type", "protocolBinding", "protocolVersion", "preferredTransport"})
 _INTERNAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".corp", ".intranet")
 
 
-def public_transport(stated: JsonText) -> JsonText:
+def public_transport(transport: JsonText) -> JsonText:
     """The kind of a transport, its protocol and its public address: all that callers without scope `admin` read.
 
     Empty if nothing of it is public, and for a text that is no JSON object.
     """
     try:
-        fields = json.loads(stated)
+        fields = json.loads(transport)
     except ValueError:
         return ""
     if not isinstance(fields, dict):
@@ -142,9 +139,9 @@ def narrow(filters: Filters, members: frozenset[str]) -> Filters:
         return replace(filters, members=members)
     sides = (filters.members, members)
     agents = {each for each in filters.members & members if "/" not in each}
-    told = [tools for side in sides if (tools := {each for each in side if "/" in each})]
-    tools = {each for each in set.intersection(*told) if owner_of(each) in agents} if told else set[str]()
-    silent = agents.difference(*(map(owner_of, each) for each in told))
+    tool_sets = [tools for side in sides if (tools := {each for each in side if "/" in each})]
+    tools = {each for each in set.intersection(*tool_sets) if owner_of(each) in agents} if tool_sets else set[str]()
+    silent = agents.difference(*(map(owner_of, each) for each in tool_sets))
     return replace(filters, members=frozenset([*tools, *silent, *map(owner_of, tools)]))
 
 
@@ -180,13 +177,13 @@ def as_seen[E: (Agent, Tool)](entity: E, shows: Shows | None) -> E:
 
 def seen_flags(flags: Collection[str], shows: Shows | None) -> tuple[str, ...]:
     """The first `MAX_FLAGS`, without the owners that may not be seen, and without what tells of no others."""
-    return tuple(told for flag in flags if (told := _visible_text(flag, shows)))[:MAX_FLAGS]
+    return tuple(text for flag in flags if (text := _visible_text(flag, shows)))[:MAX_FLAGS]
 
 
 def _visible_text(flag: str, shows: Shows | None) -> str:
     """Empty: nothing of it may be told."""
-    found = _OF_ANOTHER.fullmatch(flag)
-    if not found:
+    match = _OF_ANOTHER.fullmatch(flag)
+    if not match:
         return flag
-    owners = [owner for owner in found["owners"].split(", ") if shows is None or shows(owner)][:MAX_OWNERS]
-    return f"{found['before']}{', '.join(owners)}{found['after']}" if owners else ""
+    owners = [owner for owner in match["owners"].split(", ") if shows is None or shows(owner)][:MAX_OWNERS]
+    return f"{match['before']}{', '.join(owners)}{match['after']}" if owners else ""

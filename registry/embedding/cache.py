@@ -1,7 +1,7 @@
-"""One SQLite file of vectors by key, for one embedder. Safe for several threads and processes.
+"""Vectors that are kept: of documents in one SQLite file by key, for one embedder, of queries in memory.
 
-It is a cache: whatever is wrong with it is logged, never raised. A damaged file is put aside and begun anew; one
-that cannot be written (read-only folder, full disk) is left alone, with one warning.
+The file is safe for several threads and processes. It is a cache: a fault of it is logged, never raised. A damaged file
+is put aside and begun anew; one that cannot be written (read-only folder, full disk) is left alone, with one warning.
 """
 
 import hashlib
@@ -77,9 +77,6 @@ def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tu
         yield from ((key, np.frombuffer(value, dtype="<f4")) for key, value in rows if len(value) % 4 == 0)
 
 
-# Vectors of documents, kept on disk.
-
-
 BATCH_TEXTS = 512
 """Vectors are written after so many: an interrupted ingest keeps what it has."""
 
@@ -144,9 +141,6 @@ def _key(text: str) -> bytes:
 def _shift_progress(progress: Progress | None, start: int, total: int) -> Progress | None:
     """Tells of a part as part of the whole."""
     return (lambda part_done, _: progress(start + part_done, total)) if progress else None
-
-
-# Vectors of queries, kept in memory.
 
 
 class QueryCache:

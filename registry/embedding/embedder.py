@@ -1,4 +1,4 @@
-"""The string that names an embedder, taken apart.
+"""What an embedder is, and the string that names one.
 
 onnx:waygraph-minilm                                   the default where its package is installed
 onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default elsewhere
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
     Vector = NDArray[np.float32]
     from numpy.typing import NDArray
-
-
-# What an embedder is.
 
 
 Role = Literal["query", "document"]
@@ -67,7 +64,7 @@ class Literate(Protocol):
 
 
 @runtime_checkable
-class Connected(Protocol):
+class ConnectedEmbedder(Protocol):
     """An embedder that holds connections."""
 
     @property
@@ -143,9 +140,6 @@ def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
 
 def _example(scheme: str) -> str:
     return f"{'onnx' if scheme == 'none' else scheme}:MODEL"
-
-
-# The rows of an answer: equal texts embedded once, empty ones not at all, order kept.
 
 
 def distinct(texts: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The embedders that a process has opened: each spec once, with its caches."""
+"""From the name of an embedder to the embedder, ours or another package's. Each spec is opened once, with caches."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.embedding.embedder import (
     GROUP,
     SHORT_NAMES,
-    Connected,
+    ConnectedEmbedder,
     Embedder,
     EmbedderSpec,
     Progress,
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.openai import OpenAIEmbedder
 
 
-# Embedders that other packages bring, by entry points of the group `waygraph.embedders`. See docs/concepts.md.
-
-
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
 """What an entry point is: the spec, the settings and the environment → an embedder."""
 
@@ -45,7 +42,7 @@ def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[st
     with blaming(plugin_name, EmbedderRefused):
         inner = opens(spec, settings, environ)
         _check_names(inner, spec.scheme, plugin_name)
-    if isinstance(inner, Connected):
+    if isinstance(inner, ConnectedEmbedder):
         return _ConnectedAtArmsLength(inner, inner, plugin_name)
     return _AtArmsLength(inner, plugin_name)
 
@@ -63,36 +60,33 @@ class _AtArmsLength:
     """The same embedder, with EmbedderRefused in place of whatever else it raises, and its vectors looked at."""
 
     def __init__(self, inner: Embedder, plugin_name: str) -> None:
-        self._inner, self._called = inner, plugin_name
+        self._inner, self._plugin_name = inner, plugin_name
         self.fingerprint, self.dimension = inner.fingerprint, inner.dimension
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         import numpy as np
 
-        with blaming(self._called, EmbedderRefused):
+        with blaming(self._plugin_name, EmbedderRefused):
             matrix = np.asarray(self._inner.embed(texts, role, progress=progress), dtype=np.float32)
         shape = (len(texts), self.dimension)
         if matrix.shape != shape:
-            raise EmbedderRefused(f"{self._called}: expected vectors of shape {shape}, found {matrix.shape}")
+            raise EmbedderRefused(f"{self._plugin_name}: expected vectors of shape {shape}, found {matrix.shape}")
         lengths = np.linalg.norm(matrix, axis=1)
         if not np.all((np.abs(lengths - 1) < _OFF_LENGTH) | (lengths == 0)):
-            raise EmbedderRefused(f"{self._called}: expected rows of length 1, or 0 for an empty text")
+            raise EmbedderRefused(f"{self._plugin_name}: expected rows of length 1, or 0 for an empty text")
         return matrix
 
 
 class _ConnectedAtArmsLength(_AtArmsLength):
     """One that holds connections."""
 
-    def __init__(self, inner: Embedder, connection: Connected, plugin_name: str) -> None:
+    def __init__(self, inner: Embedder, connection: ConnectedEmbedder, plugin_name: str) -> None:
         super().__init__(inner, plugin_name)
         self._connected, self.place = connection, connection.place
 
     def close(self) -> None:
-        with blaming(self._called, EmbedderRefused):
+        with blaming(self._plugin_name, EmbedderRefused):
             self._connected.close()
-
-
-# From the embedder's name to the embedder. Light to import: each adapter is imported when it is chosen.
 
 
 def default_spec() -> str:
@@ -208,7 +202,7 @@ class OpenedEmbedders:
             for each in (self._opened, self._documents, self._queries):
                 each.clear()
             for embedder in resources:
-                if isinstance(embedder, Connected):
+                if isinstance(embedder, ConnectedEmbedder):
                     closing.callback(embedder.close)
 
     def _with_cache(self, embedder: Embedder) -> Embedder:
@@ -219,7 +213,7 @@ class OpenedEmbedders:
 
 def _maker_name(embedder: Embedder) -> str:
     """What the vectors on disk are of: OpenAI's own have its name, those of other endpoints one for each endpoint."""
-    if not isinstance(embedder, Connected):
+    if not isinstance(embedder, ConnectedEmbedder):
         return embedder.fingerprint
     from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL  # it imports an HTTP client
 

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix, Vector
 
 
-# Text to token ids, by the model's own tokenizer.json.
-
-
 CHARS_A_TOKEN = 128
 """Of a text, so many characters for each token that the model reads are looked at; more is cut unseen."""
 
@@ -70,13 +67,10 @@ class TextTokenizer:
         return ids
 
 
-# Graphs that were built once and are kept in the cache, one folder a build, never modified.
-
-
 logger = logging.getLogger(__name__)
 
 BUILDER_VERSION = 1
-"""Grows when `bert_onnx` makes other vectors of the same weights."""
+"""Grows when `write_bert_onnx` makes other vectors of the same weights."""
 
 
 def build_key(sha256: str, shape: BertShape, precision: "Precision") -> str:

@@ -92,7 +92,7 @@ class OpenAIEmbedder:
         }
         if self._asked_dimension:
             body["dimensions"] = self._asked_dimension
-        return unit_rows(self._matrix(self._endpoint.post(body, hurried=is_urgent), len(texts)))
+        return unit_rows(self._matrix(self._endpoint.post(body, in_haste=is_urgent), len(texts)))
 
     def _matrix(self, response: httpx2.Response, rows: int) -> "Matrix":
         """(rows, dimension) in the order of `index`, as given."""

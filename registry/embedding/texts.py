@@ -1,4 +1,4 @@
-"""Which texts stand for an agent or a tool. Pure functions.
+"""Which texts stand for an agent or a tool, and the vectors of those that changed.
 
 `plain` is the text of the Agent-as-a-Graph paper, `name: description`. `contextual` says more: whose the tool
 is, what it takes, what an agent can do. `concat`, `tdwa-1` and `tdwa-2` are the storage strategies of ScaleMCP: a
@@ -92,10 +92,10 @@ def tool_texts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> tu
     if form == "plain":
         return (plain[:limit_chars],)
     parameters = parameter_text(tool.input_schema)
-    called = f"{plain} Parameters: {parameters}" if parameters else plain
+    with_parameters = f"{plain} Parameters: {parameters}" if parameters else plain
     if form == "concat":
-        return (" ".join([called, *tool.questions])[:limit_chars],)
-    texts = (f"{agent.name} | {plain}", called, first_sentence(tool.description))
+        return (" ".join([with_parameters, *tool.questions])[:limit_chars],)
+    texts = (f"{agent.name} | {plain}", with_parameters, first_sentence(tool.description))
     return tuple(text[:limit_chars] for text in texts if text)
 
 
@@ -234,9 +234,6 @@ def _file(path: re.Match[str]) -> str:
     # A sentence may end behind it.
     extension = _EXTENSION.search(path.group().rstrip(".,;:"))
     return f" file {extension.group(1)} " if extension else path.group()
-
-
-# Vectors of agents and tools: which texts each is made of, its key, and the embedding of those that changed.
 
 
 _KEY_CHARS = 32

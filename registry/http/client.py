@@ -1,4 +1,4 @@
-"""Clients over HTTP: their waits, proxies, bounded bodies and faults."""
+"""Clients over HTTP: their waits, proxies, certificates, bounded bodies and faults."""
 
 import socket
 import ssl
@@ -26,9 +26,9 @@ def wait_s(attempt: int, retry_after: str | None, jitter: Callable[[], float]) -
 
     `attempt` counts from 0; `jitter` gives a number in [0, 1), so that many clients do not come back as one.
     """
-    asked = _asked_s(retry_after)
-    if asked is not None:
-        return min(max(asked, 0.0), LONGEST_WAIT_S)
+    server_s = _asked_s(retry_after)
+    if server_s is not None:
+        return min(max(server_s, 0.0), LONGEST_WAIT_S)
     return backoff_s(attempt, jitter, FIRST_WAIT_S, LONGEST_WAIT_S)
 
 
@@ -47,9 +47,6 @@ def _asked_s(retry_after: str | None) -> float | None:
         return (parsedate_to_datetime(retry_after).astimezone(UTC) - datetime.now(UTC)).total_seconds()
     except (ValueError, OverflowError):  # no date, or in UTC one before the year 1 or after 9999
         return None
-
-
-# Proxies of the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), as our HTTP clients take them.
 
 
 PAST_PROXIES: dict[str, None] = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
@@ -82,9 +79,6 @@ def http_client[C: (httpx2.Client, httpx2.AsyncClient)](
 def check_proxies() -> None:
     """Raises UnusableProxy."""
     http_client(httpx2.Client).close()
-
-
-# The body of an answer over HTTP, within limits. A client's own limit of time is for each read, this one for all.
 
 
 class TooMuch(Exception):
@@ -126,7 +120,7 @@ def whole_body(parts: Iterable[bytes], *, most_bytes: int, ends_at: float, clock
 # each read.
 
 
-_CONNECTED = ("connect_tcp.complete", "start_tls.complete")
+_CONNECTION_EVENTS = ("connect_tcp.complete", "start_tls.complete")
 
 
 class CutOff:
@@ -155,7 +149,7 @@ class CutOff:
 
     def note_event(self, event: str, info: Mapping[str, Any]) -> None:
         """What the client tells of a connection: https://www.encode.io/httpcore/extensions/#trace."""
-        if event.endswith(_CONNECTED):
+        if event.endswith(_CONNECTION_EVENTS):
             with self._lock:
                 self._sockets.append(info["return_value"].get_extra_info("socket"))
                 if self.is_over:
@@ -172,31 +166,25 @@ class CutOff:
                 socket.socket.shutdown(each, socket.SHUT_RDWR)  # without what TLS does, which is the reader's
 
 
-# Whose certificates are believed.
-
-
 @cache
 def trust() -> ssl.SSLContext:
     """The system's, or those of SSL_CERT_FILE; loaded once, since that takes longer than a request."""
     return httpx2.create_ssl_context()
 
 
-# What an error came of: libraries wrap what happened, some more than once.
-
-
 def causes(exc: BaseException) -> list[BaseException]:
     """The error itself first, then what it came of, groups included."""
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
     todo: list[BaseException | None] = [exc]
     while todo:
         error = todo.pop()
-        if error is None or error in found:
+        if error is None or error in errors:
             continue
-        found.append(error)
+        errors.append(error)
         todo += [error.__context__, error.__cause__]
         if isinstance(error, BaseExceptionGroup):
             todo += error.exceptions
-    return found
+    return errors
 
 
 _OF_NO_ISSUER = frozenset({2, 18, 19, 20, 21})
@@ -239,15 +227,15 @@ def same_origin(own: httpx2.URL, other: httpx2.URL) -> bool:
     """Whether what is meant for the one may go to the other. Also where https stands in place of http."""
     if (own.scheme, own.host, own.port) == (other.scheme, other.host, other.port):
         return True
-    upgraded = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
-    return upgraded and own.host == other.host
+    is_upgrade = own.scheme == "http" and other.scheme == "https" and own.port is None and other.port is None
+    return is_upgrade and own.host == other.host
 
 
 def origin_of(url: str) -> str:
     """Scheme, host and port of an address of the web, as text; empty for what is none."""
     try:
-        parsed = httpx2.URL(url)
+        address = httpx2.URL(url)
     except (httpx2.InvalidURL, TypeError):
         return ""
-    port = parsed.port or {"http": 80, "https": 443}.get(parsed.scheme)
-    return f"{parsed.scheme}://{parsed.host}:{port}" if port and parsed.host else ""
+    port = address.port or {"http": 80, "https": 443}.get(address.scheme)
+    return f"{address.scheme}://{address.host}:{port}" if port and address.host else ""

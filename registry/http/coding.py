@@ -33,8 +33,8 @@ def decode_body(response: httpx2.Response) -> None:
     Raises Undecodable for a coding that is not known here, and so does the reading of a body that breaks off.
     """
     # Names of codings know no case, and `identity` is none (RFC 9110, 8.4.1).
-    named = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
-    codings = [name for name in named if name not in {"", "identity"}]
+    names = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
+    codings = [name for name in names if name not in {"", "identity"}]
     if not codings:
         return
     if unknown := [name for name in codings if name not in _FORMS]:
@@ -46,23 +46,23 @@ def decode_body(response: httpx2.Response) -> None:
         response.headers.pop(name, None)
     # A stream of events is cut off by whoever has read enough of it, and ends as it may.
     ends = not response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
-    response.stream = _Unpacked(response.stream, codings[::-1], ends=ends)
+    response.stream = _UnpackedStream(response.stream, codings[::-1], ends=ends)
 
 
-class _Unpacked(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+class _UnpackedStream(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """`codings`: the last one that was laid on first. `ends`: a body that breaks off is an error."""
 
-    def __init__(self, packed: Any, codings: Iterable[str], *, ends: bool) -> None:
-        self._packed, self._ends = packed, ends
+    def __init__(self, stream: Any, codings: Iterable[str], *, ends: bool) -> None:
+        self._stream, self._ends = stream, ends
         self._layers = [_Layer(_FORMS[name]) for name in codings]
 
     def __iter__(self) -> Iterator[bytes]:
-        for part in self._packed:
+        for part in self._stream:
             yield from self._unpack(part)
         self._finish()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for part in self._packed:
+        async for part in self._stream:
             for piece in self._unpack(part):
                 yield piece
         self._finish()
@@ -80,10 +80,10 @@ class _Unpacked(httpx2.SyncByteStream, httpx2.AsyncByteStream):
             raise Undecodable("its answer breaks off amid what is compressed")
 
     def close(self) -> None:
-        self._packed.close()
+        self._stream.close()
 
     async def aclose(self) -> None:
-        await self._packed.aclose()
+        await self._stream.aclose()
 
 
 class _Layer:

@@ -54,33 +54,33 @@ class Guard:
 
     def unseen_origin(self, host: str, port: int) -> tuple[str, int] | None:
         """The origin, if it has to be judged before another host can be."""
-        unseen = self._farthest is Reach.METADATA and not self._is_origin(host, port)
-        return (self._host, self._ports[0]) if unseen else None
+        is_new = self._farthest is Reach.METADATA and not self._is_origin(host, port)
+        return (self._host, self._ports[0]) if is_new else None
 
     def judge(self, host: str, port: int, addresses: Iterable[str]) -> list[str]:
         """Those that may be dialled, each once, in their order. Raises NotPublic."""
         reaches = {address: reach_of(address) for address in addresses}
         if self._is_origin(host, port):
-            found = [address for address, reach in reaches.items() if reach >= self._nearest]
-            if found:
-                known = self._farthest is not Reach.METADATA
-                self._nearest = self._nearest if known else min(map(reach_of, found))
-                self._farthest = max(self._farthest, *map(reach_of, found))
+            allowed_addresses = [address for address, reach in reaches.items() if reach >= self._nearest]
+            if allowed_addresses:
+                has_reach = self._farthest is not Reach.METADATA
+                self._nearest = self._nearest if has_reach else min(map(reach_of, allowed_addresses))
+                self._farthest = max(self._farthest, *map(reach_of, allowed_addresses))
         else:
             least = max(self._beyond, self._farthest or Reach.INTERNET)
-            found = list(reaches) if min(reaches.values(), default=Reach.METADATA) >= least else []
-        if not found:
+            allowed_addresses = list(reaches) if min(reaches.values(), default=Reach.METADATA) >= least else []
+        if not allowed_addresses:
             whose = "a host to which it leads" if self._host and not self._is_origin(host, port) else "its host"
             raise NotPublic(whose, metadata=Reach.METADATA in reaches.values())
-        return found
+        return allowed_addresses
 
     def _is_origin(self, host: str, port: int) -> bool:
         return host == self._host and port in self._ports
 
     def _check(self, request: httpx2.Request) -> None:
         url = request.url
-        if written := written_address(url.host):
-            self.judge(url.raw_host.decode(), url.port or _PORTS.get(url.scheme, 0), [written])
+        if address := written_address(url.host):
+            self.judge(url.raw_host.decode(), url.port or _PORTS.get(url.scheme, 0), [address])
 
     async def _check_async(self, request: httpx2.Request) -> None:
         self._check(request)
@@ -134,8 +134,8 @@ def _shorter(timeout_s: float | None) -> float:
     return _TRY_S if timeout_s is None else min(timeout_s, _TRY_S)
 
 
-def _numbers(found: Sequence[tuple[Any, ...]]) -> list[str]:
-    return [str(address[0]).partition("%")[0] for *_, address in found]
+def _numbers(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    return [str(address[0]).partition("%")[0] for *_, address in rows]
 
 
 def _resolve_error(exc: Exception) -> Exception:

@@ -19,7 +19,7 @@ from waygraph.registry.model.identity import replace_surrogates
 
 MOST_REFUSALS = 5
 """In a row, without an answer between them: then the endpoint itself refuses, and not one request."""
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,14 +56,14 @@ class ModelAnswers:
         return _read(self._file)
 
     def ask(
-        self, system: str, told: Mapping[str, Any], *, max_tokens: int = 0, temperature: float = 0
+        self, system: str, facts: Mapping[str, Any], *, max_tokens: int = 0, temperature: float = 0
     ) -> dict[str, Any]:
         """The JSON object in the answer; empty if there is none: invalid, cut off, or a refusal in words.
 
         `max_tokens`, `temperature`: as `ChatModel.complete`. Raises LanguageModelUnavailable; LanguageModelRefused
         after `MOST_REFUSALS` in a row.
         """
-        prompt = replace_surrogates(json.dumps(told, ensure_ascii=False))
+        prompt = replace_surrogates(json.dumps(facts, ensure_ascii=False))
         key = sha256("\0".join((self._model.model, system, prompt)).encode()).hexdigest()
         with self._lock:
             if line := self._former.get(key):
@@ -132,10 +132,10 @@ def _read(file: Path) -> dict[str, Mapping[str, Any]]:
 
 def object_in(answer: str) -> dict[str, Any]:
     """The first JSON object of an answer, whatever thoughts, fences or words are around it; empty if none is whole."""
-    text = _THOUGHT.sub("", answer)
+    text = _THINKING.sub("", answer)
     start = text.find("{")
     try:
-        found, _ = json.JSONDecoder().raw_decode(text[start:]) if start >= 0 else ({}, 0)
+        document, _ = json.JSONDecoder().raw_decode(text[start:]) if start >= 0 else ({}, 0)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

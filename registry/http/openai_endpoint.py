@@ -73,20 +73,20 @@ class OpenAIEndpoint:
         self._client.close()
 
     def post(
-        self, body: Mapping[str, object], *, optional: Sequence[str] = (), hurried: bool = False
+        self, body: Mapping[str, object], *, optional: Sequence[str] = (), in_haste: bool = False
     ) -> httpx2.Response:
         """The endpoint's good answer; asks again while it is overloaded.
 
-        `optional`: fields that are left out, then and from then on, if the endpoint refuses them by name. `hurried`:
+        `optional`: fields that are left out, then and from then on, if the endpoint refuses them by name. `in_haste`:
         somebody waits for it, so that all tries and pauses together take no longer than one answer may.
         Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
         """
-        sent = {name: value for name, value in body.items() if name not in self._left_out}
-        response = self._patiently_posted(sent, self._ends_at() if hurried else math.inf)
-        refused = [name for name in optional if name in sent and name in response.text]
-        if response.status_code == 400 and refused:
-            self._left_out |= {*refused}
-            return self.post(body, optional=optional, hurried=hurried)
+        request = {name: value for name, value in body.items() if name not in self._left_out}
+        response = self._patiently_posted(request, self._ends_at() if in_haste else math.inf)
+        refusals = [name for name in optional if name in request and name in response.text]
+        if response.status_code == 400 and refusals:
+            self._left_out |= {*refusals}
+            return self.post(body, optional=optional, in_haste=in_haste)
         return self._accept(response)
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
@@ -96,13 +96,15 @@ class OpenAIEndpoint:
             response = self._post_once(body, min(ends_at, self._ends_at()))
             if response is not None and response.status_code != 429 and response.status_code < 500:
                 return response
-            asked = response.headers.get("retry-after") if response is not None else None
-            pause_s = wait_s(attempt, asked, patience.jitter)
+            retry_after = response.headers.get("retry-after") if response is not None else None
+            pause_s = wait_s(attempt, retry_after, patience.jitter)
             if attempt == patience.retries or patience.clock() + pause_s >= ends_at:
                 break
             patience.sleep(pause_s)
-        seen = f"answers {response.status_code}" if response is not None else "breaks the connection"
-        raise self._purpose.unavailable(f"{self.host} still {seen} after {attempt + 1} {'tries' if attempt else 'try'}")
+        failure = f"answers {response.status_code}" if response is not None else "breaks the connection"
+        raise self._purpose.unavailable(
+            f"{self.host} still {failure} after {attempt + 1} {'tries' if attempt else 'try'}"
+        )
 
     def _ends_at(self) -> float:
         return self._patience.clock() + self._patience.timeout_s
@@ -137,8 +139,8 @@ class OpenAIEndpoint:
             content = whole_body(response.iter_bytes(), most_bytes=MAX_ANSWER_BYTES, ends_at=ends_at, clock=clock)
         except TooMuch:
             raise self.refusal(f"answered more than {MAX_ANSWER_BYTES:,} bytes") from None
-        told = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
-        return httpx2.Response(response.status_code, headers=told, content=content)
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_TRANSFER]
+        return httpx2.Response(response.status_code, headers=headers, content=content)
 
     def _accept(self, response: httpx2.Response) -> httpx2.Response:
         if response.status_code in {401, 403}:
@@ -146,8 +148,8 @@ class OpenAIEndpoint:
                 f"refuses the key ({response.status_code}); set OPENAI_API_KEY to one that may use {self._model}"
             )
         if not response.is_success:
-            told = self._redact(response.text)[:300]
-            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {told}")
+            excerpt = self._redact(response.text)[:300]
+            raise self.refusal(f"refuses to {self._purpose.doing} ({response.status_code}): {excerpt}")
         return response
 
     def _redact(self, text: str) -> str:
@@ -159,17 +161,14 @@ class OpenAIEndpoint:
         return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
 
     def _address(self, base_url: str) -> httpx2.URL:
-        refused = self._purpose.refused
+        error = self._purpose.refused
         try:
             url = httpx2.URL(f"{base_url.rstrip('/')}/{self._purpose.path}")
         except httpx2.InvalidURL:  # its message may quote a password
-            raise refused("OPENAI_BASE_URL is not an address") from None
+            raise error("OPENAI_BASE_URL is not an address") from None
         if url.scheme not in {"http", "https"} or not url.host:
-            raise refused("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
+            raise error("OPENAI_BASE_URL must be an address such as http://localhost:8000/v1")
         return url
-
-
-# A language model behind an OpenAI-compatible `POST /chat/completions`. What it answers is untrusted text.
 
 
 CHAT = Purpose(
@@ -209,15 +208,15 @@ class ChatModel:
             patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
         )
 
-    def answer(self, system: str, user: str, *, hurried: bool = False) -> str:
-        """The text of the first choice. `hurried`: somebody waits for it, see `OpenAIEndpoint.post`.
+    def answer(self, system: str, user: str, *, in_haste: bool = False) -> str:
+        """The text of the first choice. `in_haste`: somebody waits for it, see `OpenAIEndpoint.post`.
 
         Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
-        told = {"system": system, "user": user}
-        messages = [{"role": role, "content": text} for role, text in told.items()]
-        text = self.complete(messages, hurried=hurried).message.get("content")
+        texts = {"system": system, "user": user}
+        messages = [{"role": role, "content": text} for role, text in texts.items()]
+        text = self.complete(messages, in_haste=in_haste).message.get("content")
         if not isinstance(text, str) or not text.strip():
             raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
@@ -229,7 +228,7 @@ class ChatModel:
         *,
         max_tokens: int = 0,
         temperature: float = 0,
-        hurried: bool = False,
+        in_haste: bool = False,
     ) -> Completion:
         """What comes next in a conversation. `tools`: functions that the model may call, as OpenAI lists them.
 
@@ -238,7 +237,7 @@ class ChatModel:
         """
         body = {"model": self.model, "messages": messages, "temperature": temperature}
         body |= ({"tools": tools} if tools else {}) | ({"max_tokens": max_tokens} if max_tokens else {})
-        response = self._endpoint.post(body, optional=("temperature", "max_tokens"), hurried=hurried)
+        response = self._endpoint.post(body, optional=("temperature", "max_tokens"), in_haste=in_haste)
         try:
             document = response.json()
             message = json.loads(replace_surrogates(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))
@@ -284,8 +283,8 @@ def configured_model(spec: str, environ: Mapping[str, str], *, option: str, purp
     if not (model := model_in(spec)):
         raise InvalidSetting(f"{option} {spec!r}: expected openai:MODEL")
     if not is_configured(environ):
-        told = f"no language model is configured {purpose}: set {' or '.join(ENDPOINT)}"
-        raise InvalidSetting(f"{told}, or {instead}" if instead else told)
+        reason = f"no language model is configured {purpose}: set {' or '.join(ENDPOINT)}"
+        raise InvalidSetting(f"{reason}, or {instead}" if instead else reason)
     return model
 
 
@@ -295,5 +294,5 @@ def list_in(answer: str, key: str) -> list[object]:
         document = json.loads(answer)
     except (ValueError, RecursionError):
         return []
-    told = document.get(key) if isinstance(document, dict) and document.keys() == {key} else None
-    return told if isinstance(told, list) else []
+    entries = document.get(key) if isinstance(document, dict) and document.keys() == {key} else None
+    return entries if isinstance(entries, list) else []

@@ -51,12 +51,12 @@ def is_own_fault(error: WaygraphError) -> bool:
 
 def public_problem(error: WaygraphError, status: int, instance: str) -> Problem:
     """The problem without where our files lie: of a path the name is told."""
-    found = problem_of(error, status, instance)
-    path = found["facts"].get("path")
+    problem = problem_of(error, status, instance)
+    path = problem["facts"].get("path")
     if not path:
-        return found
+        return problem
     name = PurePath(path).name
-    return {**found, "detail": found["detail"].replace(path, name), "facts": {**found["facts"], "path": name}}
+    return {**problem, "detail": problem["detail"].replace(path, name), "facts": {**problem["facts"], "path": name}}
 
 
 def problem_of(error: WaygraphError, status: int, instance: str) -> Problem:

@@ -63,9 +63,9 @@ def check_arguments(tool: Tool, arguments: object) -> None:
         raise InvalidArguments(tool.call_name, sorted(faults)[:MAX_FAULTS])
 
 
-def unknown_name(name: str, known: Iterable[str]) -> str:
+def unknown_name(name: str, properties: Iterable[str]) -> str:
     """What an error says of a property that the schema does not have."""
-    names = list(known)
+    names = list(properties)
     if not names:
         return "is not taken: this object is empty"
     near = nearest(name, names)
@@ -223,12 +223,12 @@ def _inner_pairs(part: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
 
 def _parts(part: dict[str, Any], key: str) -> Iterable[Any]:
     """The subschemas of a keyword that takes one, or several in a list or by name."""
-    applied = part.get(key)
+    subschema = part.get(key)
     if key in ("dependentSchemas", "dependencies", "patternProperties"):
-        return applied.values() if isinstance(applied, dict) else ()
-    if isinstance(applied, dict):
-        return (applied,)
-    return applied if isinstance(applied, list) else ()
+        return subschema.values() if isinstance(subschema, dict) else ()
+    if isinstance(subschema, dict):
+        return (subschema,)
+    return subschema if isinstance(subschema, list) else ()
 
 
 # -- what is wrong ---------------------------------------------------------------------------------
@@ -277,10 +277,10 @@ def _describe(error: "ValidationError", check: _Check, depth: int = 0) -> Iterat
         case "additionalProperties" | "unevaluatedProperties":
             for name in facts["unexpected"]:
                 by_pattern = not properties and "patternProperties" in (holder or ())
-                told = "is not taken" if by_pattern else _unknown(name, properties, error, check)
-                yield f"{place}/{_escape(name)}", told
+                text = "is not taken" if by_pattern else _unknown(name, properties, error, check)
+                yield f"{place}/{_escape(name)}", text
         case "propertyNames":
-            yield from ((place, expected) for _, expected in _describe(facts["error"], check, depth))
+            yield from ((place, expectation) for _, expectation in _describe(facts["error"], check, depth))
         case "anyOf" | "oneOf" if any(facts["context"]) and depth < _ALTERNATIVES_DEEP:
             errors = [each for alternative in facts["context"] for each in alternative]
             yield from _describe_alternatives(place, errors, check, depth)
@@ -297,23 +297,23 @@ def _unknown(name: str, properties: Mapping[str, Any], error: "ValidationError",
     if isinstance(value, Mapping) and any(inner in properties for inner in value):
         fields = _list_values(inner for inner in value if inner in properties)
         return f"is not known; give what is in it by itself, without {_short(name)} around it: {fields}"
-    told = unknown_name(name, properties)
-    if "did you mean" in told:
-        return told
+    text = unknown_name(name, properties)
+    if "did you mean" in text:
+        return text
     inside = [outer for outer, part in properties.items() if name in _names_inside(check.schema, part)]
     if not inside and len(free := [outer for outer, part in properties.items() if _is_free(part)]) == 1:
         inside = free
     if not inside:
-        return told
-    return f"{told}; put it into {_short(inside[0])}: {{{_short(inside[0])}: {{{_short(name)}: …}}}}"
+        return text
+    return f"{text}; put it into {_short(inside[0])}: {{{_short(inside[0])}: {{{_short(name)}: …}}}}"
 
 
 def _names_inside(schema: Any, part: Any) -> set[str]:
     """The properties of an object that a subschema describes, those of its alternatives among them."""
     names: set[str] = set()
-    pending, left = [part], _MAX_PARTS_INSIDE
-    while pending and left:
-        inner, left = pending.pop(), left - 1
+    pending, budget = [part], _MAX_PARTS_INSIDE
+    while pending and budget:
+        inner, budget = pending.pop(), budget - 1
         if isinstance(inner, dict):
             names |= set(inner["properties"]) if isinstance(inner.get("properties"), dict) else set()
             pending += [each for key in ("allOf", "anyOf", "oneOf") for each in _parts(inner, key)]
@@ -334,26 +334,26 @@ def _describe_alternatives(
     outermost = min(len(each.instance_path) for each in errors)
     kinds = [each.kind.as_dict()["types"] for each in errors if each.kind.name == "type"]
     if len(kinds) == len(errors) and all(len(each.instance_path) == outermost for each in errors):
-        wanted = " or ".join(dict.fromkeys(map(_kinds, kinds)))
-        yield place, f"expected {wanted}, not {json_kind(errors[0].instance)}"
+        types = " or ".join(dict.fromkeys(map(_kinds, kinds)))
+        yield place, f"expected {types}, not {json_kind(errors[0].instance)}"
         return
     nearest_one = max(errors, key=lambda each: (len(each.instance_path), each.kind.name != "type"))
     yield from _describe(nearest_one, check, depth + 1)
 
 
-def _expectation(keyword: str, wanted: Any, instance: Any) -> str:
+def _expectation(keyword: str, value: Any, instance: Any) -> str:
     if keyword == "type":
-        return f"expected {_kinds(wanted)}, not {json_kind(instance)}"
+        return f"expected {_kinds(value)}, not {json_kind(instance)}"
     if keyword == "enum":
-        return f"must be one of {_list_values(wanted)}"
+        return f"must be one of {_list_values(value)}"
     if limit := _LIMITS.get(keyword):
-        return f"{limit} {_short(wanted)}"
+        return f"{limit} {_short(value)}"
     return _OTHERS.get(keyword) or f"does not fit `{keyword}` of the schema"
 
 
-def _kinds(wanted: Any) -> str:
+def _kinds(types: Any) -> str:
     """Types of JSON Schema, `null` last."""
-    kinds = sorted(map(str, wanted), key=lambda kind: (kind == "null", kind)) if isinstance(wanted, list) else [wanted]
+    kinds = sorted(map(str, types), key=lambda kind: (kind == "null", kind)) if isinstance(types, list) else [types]
     return " or ".join(str(kind)[:_MAX_CHARS] for kind in kinds)
 
 

@@ -1,4 +1,4 @@
-"""The nouns of change: what a source says and claims, what a sync does. Apart from `model`: routing needs none."""
+"""The nouns of change: what a source says and claims, what a sync does, and what a registry tells of itself."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
@@ -139,10 +139,10 @@ def plain_key(key: str) -> str:
 
 def entries_of(agents: Iterable[Agent], tools: Iterable[Tool]) -> list[AgentEntry]:
     """An entry for each agent, under its id, with its tools in their order. Tools of other agents are left out."""
-    owned: dict[str, list[Tool]] = {}
+    tools_by_agent: dict[str, list[Tool]] = {}
     for tool in tools:
-        owned.setdefault(tool.agent_id, []).append(tool)
-    return [AgentEntry(key=agent.id, agent=agent, tools=tuple(owned.get(agent.id, ()))) for agent in agents]
+        tools_by_agent.setdefault(tool.agent_id, []).append(tool)
+    return [AgentEntry(key=agent.id, agent=agent, tools=tuple(tools_by_agent.get(agent.id, ()))) for agent in agents]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +313,8 @@ class ChangeSet:
     @property
     def took_nothing(self) -> bool:
         """Whether records were rejected, and none was taken: nothing of what the source says now is known."""
-        known = self.created_agents or self.updated_agents or self.unchanged_agents or self.withheld
-        return bool(self.rejected) and not known and not self.removed_agents
+        any_known = self.created_agents or self.updated_agents or self.unchanged_agents or self.withheld
+        return bool(self.rejected) and not any_known and not self.removed_agents
 
     @property
     def changed_behaviour(self) -> tuple[Updated, ...]:
@@ -354,9 +354,6 @@ class Forgotten(Written):
     ingest_again: tuple[str, ...] = ()
 
 
-# What a registry says of itself: its state, parts of its lists, all of one agent, rows of a Cypher statement.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexState:
     """Which revision the index shows, and by what its vectors were made (empty: it has none)."""
@@ -384,7 +381,7 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedAgent:
     """An agent in a list, with the number of its tools."""
 
     agent: Agent

@@ -79,19 +79,19 @@ MOST_CHARS = 300
 """Of a name that is looked for; no name is longer."""
 
 
-def nearest(name: str, known: Iterable[str], most: int = 1, *, least: float = 0.6) -> list[str]:
+def nearest(name: str, names: Iterable[str], most: int = 1, *, least: float = 0.6) -> list[str]:
     """At most `most` of the known names, at least so like whatever the case, best first, equal ones by name."""
     from rapidfuzz import fuzz, process  # not every process meets a name that is not known
 
-    found = process.extract(
+    matches = process.extract(
         name[:MOST_CHARS],
-        sorted(known),
+        sorted(names),
         scorer=fuzz.ratio,
         processor=str.casefold,
         limit=most,
         score_cutoff=100 * least,
     )
-    return [told for told, _, _ in found]
+    return [match for match, _, _ in matches]
 
 
 def likeness(one: str, other: str) -> float:
@@ -132,18 +132,18 @@ class UnknownName(WaygraphError):
     A short list of what is known is told, unless `known` is only `some` of it.
     """
 
-    def __init__(self, noun: str, name: str, known: Iterable[str], *, some: bool = False, hint: str = "") -> None:
-        known_names = sorted(known)
+    def __init__(self, noun: str, name: str, names: Iterable[str], *, some: bool = False, hint: str = "") -> None:
+        known_names = sorted(names)
         self.noun, self.name = noun, name
         self.nearest = tuple(nearest(name, known_names, 3))
-        listed = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 and not some else ""
-        meant = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
-        super().__init__(f"{noun} {name!r} is not known{listed}.{meant}{' ' + hint if hint else ''}")
+        listing = f"; known: {', '.join(known_names)}" if 0 < len(known_names) <= 12 and not some else ""
+        suggestion = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
+        super().__init__(f"{noun} {name!r} is not known{listing}.{suggestion}{' ' + hint if hint else ''}")
 
 
 class UnknownRecipe(UnknownName):
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__("recipe", name, known)
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        super().__init__("recipe", name, names)
 
 
 class RecipeNeedsTexts(WaygraphError):
@@ -380,8 +380,8 @@ class InvalidArguments(NotRun):
 
     def __init__(self, tool: str, faults: Iterable[tuple[str, str]]) -> None:
         self.tool, self.faults = tool, tuple(faults)
-        told = "; ".join(f"at {place or '/'}: {expected}" for place, expected in self.faults)
-        super().__init__(f"arguments of {tool!r}: {told}")
+        reasons = "; ".join(f"at {place or '/'}: {expectation}" for place, expectation in self.faults)
+        super().__init__(f"arguments of {tool!r}: {reasons}")
 
 
 class AmbiguousTool(NotRun):
@@ -413,8 +413,8 @@ class MissingExtra(WaygraphError):
 
     def __init__(self, what: str, *, package: str, extra: str = "", of: str = "waygraph") -> None:
         self.package, self.extra = package, extra
-        wanted = f"'{of}[{extra}]'" if extra else package
-        super().__init__(f"{what} needs {package}, which is not installed: pip install {wanted}")
+        requirement = f"'{of}[{extra}]'" if extra else package
+        super().__init__(f"{what} needs {package}, which is not installed: pip install {requirement}")
 
 
 class MassRemoval(WaygraphError):
@@ -445,9 +445,9 @@ class CypherLimit(CypherError):
 class CypherBusy(CypherError):
     retryable = True
 
-    def __init__(self, allowed: int) -> None:
-        self.allowed = allowed
-        super().__init__(f"as many statements are at work as are allowed at a time, {allowed}. Try again.")
+    def __init__(self, most: int) -> None:
+        self.allowed = most
+        super().__init__(f"as many statements are at work as are allowed at a time, {most}. Try again.")
 
 
 class AccessError(WaygraphError):

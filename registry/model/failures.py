@@ -21,7 +21,7 @@ MAX_FAILURES = 100
 """Of one source, by key; further ones are not kept."""
 MAX_KEY_CHARS = 200
 
-type Tried = Mapping[str, Mapping[str, str]]
+type SourceStatuses = Mapping[str, Mapping[str, str]]
 """By source: of each key that was tried the status, as `Agent.status` has it. Key empty: the source itself."""
 
 
@@ -50,19 +50,23 @@ def bounded_key(key: str) -> str:
 
 
 def continue_failures(
-    source: str, before: Iterable[Failure], statuses: Mapping[str, str], now: str, *, kept: Collection[str] | None
+    source: str, before: Iterable[Failure], statuses: Mapping[str, str], now: str, *, remaining: Collection[str] | None
 ) -> tuple[Failure, ...]:
     """The failures of a source after some of it was tried, by key.
 
     `statuses`: of each key that was tried, as `Agent.status` has it; one that works fails no more. Of the others those
-    in `kept` go on (None: all). A failure that goes on keeps its `since`.
+    in `remaining` go on (None: all). A failure that goes on keeps its `since`.
     """
-    tried = {bounded_key(key): status for key, status in statuses.items()}
-    held = {each.key: each for each in before}
-    others = {key: each for key, each in held.items() if key not in tried and (kept is None or key in kept)}
-    for key, status in tried.items():
+    by_key = {bounded_key(key): status for key, status in statuses.items()}
+    failures_before = {each.key: each for each in before}
+    others = {
+        key: each
+        for key, each in failures_before.items()
+        if key not in by_key and (remaining is None or key in remaining)
+    }
+    for key, status in by_key.items():
         if not reachable(status):
-            since = held[key].since if key in held else unreachable_since(status) or now
+            since = failures_before[key].since if key in failures_before else unreachable_since(status) or now
             others[key] = Failure(source=source, key=key, since=since, reason=reason_of_status(status))
     return tuple(others[key] for key in sorted(others)[:MAX_FAILURES])
 

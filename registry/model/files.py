@@ -1,4 +1,4 @@
-"""One writer a file: a lock beside it that names its holder and ends with the process."""
+"""Files that are whole or absent, with one writer each: a lock beside it names its holder and ends with the process."""
 
 import errno
 import fcntl
@@ -27,9 +27,6 @@ def as_written(path: str | os.PathLike[str]) -> Path:
         raise InvalidSetting(f"{os.fspath(path)!r} cannot be used: its name is no UTF-8 text") from None
     except RuntimeError as exc:
         raise InvalidSetting(f"{os.fspath(path)!r}: nobody here has such a home") from exc
-
-
-# Files that are whole or absent, whoever reads or writes beside.
 
 
 PRIVATE = 0o600
@@ -64,11 +61,11 @@ def write_named(path: Path, text: str) -> None:
     content = text.encode("utf-8", "surrogatepass")
     place = Path(os.path.realpath(path))
     try:
-        held = place.stat() if place.exists() else None
-        if held and not stat.S_ISREG(held.st_mode):
+        existing = place.stat() if place.exists() else None
+        if existing and not stat.S_ISREG(existing.st_mode):
             place.write_bytes(content)
         else:
-            write_atomically(place, content, mode=stat.S_IMODE(held.st_mode) if held else None)
+            write_atomically(place, content, mode=stat.S_IMODE(existing.st_mode) if existing else None)
     except OSError as exc:
         raise StorageFailed(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
@@ -163,7 +160,7 @@ def _self() -> dict[str, object]:
 
 def _holder(path: Path) -> str:
     try:
-        said = json.loads(path.read_bytes())
-        return f"process {said['pid']} ({said['program'] or 'python'} on {said['host']}, since {said['since']})"
+        holder = json.loads(path.read_bytes())
+        return f"process {holder['pid']} ({holder['program'] or 'python'} on {holder['host']}, since {holder['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return _UNKNOWN

@@ -17,7 +17,7 @@ _KEPT_CHARS = _CALL_NAME_CHARS - 13
 """So much of a call name that is shortened stays readable, before `_` and 12 digits."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_HASHED = re.compile(r"_[0-9a-f]{12}")
+_HASH_SUFFIX = re.compile(r"_[0-9a-f]{12}")
 
 
 def digest(*parts: str) -> str:
@@ -62,10 +62,10 @@ def agent_id(key: str) -> str:
     return f"{legal or 'agent'}-{digest(key)[:_SHORT_HASH_CHARS]}"
 
 
-def namespaced_id(namespace: str, wanted: str, *distinguish: str) -> str:
+def namespaced_id(namespace: str, local_id: str, *distinguish: str) -> str:
     """`<namespace>.<id>`, legal; with a short hash of what distinguishes it if that is given."""
     suffix = f"-{digest(*distinguish)[:_SHORT_HASH_CHARS]}" if distinguish else ""
-    return agent_id(f"{agent_id(namespace) if namespace else 'other'}.{wanted}{suffix}")
+    return agent_id(f"{agent_id(namespace) if namespace else 'other'}.{local_id}{suffix}")
 
 
 def tool_id(agent: str, tool_name: str) -> str:
@@ -78,10 +78,10 @@ def call_name(agent: str, tool_name: str) -> str:
     `<agent>__<tool>` where that loses nothing and could be no other's; else shortened, with 12 hex digits of the
     tool id's hash.
     """
-    joined = f"{agent}__{tool_name}"
-    legal = _legal(joined)
-    plain = legal == joined and joined.count("__") == 1 and "___" not in joined
-    if plain and len(legal) <= _CALL_NAME_CHARS and not _HASHED.fullmatch(legal[-13:]):
+    full_name = f"{agent}__{tool_name}"
+    legal = _legal(full_name)
+    plain = legal == full_name and full_name.count("__") == 1 and "___" not in full_name
+    if plain and len(legal) <= _CALL_NAME_CHARS and not _HASH_SUFFIX.fullmatch(legal[-13:]):
         return legal
     return f"{legal[:_KEPT_CHARS]}_{digest(agent, tool_name)[:12]}"
 
@@ -91,36 +91,36 @@ def call_prefix(agent: str) -> str:
     return _legal(f"{agent}__")[:_KEPT_CHARS]
 
 
-def _legal(joined: str) -> str:
-    legal = re.sub(r"[^A-Za-z0-9_-]", "_", joined)
+def _legal(name: str) -> str:
+    legal = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     return legal if not legal[0].isdigit() and legal[0] != "-" else f"_{legal}"
 
 
 def sealed_agent(agent: Agent) -> Agent:
     """The agent with its content hash: of all that its source says of it, its id apart."""
-    stated = (agent.name, agent.description, agent.kind, agent.version, agent.transport)
+    fields = (agent.name, agent.description, agent.kind, agent.version, agent.transport)
     lists = (digest(*sorted(agent.tags)), digest(*sorted(agent.visible_to)))
-    return replace(agent, content_hash=digest(*stated, *lists))
+    return replace(agent, content_hash=digest(*fields, *lists))
 
 
 def sealed_tool(tool: Tool) -> Tool:
     """The tool with its content hash (ScaleMCP, Algorithm 1, line 3: name, description, arguments) and call name."""
-    stated = (tool.name, tool.description, tool.input_schema, tool.output_schema, tool.annotations)
+    fields = (tool.name, tool.description, tool.input_schema, tool.output_schema, tool.annotations)
     # No tag holds a line break, so that questions are never taken for tags.
-    asked = (f"\nquestions {digest(*tool.questions)}",) if tool.questions else ()
+    questions = (f"\nquestions {digest(*tool.questions)}",) if tool.questions else ()
     return replace(
         tool,
         call_name=call_name(tool.agent_id, tool.name),
-        content_hash=digest(*stated, *sorted(tool.tags), *asked),
+        content_hash=digest(*fields, *sorted(tool.tags), *questions),
     )
 
 
 def place_under(agent: Agent, tools: tuple[Tool, ...], new_id: str) -> tuple[Agent, tuple[Tool, ...]]:
     """The same agent and tools under another agent id."""
-    moved = tuple(
+    new_tools = tuple(
         replace(t, id=tool_id(new_id, t.name), agent_id=new_id, call_name=call_name(new_id, t.name)) for t in tools
     )
-    return replace(agent, id=new_id), moved
+    return replace(agent, id=new_id), new_tools
 
 
 MESSAGE, TASK, CONTEXT = "message", "task_id", "context_id"

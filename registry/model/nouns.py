@@ -123,10 +123,10 @@ class Principal:
     operates: bool = False
 
     def __post_init__(self) -> None:
-        given: object = self.groups
-        if isinstance(given, str):
-            raise TypeError(f"groups takes a list of names, not {given!r}")
-        if not isinstance(given, tuple):
+        groups: object = self.groups
+        if isinstance(groups, str):
+            raise TypeError(f"groups takes a list of names, not {groups!r}")
+        if not isinstance(groups, tuple):
             object.__setattr__(self, "groups", tuple(self.groups))
 
 
@@ -201,7 +201,7 @@ def _flat(query: Query) -> dict[str, object]:
     }
 
 
-FlatQuery = Annotated[Query, JsonForm(_flat, lambda told: {**told, "filters": told})]
+FlatQuery = Annotated[Query, JsonForm(_flat, lambda document: {**document, "filters": document})]
 """In JSON the filters stand beside the text."""
 
 
@@ -221,7 +221,7 @@ class Vote(NamedTuple):
     contribution: float
 
 
-Votes = tuple[Annotated[Vote, JsonForm(Vote._asdict, lambda told: told)], ...]
+Votes = tuple[Annotated[Vote, JsonForm(Vote._asdict, lambda document: document)], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,9 +287,6 @@ class ToolRoute:
     elapsed_ms: float = field(default=0.0, compare=False)
 
 
-# The words of an agent's status: what was last known of whether it answers.
-
-
 Word = Literal["known", "online", "unreachable", "failing"]
 KNOWN, ONLINE = "known", "online"
 """Never asked; answered when it was last asked."""
@@ -349,9 +346,9 @@ def public_status(status: str) -> str:
     return failing(HIDDEN_REASON) if word_of(status) == "failing" else status
 
 
-def continue_outage(held: str, now: str) -> str:
+def continue_outage(status: str, now: str) -> str:
     """`now`, dated from the beginning of the outage where the server was gone before."""
-    since = unreachable_since(held)
+    since = unreachable_since(status)
     if not since or word_of(now) != "unreachable":
         return now
     return unreachable(since, reason_of_status(now))

@@ -23,8 +23,8 @@ def read_number(value: object, least: float = -MOST, most: float = MOST) -> floa
 
 def read_whole(value: object, least: int, most: int = EXACT) -> int | None:
     """The same of a whole number. In JSON 5.0 is the same number as 5."""
-    found = read_number(value, least, most)
-    return int(found) if found is not None and found.is_integer() else None
+    number = read_number(value, least, most)
+    return int(number) if number is not None and number.is_integer() else None
 
 
 def read_digits(text: str, least: int = 0, most: int = EXACT) -> int | None:

@@ -13,7 +13,7 @@ from waygraph.registry.model.arguments import MAX_SCHEMA_CHARS, compile_schema, 
 from waygraph.registry.model.json_schema import fits_draft_7, is_valid
 from waygraph.registry.model.parameters import MOST_DEEP, follow_reference, subschemas
 
-_REFUSED = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
+_REFUSED_KEYWORDS = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
 """Keywords that ajv refuses, or reads in a way of its own."""
 _PATTERN = re.compile(
     r"(?:\\[dDwWsSbBnrt^$.*+?()|/\\\[\]{}]"
@@ -45,25 +45,25 @@ def keeps(schema: Mapping[str, Any], value: object) -> bool:
 def _is_of_draft(schema: Mapping[str, Any]) -> bool:
     """By the meta-schema of draft 7, which has no `$defs`."""
     definitions = [each for key in ("definitions", "$defs") if isinstance(each := schema.get(key, {}), Mapping)]
-    named = {f"{place}{name}": each for place, some in enumerate(definitions) for name, each in some.items()}
-    return fits_draft_7({**schema, "definitions": named})
+    by_place = {f"{place}{name}": each for place, some in enumerate(definitions) for name, each in some.items()}
+    return fits_draft_7({**schema, "definitions": by_place})
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any] | None]:
     """The schema and all within it; None for what is nested too deep to be looked at."""
-    left = [(schema, 0)]
-    while left:
-        part, depth = left.pop()
+    pending = [(schema, 0)]
+    while pending:
+        part, depth = pending.pop()
         if depth > MOST_DEEP:
             yield None
             return
         if isinstance(part, dict):
             yield part
-            left += [(each, depth + 1) for each in subschemas(part)]
+            pending += [(each, depth + 1) for each in subschemas(part)]
 
 
 def _is_portable(part: dict[str, Any] | None, whole: Mapping[str, Any]) -> bool:
-    if part is None or not _REFUSED.isdisjoint(part):
+    if part is None or not _REFUSED_KEYWORDS.isdisjoint(part):
         return False
     if part.get("enum", [None]) == []:
         return False

@@ -1,7 +1,8 @@
 """The parameters of a tool: what its input schema says of the arguments, wherever at its top it says so.
 
 A schema may compose them: by `$ref`, `allOf`, `anyOf`, `oneOf`, `then`, `else` and `dependentSchemas`. A schema is
-foreign text: it may refer to itself, and be of any size, so that the work is bounded.
+foreign text: it may refer to itself, and be of any size, so that the work is bounded. Hosts refuse some names of
+properties: others stand for them.
 """
 
 import re
@@ -46,35 +47,35 @@ def parameters_of_text(text: JsonText) -> Parameters:
 
 class _Reader:
     def __init__(self, whole: Any, most_read: int) -> None:
-        self._whole, self._left = whole, most_read
+        self._whole, self._budget = whole, most_read
 
-    def read(self, schema: Any, followed: frozenset[str] = frozenset(), depth: int = 0) -> Parameters:
-        if not isinstance(schema, dict) or depth > MOST_DEEP or self._left <= 0:
+    def read(self, schema: Any, references: frozenset[str] = frozenset(), depth: int = 0) -> Parameters:
+        if not isinstance(schema, dict) or depth > MOST_DEEP or self._budget <= 0:
             return Parameters()
         own = _own(schema)
-        self._left -= 1 + (len(own.properties) if depth else 0)
-        return _all_of([own, *self._read_branches(schema, followed, depth + 1)])
+        self._budget -= 1 + (len(own.properties) if depth else 0)
+        return _all_of([own, *self._read_branches(schema, references, depth + 1)])
 
-    def _read_branches(self, schema: dict[str, Any], followed: frozenset[str], depth: int) -> Iterator[Parameters]:
+    def _read_branches(self, schema: dict[str, Any], references: frozenset[str], depth: int) -> Iterator[Parameters]:
         reference = schema.get("$ref")
-        if isinstance(reference, str) and reference not in followed:
-            yield self.read(follow_reference(self._whole, reference), followed | {reference}, depth)
-        yield from (self.read(each, followed, depth) for each in _list(schema.get("allOf")))
+        if isinstance(reference, str) and reference not in references:
+            yield self.read(follow_reference(self._whole, reference), references | {reference}, depth)
+        yield from (self.read(each, references, depth) for each in _list(schema.get("allOf")))
         branches = [_list(schema.get(key)) for key in ("anyOf", "oneOf")]
         branches += [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
         dependent = schema.get("dependentSchemas")
         branches += [[each, {}] for each in dependent.values()] if isinstance(dependent, dict) else []
         for some in branches:
-            told = [self.read(each, followed, depth) for each in some if _may_be_object(each)]
-            if told:
-                yield _one_of(told)
+            alternatives = [self.read(each, references, depth) for each in some if _may_be_object(each)]
+            if alternatives:
+                yield _one_of(alternatives)
 
 
 def _own(schema: dict[str, Any]) -> Parameters:
-    properties, required = schema.get("properties"), schema.get("required")
+    properties, required_names = schema.get("properties"), schema.get("required")
     return Parameters(
         properties if isinstance(properties, dict) else {},
-        frozenset(name for name in _list(required) if isinstance(name, str)),
+        frozenset(name for name in _list(required_names) if isinstance(name, str)),
     )
 
 
@@ -90,24 +91,26 @@ def _may_be_object(schema: Any) -> bool:
 def _all_of(some: list[Parameters]) -> Parameters:
     if not any(each.properties or each.required for each in some[1:]):
         return some[0]
-    merged: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for name, schemas in _by_name(some).items():
-        said = [each for each in schemas if isinstance(each, dict)]
-        merged[name] = {key: value for each in reversed(said) for key, value in each.items()} if said else schemas[0]
-    return Parameters(merged, frozenset().union(*(each.required for each in some)))
+        objects = [each for each in schemas if isinstance(each, dict)]
+        properties[name] = (
+            {key: value for each in reversed(objects) for key, value in each.items()} if objects else schemas[0]
+        )
+    return Parameters(properties, frozenset().union(*(each.required for each in some)))
 
 
 def _one_of(some: list[Parameters]) -> Parameters:
-    merged = {name: _either(schemas) for name, schemas in _by_name(some).items()}
-    return Parameters(merged, frozenset.intersection(*(each.required for each in some)))
+    properties = {name: _either(schemas) for name, schemas in _by_name(some).items()}
+    return Parameters(properties, frozenset.intersection(*(each.required for each in some)))
 
 
 def _by_name(some: Iterable[Parameters]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    schemas_by_name: dict[str, list[Any]] = {}
     for each in some:
         for name, schema in each.properties.items():
-            found.setdefault(name, []).append(schema)
-    return found
+            schemas_by_name.setdefault(name, []).append(schema)
+    return schemas_by_name
 
 
 def _either(schemas: list[Any]) -> Any:
@@ -130,20 +133,20 @@ def _choices(schema: Any) -> list[Any]:
 
 def resolve(schema: Any, whole: Any) -> Any:
     """What a schema says that only refers to another, by `$ref` or as the one of `allOf`; its own words come first."""
-    followed = set[str]()
+    references = set[str]()
     while isinstance(schema, dict):
         some = _list(schema.get("allOf"))
         reference = schema.get("$ref")
-        if isinstance(reference, str) and reference not in followed:
-            followed.add(reference)
+        if isinstance(reference, str) and reference not in references:
+            references.add(reference)
             other = follow_reference(whole, reference)
-        elif len(some) == 1 and isinstance(some[0], dict) and len(followed) < MOST_DEEP:
-            followed.add(f"allOf {len(followed)}")
+        elif len(some) == 1 and isinstance(some[0], dict) and len(references) < MOST_DEEP:
+            references.add(f"allOf {len(references)}")
             other = some[0]
         else:
             return schema
-        said = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
-        schema = other | said if isinstance(other, dict) else said
+        own = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+        schema = other | own if isinstance(other, dict) else own
     return schema
 
 
@@ -168,9 +171,6 @@ def at(schema: Any, path: Iterable[str | int]) -> Any:
     return schema
 
 
-# Names of properties as hosts take them.
-
-
 MOST_NAME_CHARS = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_.-]+")
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
@@ -185,15 +185,15 @@ def host_names(text: JsonText) -> Mapping[str, str]:
     The Messages API of Anthropic takes letters of ASCII, digits, `_`, `.` and `-`, 1 to 64 of them.
     """
     names = dict.fromkeys(_names_in(parse_field(text)))
-    taken = {name for name in names if _is_legal(name)}
-    told: dict[str, str] = {}
+    names_in_use = {name for name in names if _is_legal(name)}
+    new_names: dict[str, str] = {}
     candidates: dict[str, Iterator[str]] = {}
     for name in (each for each in names if not _is_legal(each)):
         bare = _ILLEGAL.sub("_", name).strip("_")[:MOST_NAME_CHARS] or "_"
         some = candidates.setdefault(bare, _candidates(bare))
-        told[name] = next(each for each in some if each not in taken)
-        taken.add(told[name])
-    return told
+        new_names[name] = next(each for each in some if each not in names_in_use)
+        names_in_use.add(new_names[name])
+    return new_names
 
 
 def _is_legal(name: str) -> bool:
@@ -209,13 +209,13 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _names_in(schema: Any) -> Iterator[str]:
-    left = [schema]
-    while left:
-        part = left.pop()
+    pending = [schema]
+    while pending:
+        part = pending.pop()
         if isinstance(part, dict):
             own = part.get("properties")
             yield from own if isinstance(own, dict) else ()
-            left += subschemas(part)
+            pending += subschemas(part)
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[Any]:
@@ -238,22 +238,22 @@ def rename_properties(schema: Any, names: Mapping[str, str], depth: int = 0) -> 
     def inner(value: Any) -> Any:
         return rename_properties(value, names, depth + 1)
 
-    told = dict(schema)
+    result = dict(schema)
     for key, value in schema.items():
         if key in _MAPS and isinstance(value, dict):
-            renamed = names if key in ("properties", "dependentSchemas") else {}
-            told[key] = {renamed.get(name, name): inner(each) for name, each in value.items()}
+            mapping = names if key in ("properties", "dependentSchemas") else {}
+            result[key] = {mapping.get(name, name): inner(each) for name, each in value.items()}
         elif key in _SOME and isinstance(value, list):
-            told[key] = [inner(each) for each in value]
+            result[key] = [inner(each) for each in value]
         elif key in _ONE:
-            told[key] = inner(value)
+            result[key] = inner(value)
         elif key == "required" and isinstance(value, list):
-            told[key] = _rename_in_list(value, names)
+            result[key] = _rename_in_list(value, names)
         elif key == "dependentRequired" and isinstance(value, dict):
-            told[key] = {names.get(name, name): _rename_in_list(some, names) for name, some in value.items()}
+            result[key] = {names.get(name, name): _rename_in_list(some, names) for name, some in value.items()}
         elif key == "$ref" and isinstance(value, str):
-            told[key] = _rename_reference(value, names)
-    return told
+            result[key] = _rename_reference(value, names)
+    return result
 
 
 def _rename_in_list(some: Any, names: Mapping[str, str]) -> Any:
@@ -273,8 +273,8 @@ def original_arguments(text: JsonText, arguments: Mapping[str, Any]) -> Mapping[
     if not arguments or not (names := host_names(text)):
         return arguments
     whole = parse_field(text)
-    restored: Mapping[str, Any] = _Restorer(whole, names).restore(arguments, whole)
-    return restored
+    originals: Mapping[str, Any] = _Restorer(whole, names).restore(arguments, whole)
+    return originals
 
 
 class _Restorer:
@@ -293,8 +293,8 @@ class _Restorer:
         if not isinstance(value, Mapping):
             return value
         properties, originals = self._names_at(schema)
-        named = {key if key in properties else originals.get(key, key): each for key, each in value.items()}
-        return {key: self.restore(each, properties.get(key), depth + 1) for key, each in named.items()}
+        by_name = {key if key in properties else originals.get(key, key): each for key, each in value.items()}
+        return {key: self.restore(each, properties.get(key), depth + 1) for key, each in by_name.items()}
 
     def _names_at(self, schema: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         if id(schema) not in self._read:
@@ -305,10 +305,10 @@ class _Restorer:
 
 
 def _items_of(schema: Any, whole: Any) -> Any:
-    found = resolve(schema, whole)
-    if not isinstance(found, dict):
+    target = resolve(schema, whole)
+    if not isinstance(target, dict):
         return None
-    some = [found, *(resolve(each, whole) for key in ("anyOf", "oneOf") for each in _list(found.get(key)))]
+    some = [target, *(resolve(each, whole) for key in ("anyOf", "oneOf") for each in _list(target.get(key)))]
     return next((each["items"] for each in some if isinstance(each, dict) and "items" in each), None)
 
 
@@ -316,12 +316,12 @@ def lay_flat(schema: dict[str, Any]) -> dict[str, Any]:
     """An object of all the parameters, without what composes them at the top; what refers elsewhere stays."""
     if not any(key in schema for key in COMPOSING):
         return schema
-    told = {key: value for key, value in schema.items() if key not in (*COMPOSING, *_CLOSING)}
+    flat = {key: value for key, value in schema.items() if key not in (*COMPOSING, *_CLOSING)}
     parameters = parameters_of(schema)
-    told["properties"] = dict(parameters.properties)
+    flat["properties"] = dict(parameters.properties)
     if parameters.required:
-        told["required"] = [name for name in parameters.properties if name in parameters.required]
-    return told
+        flat["required"] = [name for name in parameters.properties if name in parameters.required]
+    return flat
 
 
 _CLOSING = ("additionalProperties", "unevaluatedProperties", "required")

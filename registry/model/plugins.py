@@ -46,11 +46,11 @@ def find_plugin(group: str, name: str, noun: str, error: type[WaygraphError]) ->
     point = next((point for point in points(group) if point.name == name), None)
     if point is None:
         raise error(f"no package that is installed brings the {noun} {name!r}")
-    called = f"the {noun} {name} of the package {package_of(point)}"
+    label = f"the {noun} {name} of the package {package_of(point)}"
     try:
-        return load_plugin(point), called
+        return load_plugin(point), label
     except Unfit as fault:
-        raise error(f"{called} cannot be loaded: {in_a_line(fault)}") from fault
+        raise error(f"{label} cannot be loaded: {in_a_line(fault)}") from fault
 
 
 def in_a_line(fault: Exception) -> str:
@@ -58,11 +58,11 @@ def in_a_line(fault: Exception) -> str:
 
 
 @contextmanager
-def blaming(called: str, error: type[WaygraphError]) -> Iterator[None]:
+def blaming(label: str, error: type[WaygraphError]) -> Iterator[None]:
     """In place of what others raise: without its own text, which may hold a key or what people asked."""
     try:
         yield
     except WaygraphError:
         raise
     except Exception as exc:
-        raise error(f"{called} failed: {type(exc).__name__}") from exc
+        raise error(f"{label} failed: {type(exc).__name__}") from exc

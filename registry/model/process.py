@@ -1,4 +1,5 @@
-"""Work that goes on beside the caller's: what pays is the work of a model, which holds no lock of Python."""
+"""Threads and processes beside the caller's, and memory of what was made of a text. What pays is the work of a model,
+which holds no lock of Python."""
 
 import atexit
 import ctypes
@@ -21,11 +22,8 @@ def processors() -> int:
 
     Fewer than the machine has where the process is bound to some, as in a container with a set of its own.
     """
-    bound = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(bound(0)) if bound else os.cpu_count() or 1
-
-
-# How threads stand beside each other: on Linux each has its own niceness, and Python's lock goes round in turns.
+    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 WRITING = 10
@@ -63,9 +61,6 @@ def _niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, get_native_id())
 
 
-# A process that is of no use without the one that started it.
-
-
 def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
     """Ends this process when the thread that started it ends, which waits for it; Linux only."""
     if sys.platform != "linux":
@@ -76,9 +71,6 @@ def die_with(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
         sys.exit(1)
 
 
-# What was made of a text, remembered; of a long one it is made again each time, so that memory stays bounded.
-
-
 TEXTS_KEPT = 4_096
 LONGEST_KEPT = 8_192
 """In characters."""
@@ -86,11 +78,11 @@ LONGEST_KEPT = 8_192
 
 def remember[T](make: Callable[[str], T]) -> Callable[[str], T]:
     """The same function of one text, which must depend on nothing else. Threads may share it."""
-    known = lru_cache(maxsize=TEXTS_KEPT)(make)
+    lookup = lru_cache(maxsize=TEXTS_KEPT)(make)
 
     @wraps(make)
     def recall(text: str) -> T:
-        return known(text) if len(text) <= LONGEST_KEPT else make(text)
+        return lookup(text) if len(text) <= LONGEST_KEPT else make(text)
 
     return recall
 

@@ -291,13 +291,13 @@ def _check_number(name: str, value: Any, *, whole: bool) -> None:
     least = LEAST.get(name, 0 if zero_fits else 1) if whole else 0
     if whole and isinstance(value, int) and read_whole(value, least, MOST_WHOLE) is not None:
         return
-    found = None if whole else read_number(value, 0, FAR_S)
-    if found or (found is not None and zero_fits):
+    number = None if whole else read_number(value, 0, FAR_S)
+    if number or (number is not None and zero_fits):
         return
-    expected = f"whole number from {least} to {MOST_WHOLE:,}"
+    expectation = f"whole number from {least} to {MOST_WHOLE:,}"
     if not whole:
-        expected = f"number {'from' if zero_fits else 'above'} 0, at most {FAR_S:,.0f}"
-    raise InvalidSetting(f"{PREFIX}{name.upper()}={show_value(value)}: expected a {expected}")
+        expectation = f"number {'from' if zero_fits else 'above'} 0, at most {FAR_S:,.0f}"
+    raise InvalidSetting(f"{PREFIX}{name.upper()}={show_value(value)}: expected a {expectation}")
 
 
 VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))
@@ -315,7 +315,7 @@ def _parse(environ: Mapping[str, str]) -> Settings:
 
     from waygraph.registry.model.validation import reason_of
 
-    class Handed(EnvSettingsSource):
+    class MappingSource(EnvSettingsSource):
         """Reads the mapping handed in, not the process's environment."""
 
         def _load_env_vars(self) -> Mapping[str, str | None]:
@@ -326,13 +326,13 @@ def _parse(environ: Mapping[str, str]) -> Settings:
         def settings_customise_sources(  # type: ignore[override]
             cls, settings_cls: type[BaseSettings], **_: object
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (Handed(settings_cls, env_prefix=PREFIX, env_ignore_empty=True),)
+            return (MappingSource(settings_cls, env_prefix=PREFIX, env_ignore_empty=True),)
 
     shape: dict[str, Any] = {f.name: (f.type, f.default) for f in fields(Settings)}
     try:
-        parsed = create_model("ParsedSettings", __base__=FromEnvironment, **shape)()
+        model = create_model("ParsedSettings", __base__=FromEnvironment, **shape)()
     except ValidationError as exc:
         first = exc.errors()[0]
         name = PREFIX + str(first["loc"][0]).upper()
         raise InvalidSetting(f"{name}={first['input']!r}: {reason_of(first)}") from exc
-    return Settings(**parsed.model_dump())
+    return Settings(**model.model_dump())

@@ -14,7 +14,7 @@ from waygraph.registry.model.changes import (
     Change,
     ChangeSet,
     IndexState,
-    Listed,
+    ListedAgent,
     OperatorSettings,
     Page,
     SourceSummary,
@@ -65,41 +65,41 @@ def shape(noun: object, *, exclude: Any = None) -> Shape:
     kind: Any = type(noun)
     adapter = _adapter(kind)
     try:
-        written: Shape = adapter.dump_python(noun, mode="json", exclude=exclude, warnings=False)
+        document: Shape = adapter.dump_python(noun, mode="json", exclude=exclude, warnings=False)
     except ValueError:  # pydantic stops at a depth that a schema may have in a registry of before
-        written = json.loads(json.dumps(adapter.dump_python(noun, exclude=exclude, warnings=False)))
-    return written
+        document = json.loads(json.dumps(adapter.dump_python(noun, exclude=exclude, warnings=False)))
+    return document
 
 
-def read[T](kind: type[T], told: object) -> T:
+def read[T](kind: type[T], document: object) -> T:
     """The noun of a shape. Raises ValueError where a field is missing or of another type."""
-    known: Any = kind
-    noun: T = _adapter(known).validate_python(told)
+    any_kind: Any = kind
+    noun: T = _adapter(any_kind).validate_python(document)
     return noun
 
 
 # -- answers -------------------------------------------------------------------------------------------
 
 
-def route(found: Route, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None) -> Shape:
+def route(answer: Route, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None) -> Shape:
     """Without `votes` their lists are empty; without `schemas` tools are brief."""
-    return shape(_shown_route(found, votes, transport), exclude=None if schemas else _BRIEF_ROUTE)
+    return shape(_shown_route(answer, votes, transport), exclude=None if schemas else _BRIEF_ROUTE)
 
 
 def tool_route(
-    found: ToolRoute, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
+    answer: ToolRoute, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
 ) -> Shape:
     """As `route`."""
-    shown = replace(found, matches=_shown_matches(found.matches, votes, transport))
-    return shape(shown, exclude=None if schemas else _BRIEF_TOOL_ROUTE)
+    result = replace(answer, matches=_shown_matches(answer.matches, votes, transport))
+    return shape(result, exclude=None if schemas else _BRIEF_TOOL_ROUTE)
 
 
-def _shown_route(found: Route, votes: bool, transport: TransportFilter) -> Route:
+def _shown_route(answer: Route, votes: bool, transport: TransportFilter) -> Route:
     return replace(
-        found,
-        matches=_shown_matches(found.matches, votes, transport),
-        pinned=_shown_matches(found.pinned, votes, transport),
-        steps=tuple(_shown_route(step, votes, transport) for step in found.steps),
+        answer,
+        matches=_shown_matches(answer.matches, votes, transport),
+        pinned=_shown_matches(answer.pinned, votes, transport),
+        steps=tuple(_shown_route(step, votes, transport) for step in answer.steps),
     )
 
 
@@ -114,130 +114,138 @@ def _shown_matches[M: (AgentMatch, ToolMatch)](
     )
 
 
-def _shown_agent(held: Agent, transport: TransportFilter) -> Agent:
+def _shown_agent(agent: Agent, transport: TransportFilter) -> Agent:
     if transport is None:
-        return held
-    return replace(held, transport=transport(held.transport), status=public_status(held.status))
+        return agent
+    return replace(agent, transport=transport(agent.transport), status=public_status(agent.status))
 
 
 # -- what is held --------------------------------------------------------------------------------------
 
 
-def tool(held: Tool, *, schemas: bool = True) -> Shape:
+def tool(item: Tool, *, schemas: bool = True) -> Shape:
     """Without `schemas` as a list or an answer names it."""
-    return shape(held, exclude=None if schemas else _NOT_BRIEF)
+    return shape(item, exclude=None if schemas else _NOT_BRIEF)
 
 
-def agents(listed: Iterable[Listed], transport: TransportFilter = None) -> Shape:
-    return {"agents": [{**shape(_shown_agent(each.agent, transport)), "tools": each.tools} for each in listed]}
+def agents(items: Iterable[ListedAgent], transport: TransportFilter = None) -> Shape:
+    return {"agents": [{**shape(_shown_agent(each.agent, transport)), "tools": each.tools} for each in items]}
 
 
-def read_agents(told: Mapping[str, Any]) -> Page[Listed]:
-    return _page(told, (Listed(read(Agent, each), each["tools"]) for each in told["agents"]))
+def read_agents(document: Mapping[str, Any]) -> Page[ListedAgent]:
+    return _page(document, (ListedAgent(read(Agent, each), each["tools"]) for each in document["agents"]))
 
 
-def tools(listed: Iterable[Tool], *, schemas: bool = True) -> Shape:
-    return {"tools": [tool(each, schemas=schemas) for each in listed]}
+def tools(items: Iterable[Tool], *, schemas: bool = True) -> Shape:
+    return {"tools": [tool(each, schemas=schemas) for each in items]}
 
 
-def read_tools(told: Mapping[str, Any]) -> Page[Tool]:
-    return _page(told, (read(Tool, each) for each in told["tools"]))
+def read_tools(document: Mapping[str, Any]) -> Page[Tool]:
+    return _page(document, (read(Tool, each) for each in document["tools"]))
 
 
-def about(known: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
-    shown = replace(known, agent=_shown_agent(known.agent, transport))
-    if known.settings:
-        shown = replace(shown, settings=_shown_settings(known.settings, transport))
-    return shape(shown, exclude=None if schemas else _BRIEF_TOOLS)
+def about(details: About, *, schemas: bool = True, transport: TransportFilter = None) -> Shape:
+    result = replace(details, agent=_shown_agent(details.agent, transport))
+    if details.settings:
+        result = replace(result, settings=_shown_settings(details.settings, transport))
+    return shape(result, exclude=None if schemas else _BRIEF_TOOLS)
 
 
-def settings(said: OperatorSettings, transport: TransportFilter = None) -> Shape:
-    return shape(_shown_settings(said, transport))
+def settings(setting: OperatorSettings, transport: TransportFilter = None) -> Shape:
+    return shape(_shown_settings(setting, transport))
 
 
-def _shown_settings(said: OperatorSettings, transport: TransportFilter) -> OperatorSettings:
+def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> OperatorSettings:
     """Values that operators fixed are launch data: without it none of what was said of tools is told."""
-    return said if transport is None else replace(said, tools="")
+    return setting if transport is None else replace(setting, tools="")
 
 
-def status(found: Status, transport: TransportFilter = None) -> Shape:
-    state = shape(found.state, exclude={"commit"})
+def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
+    state = shape(registry_status.state, exclude={"commit"})
     counts = {name: state.pop(name) for name in ("revision", "agents", "tools")}
-    failures = list(map(shape, _shown_failures(found.failures, transport)))
-    return {"location": found.location, **counts, "sources": found.sources, **state, "failures": failures}
+    failures = list(map(shape, _shown_failures(registry_status.failures, transport)))
+    return {
+        "location": registry_status.location,
+        **counts,
+        "sources": registry_status.sources,
+        **state,
+        "failures": failures,
+    }
 
 
-def read_status(told: Mapping[str, Any]) -> Status:
-    failures = tuple(read(Failure, each) for each in told.get("failures", ()))  # a service of before knows none
-    return Status(location=told["location"], state=read(IndexState, told), sources=told["sources"], failures=failures)
+def read_status(document: Mapping[str, Any]) -> Status:
+    failures = tuple(read(Failure, each) for each in document.get("failures", ()))  # a service of before knows none
+    return Status(
+        location=document["location"], state=read(IndexState, document), sources=document["sources"], failures=failures
+    )
 
 
-def sources(held: Iterable[SourceSummary], transport: TransportFilter = None) -> Shape:
-    return {"sources": [source(each, transport) for each in held]}
+def sources(summaries: Iterable[SourceSummary], transport: TransportFilter = None) -> Shape:
+    return {"sources": [source(each, transport) for each in summaries]}
 
 
-def source(held: SourceSummary, transport: TransportFilter = None) -> Shape:
-    shown = replace(held, failures=_shown_failures(held.failures, transport))
-    claims = [{"key": key, "agent_id": agent_id} for key, agent_id in held.claims]
-    return {**shape(shown, exclude={"claims"}), "agents": list(held.agent_ids), "claims": claims}
+def source(summary: SourceSummary, transport: TransportFilter = None) -> Shape:
+    result = replace(summary, failures=_shown_failures(summary.failures, transport))
+    claims = [{"key": key, "agent_id": agent_id} for key, agent_id in summary.claims]
+    return {**shape(result, exclude={"claims"}), "agents": list(summary.agent_ids), "claims": claims}
 
 
-def _shown_failures(held: Iterable[Failure], transport: TransportFilter) -> tuple[Failure, ...]:
+def _shown_failures(failures: Iterable[Failure], transport: TransportFilter) -> tuple[Failure, ...]:
     """A reason may quote a command or a path, as a status may."""
-    return tuple(held if transport is None else (each.without_reason for each in held))
+    return tuple(failures if transport is None else (each.without_reason for each in failures))
 
 
-def read_sources(told: Mapping[str, Any]) -> list[SourceSummary]:
+def read_sources(document: Mapping[str, Any]) -> list[SourceSummary]:
     return [
         read(SourceSummary, {**each, "claims": [(claim["key"], claim["agent_id"]) for claim in each["claims"]]})
-        for each in told["sources"]
+        for each in document["sources"]
     ]
 
 
 # -- what changed --------------------------------------------------------------------------------------
 
 
-def changes(found: Iterable[Change], transport: TransportFilter = None) -> Shape:
-    return {"changes": [shape(_shown_change(each, transport)) for each in found]}
+def changes(items: Iterable[Change], transport: TransportFilter = None) -> Shape:
+    return {"changes": [shape(_shown_change(each, transport)) for each in items]}
 
 
-def _shown_change(kept: Change, transport: TransportFilter) -> Change:
+def _shown_change(change: Change, transport: TransportFilter) -> Change:
     if transport is None:
-        return kept
-    return replace(kept, before=_shown_fields(kept.before, transport), after=_shown_fields(kept.after, transport))
+        return change
+    return replace(change, before=_shown_fields(change.before, transport), after=_shown_fields(change.after, transport))
 
 
-def _shown_fields(kept: JsonText, transport: Callable[[JsonText], JsonText]) -> JsonText:
+def _shown_fields(text: JsonText, transport: Callable[[JsonText], JsonText]) -> JsonText:
     """An excerpt of a transport that is too long to be kept whole is for those who read all of it."""
-    fields = parse_field(kept)
+    fields = parse_field(text)
     if not isinstance(fields, dict) or "transport" not in fields:
-        return kept
-    stated = fields["transport"]
-    shown = transport(canonical_json(stated) if isinstance(stated, Mapping) else "")
-    return canonical_json(fields | {"transport": parse_field(shown)})
+        return text
+    value = fields["transport"]
+    public_text = transport(canonical_json(value) if isinstance(value, Mapping) else "")
+    return canonical_json(fields | {"transport": parse_field(public_text)})
 
 
-def read_changes(told: Mapping[str, Any]) -> Page[Change]:
-    return _page(told, (read(Change, each) for each in told["changes"]))
+def read_changes(document: Mapping[str, Any]) -> Page[Change]:
+    return _page(document, (read(Change, each) for each in document["changes"]))
 
 
-def toolsets(held: Iterable[Toolset]) -> list[Shape]:
-    return list(map(shape, held))
+def toolsets(items: Iterable[Toolset]) -> list[Shape]:
+    return list(map(shape, items))
 
 
-def usage(used: Iterable[ToolUsage]) -> Shape:
-    return {"usage": list(map(shape, used))}
+def usage(items: Iterable[ToolUsage]) -> Shape:
+    return {"usage": list(map(shape, items))}
 
 
-def read_usage(told: Mapping[str, Any]) -> list[ToolUsage]:
-    return [read(ToolUsage, each) for each in told["usage"]]
+def read_usage(document: Mapping[str, Any]) -> list[ToolUsage]:
+    return [read(ToolUsage, each) for each in document["usage"]]
 
 
-def report(done: SyncReport) -> Shape:
-    changes = done.changes
+def report(sync_report: SyncReport) -> Shape:
+    changes = sync_report.changes
     return {
         "source": changes.source,
-        **shape(done, exclude={"changes"}),
+        **shape(sync_report, exclude={"changes"}),
         "agents": _changes_json(changes, "agents"),
         "tools": _changes_json(changes, "tools"),
         "changed_behaviour": list(map(shape, changes.changed_behaviour)),
@@ -259,12 +267,12 @@ def _changes_json(changes: ChangeSet, kind: str) -> Shape:
     }
 
 
-def read_report(told: Mapping[str, Any]) -> SyncReport:
+def read_report(document: Mapping[str, Any]) -> SyncReport:
     """As far as a report says: what a change set plans to write is not in it."""
-    parts = {f"{part}_{kind}": told[kind][part] for kind in ("agents", "tools") for part in _PARTS}
-    changes = {**told, **parts, "renamed": [(each["key"], each["id"]) for each in told["renamed"]]}
-    return read(SyncReport, {**told, "changes": changes})
+    parts = {f"{part}_{kind}": document[kind][part] for kind in ("agents", "tools") for part in _PARTS}
+    changes = {**document, **parts, "renamed": [(each["key"], each["id"]) for each in document["renamed"]]}
+    return read(SyncReport, {**document, "changes": changes})
 
 
-def _page[T](told: Mapping[str, Any], items: Iterable[T]) -> Page[T]:
-    return Page(items=tuple(items), revision=told["revision"], following=told["following"])
+def _page[T](document: Mapping[str, Any], items: Iterable[T]) -> Page[T]:
+    return Page(items=tuple(items), revision=document["revision"], following=document["following"])

@@ -1,4 +1,4 @@
-"""A tree of categories over agents or tools: the nouns that building, keeping, searching and showing share."""
+"""A tree of categories over agents or tools: the nouns that building, keeping, searching, showing and walking share."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -112,23 +112,23 @@ class Taxonomy:
 
     def below(self, category: Category) -> Iterator[str]:
         """Ids of all entities in the category and under it, each once, in the tree's order."""
-        seen: set[str] = set()
+        ids: set[str] = set()
         pending = [category]
         while pending:
             at = pending.pop()
-            yield from (entity for entity in at.holds if entity not in seen)
-            seen.update(at.holds)
+            yield from (entity for entity in at.holds if entity not in ids)
+            ids.update(at.holds)
             pending.extend(self.categories[child] for child in reversed(at.children))
 
     def at(self, path: str) -> Category | None:
         """The category of a path, such as `travel/flights`; None if there is none."""
-        found = self.root
+        category = self.root
         for name in filter(None, path.split(SEPARATOR)):
-            children = {self.categories[child].name: self.categories[child] for child in found.children}
+            children = {self.categories[child].name: self.categories[child] for child in category.children}
             if name not in children:
                 return None
-            found = children[name]
-        return found
+            category = children[name]
+        return category
 
     def paths(self) -> dict[str, str]:
         """Id → path of each category, in the tree's order; of one with several parents the first."""
@@ -144,7 +144,7 @@ class Taxonomy:
         return {**asdict(self), "categories": [asdict(each) for each in self.categories.values()]}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> "Taxonomy":
+    def of_json(cls, document: Mapping[str, Any]) -> "Taxonomy":
         """Of what `as_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
         rows = [
             Category(
@@ -155,7 +155,7 @@ class Taxonomy:
                     "examples": tuple(row["examples"]),
                 }
             )
-            for row in told["categories"]
+            for row in document["categories"]
         ]
         places = {row.id: place for place, row in enumerate(rows)}
         below = {child for row in rows for child in row.children}
@@ -164,10 +164,10 @@ class Taxonomy:
         if len(places) < len(rows) or below != places.keys() - {rows[0].id}:
             raise ValueError("a category of it is there twice, or below no other")
         whole = {
-            **told,
-            "of": Of(told["of"]),
-            "settings": TaxonomySettings(**told["settings"]),
-            "private": tuple(told["private"]),
+            **document,
+            "of": Of(document["of"]),
+            "settings": TaxonomySettings(**document["settings"]),
+            "private": tuple(document["private"]),
             "categories": {row.id: row for row in rows},
         }
         return cls(**whole)
@@ -182,9 +182,6 @@ def check_taxonomy_name(name: str) -> None:
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-# A taxonomy as somebody sees it: only what holds something that it may find, with counts of that.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """A child as its parent shows it. `count`: entities under it; `examples`: ids of at most two of them."""
@@ -196,7 +193,7 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Browsed:
+class CategoryView:
     """A category: its children, and ids of what stands in it and no deeper. `count`: entities in it and under it."""
 
     taxonomy: str
@@ -209,9 +206,6 @@ class Browsed:
     children: tuple[Branch, ...]
     members: tuple[str, ...]
     revision: int
-
-
-# How a language model walks it.
 
 
 class Mode(StrEnum):

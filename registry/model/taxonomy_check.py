@@ -22,8 +22,8 @@ def check_taxonomy(taxonomy: Taxonomy) -> None:
     check_taxonomy_name(taxonomy.name)
     for number, category in enumerate(taxonomy.categories.values(), start=1):
         _check_fields(category, f"category {number}")
-        named = [category.id] if category is taxonomy.root else [category.id, category.name]
-        for fault in filter(None, map(name_fault, named)):
+        own_names = [category.id] if category is taxonomy.root else [category.id, category.name]
+        for fault in filter(None, map(name_fault, own_names)):
             raise InvalidSetting(f"category {number}: {fault}")
         if not all(map(_is_plain, category.holds)):
             raise InvalidSetting(f"category {number} holds what is no id of an agent or tool")

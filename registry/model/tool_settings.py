@@ -36,7 +36,7 @@ _ABOUT_PROPERTIES = (
 )  # fmt: skip
 """What a schema may say of its properties elsewhere: left out where one has another name or is not shown."""
 
-type Said = dict[str, Any]
+type Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class ToolSetting:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def is_shown(self, parameter: str) -> bool:
-        said = self.parameters.get(parameter, {})
-        return not said.get("hidden") and "pin" not in said
+        setting = self.parameters.get(parameter, {})
+        return not setting.get("hidden") and "pin" not in setting
 
     def shown_name(self, parameter: str) -> str:
         return str(self.parameters.get(parameter, {}).get("name", parameter))
@@ -60,15 +60,12 @@ class ToolSetting:
 
 @lru_cache(maxsize=4096)
 def _parse(text: JsonText) -> Mapping[str, ToolSetting]:
-    return {name: ToolSetting(**said) for name, said in json.loads(text).items()} if text else {}
+    return {name: ToolSetting(**setting) for name, setting in json.loads(text).items()} if text else {}
 
 
-def settings_of_tools(said: OperatorSettings | None) -> Mapping[str, ToolSetting]:
+def settings_of_tools(settings: OperatorSettings | None) -> Mapping[str, ToolSetting]:
     """By the source's name of the tool."""
-    return _parse(said.tools) if said else {}
-
-
-# Laid over what the source says.
+    return _parse(settings.tools) if settings else {}
 
 
 def overlay_tools(tools: Iterable[Tool], settings: Mapping[str, OperatorSettings]) -> list[Tool]:
@@ -77,10 +74,10 @@ def overlay_tools(tools: Iterable[Tool], settings: Mapping[str, OperatorSettings
     ids = {tool.id for tool in tools}
     overlaid: list[Tool] = []
     for tool in tools:
-        said = settings_of_tools(settings.get(tool.agent_id)).get(tool.name)
-        if said and f"{tool.agent_id}/{said.name}" in ids:
-            said = replace(said, name="")
-        overlaid.append(overlay_tool(tool, said) if said else tool)
+        setting = settings_of_tools(settings.get(tool.agent_id)).get(tool.name)
+        if setting and f"{tool.agent_id}/{setting.name}" in ids:
+            setting = replace(setting, name="")
+        overlaid.append(overlay_tool(tool, setting) if setting else tool)
     return overlaid
 
 
@@ -89,11 +86,11 @@ def overlay_entries(entries: Iterable[AgentEntry], settings: Mapping[str, Operat
     return [replace(entry, tools=tuple(overlay_tools(entry.tools, settings))) for entry in entries]
 
 
-def overlay_tool(tool: Tool, said: ToolSetting) -> Tool:
+def overlay_tool(tool: Tool, setting: ToolSetting) -> Tool:
     """It is approved, or in doubt, as its source's text is; another setting makes it another version."""
-    name = said.name or tool.name
-    schema = overlay_schema(tool.input_schema, said)
-    description = said.description or tool.description
+    name = setting.name or tool.name
+    schema = overlay_schema(tool.input_schema, setting)
+    description = setting.description or tool.description
     if (name, description, schema) == (tool.name, tool.description, tool.input_schema):
         return tool
     version = digest(tool.content_hash, name, description, schema)
@@ -108,146 +105,152 @@ def overlay_tool(tool: Tool, said: ToolSetting) -> Tool:
     )
 
 
-def overlay_schema(schema: JsonText, said: ToolSetting) -> JsonText:
+def overlay_schema(schema: JsonText, setting: ToolSetting) -> JsonText:
     """Without what is hidden or fixed, and with other words where an operator chose them."""
-    parsed = json.loads(schema) if said.parameters and schema else None
-    properties = parsed.get("properties") if isinstance(parsed, dict) else None
-    if not isinstance(properties, dict) or not said.parameters.keys() & properties.keys():
+    document = json.loads(schema) if setting.parameters and schema else None
+    properties = document.get("properties") if isinstance(document, dict) else None
+    if not isinstance(properties, dict) or not setting.parameters.keys() & properties.keys():
         return schema
-    shown = {
-        said.shown_name(name): _describe_parameter(each, said, name)
+    shown_properties = {
+        setting.shown_name(name): _describe_parameter(each, setting, name)
         for name, each in properties.items()
-        if said.is_shown(name)
+        if setting.is_shown(name)
     }
-    told = cast("Said", parsed) | {"properties": shown}
-    if shown.keys() != properties.keys():
-        told = {name: value for name, value in told.items() if name not in _ABOUT_PROPERTIES}
-    required = told.get("required")
-    if isinstance(required, list):
-        told["required"] = [said.shown_name(name) for name in required if isinstance(name, str) and said.is_shown(name)]
-    return canonical_json(told)
+    result = cast("Fields", document) | {"properties": shown_properties}
+    if shown_properties.keys() != properties.keys():
+        result = {name: value for name, value in result.items() if name not in _ABOUT_PROPERTIES}
+    required_names = result.get("required")
+    if isinstance(required_names, list):
+        result["required"] = [
+            setting.shown_name(name) for name in required_names if isinstance(name, str) and setting.is_shown(name)
+        ]
+    return canonical_json(result)
 
 
-def _describe_parameter(parameter: object, said: ToolSetting, name: str) -> object:
-    description = said.parameters.get(name, {}).get("description")
+def _describe_parameter(parameter: object, setting: ToolSetting, name: str) -> object:
+    description = setting.parameters.get(name, {}).get("description")
     if not description:
         return parameter
     return (parameter if isinstance(parameter, dict) else {}) | {"description": description}
 
 
-def source_arguments(said: ToolSetting, tool: Tool, arguments: Mapping[str, Any]) -> Said:
+def source_arguments(setting: ToolSetting, tool: Tool, arguments: Mapping[str, Any]) -> Fields:
     """What the source's tool is sent for a call: its own names, and the fixed values. `tool`: as its source says.
 
     Raises InvalidArguments for a parameter that callers are not shown, as for one that there is not.
     """
     properties = _properties(tool.input_schema)
-    theirs = {said.shown_name(name): name for name in properties if said.is_shown(name)}
-    known = properties.keys() | said.parameters.keys()
-    astray = [name for name in arguments if name not in theirs and name in known]
+    theirs = {setting.shown_name(name): name for name in properties if setting.is_shown(name)}
+    names = properties.keys() | setting.parameters.keys()
+    astray = [name for name in arguments if name not in theirs and name in names]
     if astray:
-        raise InvalidArguments(said.name or tool.call_name, [(f"/{name}", "not known here") for name in astray])
-    pins = {name: each["pin"] for name, each in said.parameters.items() if "pin" in each and name in properties}
+        raise InvalidArguments(setting.name or tool.call_name, [(f"/{name}", "not known here") for name in astray])
+    pins = {name: each["pin"] for name, each in setting.parameters.items() if "pin" in each and name in properties}
     return {theirs.get(name, name): value for name, value in arguments.items()} | pins
 
 
 def _properties(schema: JsonText) -> Mapping[str, Any]:
-    parsed = json.loads(schema) if schema else None
-    properties = parsed.get("properties") if isinstance(parsed, dict) else None
+    document = json.loads(schema) if schema else None
+    properties = document.get("properties") if isinstance(document, dict) else None
     return properties if isinstance(properties, dict) else {}
 
 
-# What an operator says now, put to what was said before.
-
-
 def merge_tool_setting(
-    said: OperatorSettings, tool: Tool, siblings: Sequence[Tool], changes: Mapping[str, Any]
+    settings: OperatorSettings, tool: Tool, siblings: Sequence[Tool], changes: Mapping[str, Any]
 ) -> OperatorSettings:
     """With these fields of one tool changed: None takes one back, and what is not there stays. `tool` and `siblings`
     are as their source says. Raises InvalidSetting.
     """
-    whole: dict[str, Said] = json.loads(said.tools) if said.tools else {}
+    whole: dict[str, Fields] = json.loads(settings.tools) if settings.tools else {}
     before = whole.get(tool.name, {})
     _refuse_unknown("a tool", changes, _FIELDS)
-    merged: Said = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
+    new_fields: Fields = {**before, **{name: value for name, value in changes.items() if name != "parameters"}}
     if "parameters" in changes:
-        merged["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
-    merged = {name: value for name, value in merged.items() if value not in (None, {})}
-    _check_name(tool, siblings, whole, merged.get("name"))
-    _check_text("description", merged.get("description"))
+        new_fields["parameters"] = _merge_parameters(tool, before.get("parameters", {}), changes["parameters"])
+    new_fields = {name: value for name, value in new_fields.items() if value not in (None, {})}
+    _check_name(tool, siblings, whole, new_fields.get("name"))
+    _check_text("description", new_fields.get("description"))
     whole = (
-        {**whole, tool.name: merged} if merged else {name: each for name, each in whole.items() if name != tool.name}
+        {**whole, tool.name: new_fields}
+        if new_fields
+        else {name: each for name, each in whole.items() if name != tool.name}
     )
-    return replace(said, tools=canonical_json(whole) if whole else "")
+    return replace(settings, tools=canonical_json(whole) if whole else "")
 
 
-def _merge_parameters(tool: Tool, before: Mapping[str, Said], changes: object) -> Said:
+def _merge_parameters(tool: Tool, before: Mapping[str, Fields], changes: object) -> Fields:
     if changes is None:
         return {}
     if not isinstance(changes, Mapping):
         raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(changes)}")
     properties = _properties(tool.input_schema)
-    merged = dict(before)
+    new_parameters = dict(before)
     for name, change in changes.items():
         if change is not None and name not in properties:
-            known = ", ".join(properties) or "none"
-            raise InvalidSetting(f"{tool.id!r} has no parameter {name!r}; it has: {known}")
-        merged[name] = _merge_parameter(tool, name, merged.get(name, {}), change)
-    merged = {name: each for name, each in merged.items() if each}
-    _refuse_same_names(tool, properties, merged)
-    return merged
+            parameter_names = ", ".join(properties) or "none"
+            raise InvalidSetting(f"{tool.id!r} has no parameter {name!r}; it has: {parameter_names}")
+        new_parameters[name] = _merge_parameter(tool, name, new_parameters.get(name, {}), change)
+    new_parameters = {name: each for name, each in new_parameters.items() if each}
+    _refuse_same_names(tool, properties, new_parameters)
+    return new_parameters
 
 
-def _merge_parameter(tool: Tool, name: str, before: Said, change: object) -> Said:
+def _merge_parameter(tool: Tool, name: str, before: Fields, change: object) -> Fields:
     if change is None:
         return {}
     both = {**before, **check_parameter_setting(name, change)}
-    merged = {key: value for key, value in both.items() if value is not None and (key, value) != ("hidden", False)}
-    if "pin" in merged and merged["pin"] != before.get("pin"):
-        _check_pin(tool, name, merged["pin"])
-    required = json.loads(tool.input_schema).get("required")
-    if merged.get("hidden") and "pin" not in merged and isinstance(required, list) and name in required:
+    new_fields = {key: value for key, value in both.items() if value is not None and (key, value) != ("hidden", False)}
+    if "pin" in new_fields and new_fields["pin"] != before.get("pin"):
+        _check_pin(tool, name, new_fields["pin"])
+    required_names = json.loads(tool.input_schema).get("required")
+    if (
+        new_fields.get("hidden")
+        and "pin" not in new_fields
+        and isinstance(required_names, list)
+        and name in required_names
+    ):
         raise InvalidSetting(f"parameter {name!r} of {tool.id!r} is required: to hide it, pin its value")
-    return merged
+    return new_fields
 
 
 def check_tool_settings(tools: Mapping[str, Mapping[str, Any]]) -> None:
     """What is said of tools, by the source's name, as far as it can be checked without them. Raises InvalidSetting."""
-    for tool, said in tools.items():
-        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", said, _FIELDS)
-        if fault := name_fault(said.get("name", tool)):
+    for tool, setting in tools.items():
+        _refuse_unknown(f"tool {tool[:MAX_NAME_CHARS]!r}", setting, _FIELDS)
+        if fault := name_fault(setting.get("name", tool)):
             raise InvalidSetting(f"name of a tool: {fault}")
-        _check_text("description", said.get("description"))
-        parameters = said.get("parameters", {})
+        _check_text("description", setting.get("description"))
+        parameters = setting.get("parameters", {})
         if not isinstance(parameters, Mapping):
             raise InvalidSetting(f"parameters takes an object by the parameters' names, not {show_value(parameters)}")
         for name, each in parameters.items():
             check_parameter_setting(name, each)
 
 
-def check_parameter_setting(name: str, said: object) -> Said:
+def check_parameter_setting(name: str, setting: object) -> Fields:
     """The setting itself. Raises InvalidSetting."""
-    if not isinstance(said, Mapping):
-        known = ", ".join(_PARAMETER_FIELDS)
-        raise InvalidSetting(f"parameter {name!r} takes an object of {known}, not {show_value(said)}")
-    _refuse_unknown(f"parameter {name!r}", said, _PARAMETER_FIELDS)
-    if not isinstance(said.get("hidden"), bool | None):
-        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {show_value(said['hidden'])}")
-    _check_text(f"description of parameter {name!r}", said.get("description"))
-    _check_text(f"name of parameter {name!r}", said.get("name"))
-    if "pin" in said and len(_json_of(said["pin"], name)) > MAX_PIN_CHARS:
+    if not isinstance(setting, Mapping):
+        field_names = ", ".join(_PARAMETER_FIELDS)
+        raise InvalidSetting(f"parameter {name!r} takes an object of {field_names}, not {show_value(setting)}")
+    _refuse_unknown(f"parameter {name!r}", setting, _PARAMETER_FIELDS)
+    if not isinstance(setting.get("hidden"), bool | None):
+        raise InvalidSetting(f"hidden of parameter {name!r} is true or false, not {show_value(setting['hidden'])}")
+    _check_text(f"description of parameter {name!r}", setting.get("description"))
+    _check_text(f"name of parameter {name!r}", setting.get("name"))
+    if "pin" in setting and len(_json_of(setting["pin"], name)) > MAX_PIN_CHARS:
         raise InvalidSetting(f"the value of parameter {name!r} has at most {MAX_PIN_CHARS:,} characters as JSON")
-    return dict(said)
+    return dict(setting)
 
 
 def _check_pin(tool: Tool, name: str, value: object) -> None:
     """A value that the source's schema refuses would fail every call, in words that may show it."""
-    parsed = {key: said for key, said in json.loads(tool.input_schema).items() if key not in _ABOUT_PROPERTIES}
-    alone = parsed | {"properties": {name: parsed["properties"][name]}, "required": []}
+    document = {key: each for key, each in json.loads(tool.input_schema).items() if key not in _ABOUT_PROPERTIES}
+    alone = document | {"properties": {name: document["properties"][name]}, "required": []}
     try:
         check_arguments(replace(tool, input_schema=canonical_json(alone)), {name: value})
     except InvalidArguments as error:
-        told = "; ".join(expected for _, expected in error.faults)
-        raise InvalidSetting(f"the value of parameter {name!r} does not fit {tool.id!r}: {told}") from None
+        reasons = "; ".join(expectation for _, expectation in error.faults)
+        raise InvalidSetting(f"the value of parameter {name!r} does not fit {tool.id!r}: {reasons}") from None
 
 
 def _json_of(value: object, name: str) -> JsonText:
@@ -257,7 +260,7 @@ def _json_of(value: object, name: str) -> JsonText:
         raise InvalidSetting(f"the value of parameter {name!r} is none that JSON can hold") from None
 
 
-def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Said], name: object) -> None:
+def _check_name(tool: Tool, siblings: Sequence[Tool], whole: Mapping[str, Fields], name: object) -> None:
     if name is None:
         return
     if fault := name_fault(name):
@@ -278,12 +281,12 @@ def _check_text(what: str, text: object) -> None:
         raise InvalidSetting(f"{what} must not hold control characters")
 
 
-def _refuse_unknown(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    if unknown := sorted(map(str, given.keys() - set(known))):
-        raise InvalidSetting(f"{', '.join(unknown)} cannot be set of {what}; what can is {', '.join(known)}")
+def _refuse_unknown(what: str, values: Mapping[str, Any], names: Sequence[str]) -> None:
+    if unknown := sorted(map(str, values.keys() - set(names))):
+        raise InvalidSetting(f"{', '.join(unknown)} cannot be set of {what}; what can is {', '.join(names)}")
 
 
-def _refuse_same_names(tool: Tool, properties: Mapping[str, Any], merged: Mapping[str, Said]) -> None:
-    names = [str(merged.get(name, {}).get("name", name)) for name in properties]
+def _refuse_same_names(tool: Tool, properties: Mapping[str, Any], parameters: Mapping[str, Fields]) -> None:
+    names = [str(parameters.get(name, {}).get("name", name)) for name in properties]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidSetting(f"{tool.id!r} would have two parameters of the name {twice[0]!r}: choose another")

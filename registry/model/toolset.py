@@ -39,9 +39,9 @@ class Toolset:
 
     def missing_names(self, agents: Container[str], tags: Container[str]) -> tuple[str, ...]:
         """Of the rule, what is neither a tool that it includes, nor one of these agents or tags."""
-        included = frozenset(self.includes)
-        named = ((self.tools, included), (self.agents, agents), (self.tags, tags))
-        return tuple(each for names, there in named for each in names if each not in there)
+        inclusions = frozenset(self.includes)
+        rules = ((self.tools, inclusions), (self.agents, agents), (self.tags, tags))
+        return tuple(each for names, there in rules for each in names if each not in there)
 
     @property
     def rule(self) -> dict[str, Any]:
@@ -57,9 +57,9 @@ class Toolset:
         return self.rule_json() | {"includes": list(self.includes)}
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any]) -> "Toolset":
+    def of_json(cls, document: Mapping[str, Any]) -> "Toolset":
         """Of what `as_json` or `rule_json` wrote. Raises TypeError for anything else."""
         fields: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in told.items()
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
         }
         return cls(**fields)

@@ -56,7 +56,7 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class LearningReport:
     """`transitions`: how many are kept now. `unknown`: ids that the registry does not hold; what tells of them was
     left out."""
 
@@ -80,22 +80,22 @@ def count_transitions(conversations: Iterable[Sequence[str]], at: str) -> list[T
 
     An agent that was called as a whole stands by its own id; of tools nothing is counted across it.
     """
-    counted: Counter[tuple[str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, str]] = Counter()
     for calls in conversations:
-        counted.update(key for key in _keys(calls) if all(map(is_tool, filter(None, key))))
-        counted.update(_keys([owner_of(each) for each in calls]))
+        counts.update(key for key in _keys(calls) if all(map(is_tool, filter(None, key))))
+        counts.update(_keys([owner_of(each) for each in calls]))
     return [
         Transition(before=before, first=first, next=following, count=float(count), last_at=at)
-        for (before, first, following), count in counted.items()
+        for (before, first, following), count in counts.items()
     ]
 
 
 def count_last(calls: Sequence[str], at: str) -> list[Transition]:
     """Of the last call alone, in a conversation as `count_transitions` takes it."""
     tail = calls[-3:]
-    known = {each.key: each.count for each in count_transitions([tail[:-1]], at)}
-    counted = (replace(each, count=each.count - known.get(each.key, 0.0)) for each in count_transitions([tail], at))
-    return [each for each in counted if each.count]
+    earlier = {each.key: each.count for each in count_transitions([tail[:-1]], at)}
+    counts = (replace(each, count=each.count - earlier.get(each.key, 0.0)) for each in count_transitions([tail], at))
+    return [each for each in counts if each.count]
 
 
 def _keys(chain: Sequence[str]) -> Iterator[tuple[str, str, str]]:
@@ -109,27 +109,27 @@ def weight_at(count: float, last_at: str, at: str, half_life_days: float) -> flo
     return count * exp2((_seconds(last_at) - _seconds(at)) / (half_life_days * DAY_S))
 
 
-def add_transitions(held: Iterable[Transition], more: Iterable[Transition], half_life_days: float) -> Sums:
+def add_transitions(base: Iterable[Transition], more: Iterable[Transition], half_life_days: float) -> Sums:
     """The sums by key, each as of the later time."""
-    sums = {each.key: each for each in held}
+    sums = {each.key: each for each in base}
     for each in more:
-        known = sums.get(each.key)
-        if known is None:
+        before = sums.get(each.key)
+        if before is None:
             sums[each.key] = each
             continue
-        at = max(known.last_at, each.last_at, key=_seconds)
-        count = sum(weight_at(one.count, one.last_at, at, half_life_days) for one in (known, each))
-        sums[each.key] = replace(known, count=count, last_at=at)
+        at = max(before.last_at, each.last_at, key=_seconds)
+        count = sum(weight_at(one.count, one.last_at, at, half_life_days) for one in (before, each))
+        sums[each.key] = replace(before, count=count, last_at=at)
     return sums
 
 
 def keep_largest(sums: Sums, most: int, half_life_days: float) -> Sums:
     """Those that count the most as of one time; of equal ones the first by key."""
     at = newest(sums.values())
-    ordered = sorted(
+    ranking = sorted(
         sums.values(), key=lambda each: (-weight_at(each.count, each.last_at, at, half_life_days), each.key)
     )
-    return {each.key: each for each in ordered[:most]}
+    return {each.key: each for each in ranking[:most]}
 
 
 def is_later(at: str, now: str, by_s: float) -> bool:

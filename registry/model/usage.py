@@ -75,8 +75,8 @@ def summarize(counts: Iterable[Count], sort: Sort, limit: int) -> list[ToolUsage
     for count in counts:
         by_tool[count.tool_id].append(count)
     of = {"calls": "calls", "errors": "errors", "p95": "p95_ms"}[sort]
-    used = map(_usage, by_tool.values())
-    return sorted(used, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
+    usages = map(_usage, by_tool.values())
+    return sorted(usages, key=lambda usage: (-(getattr(usage, of) or 0), usage.tool_id))[:limit]
 
 
 def _usage(counts: list[Count]) -> ToolUsage:
@@ -98,10 +98,10 @@ def _usage(counts: list[Count]) -> ToolUsage:
 
 def _quantile_ms(durations: Mapping[int, int], share: float) -> float | None:
     """The middle, on the scale of logarithms, of the bucket in which this share of the calls has ended."""
-    left = ceil(share * sum(durations.values()))
+    remaining = ceil(share * sum(durations.values()))
     for bucket in sorted(durations):
-        left -= durations[bucket]
-        if left <= 0:
+        remaining -= durations[bucket]
+        if remaining <= 0:
             return round(2 ** ((bucket - 0.5) / _AN_OCTAVE), 1)
     return None
 

@@ -1,4 +1,4 @@
-"""What callers hand in, checked where it enters: queries, and what operators say."""
+"""What callers hand in, checked where it enters: queries, settings and toolsets of operators, limits and cursors."""
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -25,7 +25,7 @@ from waygraph.registry.model.toolset import RULE, Toolset
 
 
 _TEXT, _WHOLE, _NUMBER, _OBJECT, _LIST = "a text", "a whole number", "a number", "an object", "a list"
-_EXPECTED: Mapping[str, str] = {
+_EXPECTATIONS: Mapping[str, str] = {
     "string_type": _TEXT,
     "int_type": _WHOLE,
     "int_parsing": _WHOLE,
@@ -64,8 +64,8 @@ def reason_of(fault: Mapping[str, Any]) -> str:
     kind, facts = fault["type"], fault.get("ctx") or {}
     if kind in _OTHERS:
         return _fill_text(_OTHERS[kind], facts) or fault["msg"]
-    said = _fill_text(_EXPECTED.get(kind, ""), facts)
-    return f"expected {said}" if said else fault["msg"]
+    expectation = _fill_text(_EXPECTATIONS.get(kind, ""), facts)
+    return f"expected {expectation}" if expectation else fault["msg"]
 
 
 def _fill_text(words: str, facts: Mapping[str, Any]) -> str:
@@ -102,38 +102,43 @@ def check_query(query: str | Query, limits: Limits | None, limit: int | None = N
 
     Raises InvalidQuery.
     """
-    asked = _query(query) if limit is None else replace(_query(query), limit=limit)
-    steps, filters = tuple(asked.steps), checked_filters(asked.filters)
-    texts = steps or (asked.text,)
-    if asked.steps and asked.text:
+    full_query = _query(query) if limit is None else replace(_query(query), limit=limit)
+    steps, filters = tuple(full_query.steps), checked_filters(full_query.filters)
+    texts = steps or (full_query.text,)
+    if full_query.steps and full_query.text:
         raise InvalidQuery("a query has a text, or steps, not both")
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")
     if limits is not None and max(map(len, texts)) > limits.max_query_chars:
         raise InvalidQuery(f"a query has at most {limits.max_query_chars} characters (WAYGRAPH_MAX_QUERY_CHARS)")
-    check_limit(asked.limit)
-    history = _checked_history(asked.history, limits) if asked.history != () else ()
-    text, steps = replace_surrogates(asked.text or ""), tuple(map(replace_surrogates, steps))
-    same = text == asked.text and steps == asked.steps and filters is asked.filters and history is asked.history
-    return asked if same else replace(asked, text=text, steps=steps, filters=filters, history=history)
+    check_limit(full_query.limit)
+    history = _checked_history(full_query.history, limits) if full_query.history != () else ()
+    text, steps = replace_surrogates(full_query.text or ""), tuple(map(replace_surrogates, steps))
+    same = (
+        text == full_query.text
+        and steps == full_query.steps
+        and filters is full_query.filters
+        and history is full_query.history
+    )
+    return full_query if same else replace(full_query, text=text, steps=steps, filters=filters, history=history)
 
 
-def read_history(told: object) -> tuple[Turn, ...]:
+def read_history(turns: object) -> tuple[Turn, ...]:
     """Turns as JSON has them. Raises InvalidQuery, which tells the turn by its number from 1, and quotes nothing."""
-    if not isinstance(told, list):
+    if not isinstance(turns, list):
         raise InvalidQuery("a history is a list of turns, oldest first")
-    return tuple(_read_turn(turn, at) for at, turn in enumerate(told, start=1))
+    return tuple(_read_turn(turn, at) for at, turn in enumerate(turns, start=1))
 
 
-def _read_turn(told: object, at: int) -> Turn:
+def _read_turn(turn: object, at: int) -> Turn:
     names = [each.name for each in fields(Turn)]
-    if not isinstance(told, Mapping):
+    if not isinstance(turn, Mapping):
         raise InvalidQuery(f"turn {at} of the history: expected an object of {', '.join(names)}")
-    if told.keys() - set(names):
+    if turn.keys() - set(names):
         raise InvalidQuery(f"turn {at} of the history holds an unknown field; a turn has {', '.join(names)}")
-    if "role" not in told:
+    if "role" not in turn:
         raise InvalidQuery(f"turn {at} of the history: `role` is missing")
-    return _checked_turn(Turn(**told), at)
+    return _checked_turn(Turn(**turn), at)
 
 
 def _checked_history(history: object, limits: Limits | None) -> tuple[Turn, ...]:
@@ -160,8 +165,8 @@ def _checked_turn(turn: object, at: int) -> Turn:
     where = f"turn {at} of the history"
     if not isinstance(turn, Turn):
         raise InvalidQuery(f"{where} is a Turn, not {type(turn).__name__}")
-    allowed = {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}
-    for name, words in allowed.items():
+    choices = {"role": get_args(TurnRole), "outcome": get_args(CallOutcome)}
+    for name, words in choices.items():
         if getattr(turn, name) not in words:
             raise InvalidQuery(f"{where}: {name} is one of {', '.join(words)}")
     for name in ("text", "tool", "result"):
@@ -176,13 +181,13 @@ def _checked_turn(turn: object, at: int) -> Turn:
 
 
 def _query(query: object) -> Query:
-    asked = Query(text=query) if isinstance(query, str) else query
-    if not isinstance(asked, Query):
+    full_query = Query(text=query) if isinstance(query, str) else query
+    if not isinstance(full_query, Query):
         raise InvalidQuery(f"a query is a text or a Query, not {type(query).__name__}")
-    steps: object = asked.steps
+    steps: object = full_query.steps
     if isinstance(steps, str) or not isinstance(steps, Iterable):
         raise InvalidQuery("steps take several texts, not one")
-    return asked
+    return full_query
 
 
 def checked_for_tools(
@@ -192,14 +197,14 @@ def checked_for_tools(
 
     Filters without an id allow all agents; a list of none can only be a mistake.
     """
-    asked = check_query(query, limits, limit)
+    full_query = check_query(query, limits, limit)
     if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
-    if asked.steps:
+    if full_query.steps:
         raise InvalidQuery("tools are found for a text; ask once for each step")
     if agent_ids is None:
-        return asked
-    return replace(asked, filters=checked_filters(replace(asked.filters, agent_ids=tuple(agent_ids))))
+        return full_query
+    return replace(full_query, filters=checked_filters(replace(full_query.filters, agent_ids=tuple(agent_ids))))
 
 
 def check_limit(limit: object) -> None:
@@ -214,11 +219,12 @@ def check_texts(texts: object) -> None:
         raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
 
 
-def refuse_other_texts(texts: TextForm | None, held: TextForm) -> None:
+def refuse_other_texts(texts: TextForm | None, registry_texts: TextForm) -> None:
     """Raises InvalidSetting for texts that are chosen, and are not those that a registry holds vectors of."""
-    if texts not in (None, held):
+    if texts not in (None, registry_texts):
         raise InvalidSetting(
-            f"this registry's vectors are of {held} texts. To have {texts} ones run `waygraph reindex --texts {texts}`."
+            f"this registry's vectors are of {registry_texts} texts. "
+            f"To have {texts} ones run `waygraph reindex --texts {texts}`."
         )
 
 
@@ -242,13 +248,13 @@ def setting_changes(
     removed: bool | None,
 ) -> dict[str, object]:
     """The fields of OperatorSettings that are to change, as they are to be. Raises InvalidSetting."""
-    given = {"pinned": pinned, "hidden": hidden, "removed": removed}
-    for name, value in {**given, "everyone": everyone}.items():
+    flags = {"pinned": pinned, "hidden": hidden, "removed": removed}
+    for name, value in {**flags, "everyone": everyone}.items():
         if not (value is None or isinstance(value, bool)):
             raise InvalidSetting(f"{name} is True or False, not {value!r}")
     if everyone and visible_to is not None:
         raise InvalidSetting("visible_to names groups and `everyone` takes them back: choose one")
-    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
     if tags is not None:
         changes["tags"] = checked_names("tags", tags)
     if everyone:
@@ -294,38 +300,35 @@ def checked_path(path: object) -> str:
 
 def _tuple_of(name: str, values: object) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        told = "one text" if isinstance(values, str) else repr(values)
-        raise InvalidQuery(f"{name} of filters take a list, not {told}")
-    listed = tuple(values)
-    for value in listed:
+        kind = "one text" if isinstance(values, str) else repr(values)
+        raise InvalidQuery(f"{name} of filters take a list, not {kind}")
+    items = tuple(values)
+    for value in items:
         if not isinstance(value, str) or is_broken(value):
             raise InvalidQuery(f"{name} of filters hold texts, not {value!r}")
-    return listed
+    return items
 
 
 def _groups(groups: Sequence[str]) -> tuple[str, ...]:
-    named = checked_names("visible_to", groups)
-    if not named:
+    names = checked_names("visible_to", groups)
+    if not names:
         raise InvalidSetting("visible_to needs at least one group; `everyone` takes the restriction away")
-    return named
+    return names
 
 
 def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     """Sorted, without repeats. Raises InvalidSetting."""
     is_list = isinstance(names, Iterable) and not isinstance(names, str)
-    given = tuple(names) if is_list else ()  # what gives its names but once is read once
-    if not is_list or not all(isinstance(name, str) and name.strip() for name in given):
-        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {show_value(given or names)}")
-    if any(len(name) > MAX_NAME_CHARS for name in given):
+    values = tuple(names) if is_list else ()  # what gives its names but once is read once
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in values):
+        raise InvalidSetting(f"{field} takes a list of names, none of them empty, not {show_value(values or names)}")
+    if any(len(name) > MAX_NAME_CHARS for name in values):
         raise InvalidSetting(f"{field} holds a name of more than {MAX_NAME_CHARS} characters")
-    if any(map(is_broken, given)):
+    if any(map(is_broken, values)):
         raise InvalidSetting(f"{field} holds half of a surrogate pair, which no engine can keep")
-    if any(map(holds_control, given)):
-        raise InvalidSetting(f"{field} must not hold control characters: {show_value(given)}")
-    return tuple(sorted(set(given)))
-
-
-# Toolsets, as operators state them.
+    if any(map(holds_control, values)):
+        raise InvalidSetting(f"{field} must not hold control characters: {show_value(values)}")
+    return tuple(sorted(set(values)))
 
 
 _TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -348,23 +351,20 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
     text: object = rule.pop("description", "")
     if not isinstance(text, str) or len(text) > MAX_DESCRIPTION_CHARS:
         raise InvalidSetting(f"the description of a toolset is a text of at most {MAX_DESCRIPTION_CHARS} characters")
-    made = Toolset(
+    toolset = Toolset(
         name=name,
         description=replace_surrogates(text),
         **{each: checked_names(each, names) for each, names in rule.items()},
     )
     for each in rule:
-        if len(names := getattr(made, each)) > MAX_NAMES:
+        if len(names := getattr(toolset, each)) > MAX_NAMES:
             raise InvalidSetting(f"{each} of a toolset are at most {MAX_NAMES}, not {len(names)}")
-    for tool in made.tools:
+    for tool in toolset.tools:
         if "/" not in tool:
             raise InvalidSetting(f"a tool of a toolset is named by its id, such as agent/tool, not {tool!r}")
-    if not (made.tools or made.agents or made.tags):
+    if not (toolset.tools or toolset.agents or toolset.tags):
         raise InvalidSetting("a toolset needs at least one tool, agent or tag")
-    return made
-
-
-# What a service takes and gives at most: its own checks, and what its client asks for.
+    return toolset
 
 
 MAX_PART = 1000
@@ -377,9 +377,6 @@ MAX_NAME_CHARS = 512
 """Of a source's name, a tag, a group."""
 
 
-# Cursors: where a list goes on, in a text that says nothing to whoever carries it.
-
-
 def cursor(after: str) -> str:
     """Of the id after which the list goes on; empty if it does not."""
     return urlsafe_b64encode(after.encode("utf-8", "surrogatepass")).decode().rstrip("=")
@@ -388,10 +385,10 @@ def cursor(after: str) -> str:
 def after(text: str) -> str:
     """The id that a cursor stands for. Raises InvalidQuery for a text that is none."""
     try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        found = urlsafe_b64decode(padded).decode("utf-8", "surrogatepass")
+        base64_text = text.encode("ascii") + b"=" * (-len(text) % 4)
+        entity_id = urlsafe_b64decode(base64_text).decode("utf-8", "surrogatepass")
     except ValueError:
-        found = ""
-    if cursor(found) != text:  # the decoder passes over what is no base64
+        entity_id = ""
+    if cursor(entity_id) != text:  # the decoder passes over what is no base64
         raise InvalidQuery("this cursor is not one that a list ended with")
-    return found
+    return entity_id

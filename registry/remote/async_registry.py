@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from waygraph.registry.remote.calls import Call, Talk
 
 
-class Connected(Protocol):
+class ConnectionHolder(Protocol):
     """What holds a connection to a service."""
 
     _connection: AsyncConnection
 
 
-def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[Connected, P], Awaitable[T]]:
+def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[ConnectionHolder, P], Awaitable[T]]:
     """The method that sends a call and returns its answer."""
 
-    async def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+    async def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
         return await self._connection.ask(call(*args, **options))
 
     return as_method(method, call)
 
 
-def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[Connected, P], Awaitable[T]]:
+def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[ConnectionHolder, P], Awaitable[T]]:
     """The method that sends each call that a talk gives out, until it ends."""
 
-    async def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+    async def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
         calls = talk(*args, **options)
         try:
             call = next(calls)

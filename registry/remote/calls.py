@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
     CypherResult,
     Document,
     Forgotten,
-    Listed,
+    ListedAgent,
     OperatorSettings,
     Page,
     Policy,
@@ -39,7 +39,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.taxonomy import CategoryView
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
@@ -61,9 +61,6 @@ from waygraph.registry.routing.router import Ask, without_history
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.export.formats import ExportFormat
-
-
-# One call of a service as a value: what is sent, and what is made of the answer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ type Talk[T] = Generator[Call[Any], Any, T]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IngestReports:
     """What became of a source: a report for each manifest it held, up to the first that was not taken, and why."""
 
     reports: tuple[SyncReport, ...]
@@ -144,17 +141,17 @@ def route(
     principal: Principal | None = None,
 ) -> Call[Route]:
     _refuse_principal(principal)
-    chosen = _service_recipe(recipe)
-    Ask.of(RECIPES.get(chosen.name, HYBRID), agent_weight, tool_weight, None)
-    asked = check_query(query, None, limit)
-    given = {"agent_weight": agent_weight, "tool_weight": tool_weight}
-    weights = {kind: weight for kind, weight in given.items() if weight is not None}
-    subject = {"steps": asked.steps} if asked.steps else {"text": asked.text}
+    service_recipe = _service_recipe(recipe)
+    Ask.of(RECIPES.get(service_recipe.name, HYBRID), agent_weight, tool_weight, None)
+    full_query = check_query(query, None, limit)
+    own_weights = {"agent_weight": agent_weight, "tool_weight": tool_weight}
+    weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
+    subject = {"steps": full_query.steps} if full_query.steps else {"text": full_query.text}
 
     def read(reply: Reply) -> Route:
-        return replace(shapes.read(Route, reply.json()), query=without_history(asked))
+        return replace(shapes.read(Route, reply.json()), query=without_history(full_query))
 
-    return _asking("/v1/route", {**subject, **_query_json(asked, chosen), **weights}, read)
+    return _asking("/v1/route", {**subject, **_query_json(full_query, service_recipe), **weights}, read)
 
 
 def find_tools(
@@ -166,12 +163,14 @@ def find_tools(
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
     _refuse_principal(principal)
-    asked = checked_for_tools(query, limit, agent_ids, limits=None)
+    full_query = checked_for_tools(query, limit, agent_ids, limits=None)
 
     def read(reply: Reply) -> ToolRoute:
-        return replace(shapes.read(ToolRoute, reply.json()), query=without_history(asked))
+        return replace(shapes.read(ToolRoute, reply.json()), query=without_history(full_query))
 
-    return _asking("/v1/tools/search", {"text": asked.text, **_query_json(asked, _service_recipe(recipe))}, read)
+    return _asking(
+        "/v1/tools/search", {"text": full_query.text, **_query_json(full_query, _service_recipe(recipe))}, read
+    )
 
 
 def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
@@ -187,7 +186,7 @@ def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[C
 
 def agents(*, principal: Principal | None = None) -> Talk[list[Agent]]:
     page = yield from agents_page(principal=principal)
-    return [listed.agent for listed in page.items]
+    return [entry.agent for entry in page.items]
 
 
 def tools(agent_id: str | None = None, *, principal: Principal | None = None) -> Talk[list[Tool]]:
@@ -201,11 +200,11 @@ def agents_page(
     after: str = "",
     limit: int | None = None,
     principal: Principal | None = None,
-) -> Talk[Page[Listed]]:
+) -> Talk[Page[ListedAgent]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
     _refuse_principal(principal)
-    allowed = checked_filters(filters)
-    params = _filter_params(allowed)
+    full_filters = checked_filters(filters)
+    params = _filter_params(full_filters)
     return (yield from _parts(partial(_part, "/v1/agents", params, shapes.read_agents), after, limit))
 
 
@@ -214,10 +213,10 @@ def browse(
     *,
     filters: Filters = Filters(),  # noqa: B008 - frozen
     principal: Principal | None = None,
-) -> Call[Browsed]:
+) -> Call[CategoryView]:
     _refuse_principal(principal)
     params = (("path", checked_path(path)), *_filter_params(checked_filters(filters)))
-    return _looking("/v1/taxonomy", lambda reply: shapes.read(Browsed, reply.json()), params)
+    return _looking("/v1/taxonomy", lambda reply: shapes.read(CategoryView, reply.json()), params)
 
 
 _PLACES = ("within", "toolset")
@@ -225,8 +224,8 @@ _PLACES = ("within", "toolset")
 
 
 def _filter_params(filters: Filters) -> tuple[tuple[str, str], ...]:
-    chosen = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
-    params = tuple((name, value) for name, values in chosen for value in values)
+    fields = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
+    params = tuple((name, value) for name, values in fields for value in values)
     params += (("reachable", "true"),) if filters.reachable else ()
     return params + tuple((name, value) for name in _PLACES if (value := getattr(filters, name)))
 
@@ -261,17 +260,17 @@ def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
 
 
 def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
-    found: Agent | Tool
+    entity: Agent | Tool
     try:
-        found = yield agent(name, principal=principal) if "/" not in name else tool(name, principal=principal)
+        entity = yield agent(name, principal=principal) if "/" not in name else tool(name, principal=principal)
     except UnknownName as no_agent:
         if "/" in name:
             raise
         try:
-            found = yield tool(name, principal=principal)
+            entity = yield tool(name, principal=principal)
         except UnknownName as no_tool:
             raise (no_tool if "__" in name else no_agent) from None
-    return found
+    return entity
 
 
 def toolsets(*, principal: Principal | None = None) -> Call[list[Toolset]]:
@@ -313,12 +312,12 @@ def changes_page(
     principal: Principal | None = None,
 ) -> Talk[Page[Change]]:
     """As `agents_page`."""
-    from waygraph.registry.routing.queries import ChangesAsked
+    from waygraph.registry.routing.queries import ChangesQuery
 
     _refuse_principal(principal)
-    asked = ChangesAsked.of(since, agent_id, after, limit)
-    chosen = (("since", asked.since), ("agent", asked.agent_id))
-    params = tuple((name, value) for name, value in chosen if value)
+    query = ChangesQuery.of(since, agent_id, after, limit)
+    fields = (("since", query.since), ("agent", query.agent_id))
+    params = tuple((name, value) for name, value in fields if value)
     return (yield from _parts(partial(_part, "/v1/changes", params, shapes.read_changes), after, limit, falling=True))
 
 
@@ -362,9 +361,9 @@ def take(
     partial: bool = False,
     dry_run: bool = False,
     allow_mass_removal: bool = False,
-) -> Call[Taken]:
+) -> Call[IngestReports]:
     """As `ingest`, where the error of a later manifest stands beside the reports of those before it."""
-    told = [
+    document_rows = [
         {"name": each.name, "unreadable": each.unreadable}
         if each.unreadable
         else {"name": each.name, "text": each.text}
@@ -372,7 +371,7 @@ def take(
     ]
     body = {
         "source": source,
-        "documents": told,
+        "documents": document_rows,
         "namespace": namespace,
         "kind": kind,
         "policy": policy,
@@ -381,11 +380,11 @@ def take(
         "dry_run": dry_run,
         "allow_mass_removal": allow_mass_removal,
     }
-    sent = _writing("POST", "/v1/manifests", _read_taken, body, lambda reason: SourceError(source, reason))
-    return replace(sent, safe=dry_run)
+    call = _writing("POST", "/v1/manifests", _read_taken, body, lambda reason: SourceError(source, reason))
+    return replace(call, safe=dry_run)
 
 
-def _reports[**P](take: Callable[P, Call[Taken]]) -> Callable[P, Talk[list[SyncReport]]]:
+def _reports[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Talk[list[SyncReport]]]:
     """Brings the registry to what a source says now, which the service reads and embeds: a report for each manifest,
     several of an export.
 
@@ -395,8 +394,8 @@ def _reports[**P](take: Callable[P, Call[Taken]]) -> Callable[P, Talk[list[SyncR
 
     @wraps(take)
     def talk(*args: P.args, **options: P.kwargs) -> Talk[list[SyncReport]]:
-        taken: Taken = yield take(*args, **options)
-        return taken.all()
+        receipt: IngestReports = yield take(*args, **options)
+        return receipt.all()
 
     talk.__doc__ = _reports.__doc__
     return talk
@@ -492,9 +491,9 @@ def _writing[T](
     path: str,
     read: Callable[[Reply], T],
     body: Mapping[str, object] | None = None,
-    refused: Callable[[str], WaygraphError] = InvalidSetting,
+    error: Callable[[str], WaygraphError] = InvalidSetting,
 ) -> Call[T]:
-    return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=refused)
+    return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=error)
 
 
 class _ServiceRecipe(NamedTuple):
@@ -526,12 +525,12 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
 
 
 def _part[T](
-    path: str, params: tuple[tuple[str, str], ...], told: Callable[[Any], Page[T]], after: str, limit: int
+    path: str, params: tuple[tuple[str, str], ...], read_page: Callable[[Any], Page[T]], after: str, limit: int
 ) -> Call[Page[T]]:
     """At most `limit` of a list, after an id. In `following` the service's cursor becomes an id again."""
 
     def read(reply: Reply) -> Page[T]:
-        page = told(reply.json())
+        page = read_page(reply.json())
         return replace(page, following=_id_of(page.following))
 
     place = (("limit", str(limit)), *((("cursor", cursor(after)),) if after else ()))
@@ -561,10 +560,12 @@ def _parts[T](
         after = page.following
 
 
-def _read_taken(reply: Reply) -> Taken:
-    told = reply.json()
-    problem = told["problem"]
-    return Taken(tuple(map(shapes.read_report, told["reports"])), error_of(problem, "the service") if problem else None)
+def _read_taken(reply: Reply) -> IngestReports:
+    document = reply.json()
+    problem = document["problem"]
+    return IngestReports(
+        tuple(map(shapes.read_report, document["reports"])), error_of(problem, "the service") if problem else None
+    )
 
 
 def _refuse_principal(principal: Principal | None) -> None:
@@ -580,9 +581,9 @@ def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
     if isinstance(recipe, str):
         return _ServiceRecipe(recipe)
     Ask.of(recipe, None, None, None)
-    for known in RECIPES.values():
-        if recipe in (known, with_rerank(known, Rerank(spec=BY_OPERATOR))):
-            return _ServiceRecipe(known.name, recipe != known)
+    for each in RECIPES.values():
+        if recipe in (each, with_rerank(each, Rerank(spec=BY_OPERATOR))):
+            return _ServiceRecipe(each.name, recipe != each)
     raise InvalidQuery(
         f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker "
         f"other than its own, which is {BY_OPERATOR!r}, and other weights or legs need the registry itself)"

@@ -78,31 +78,31 @@ def as_method[M](method: M, call: Callable[..., Any]) -> M:
     signature = inspect.signature(call)
     itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [itself, *signature.parameters.values()]
-    shown = {"__doc__": call.__doc__, "__signature__": signature.replace(parameters=parameters)}
-    for name, value in shown.items():
+    attributes = {"__doc__": call.__doc__, "__signature__": signature.replace(parameters=parameters)}
+    for name, value in attributes.items():
         setattr(method, name, value)
     return method
 
 
-class Connected(Protocol):
+class ConnectionHolder(Protocol):
     """What holds a connection to a service."""
 
     _connection: "Connection"
 
 
-def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[Connected, P], T]:
+def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[ConnectionHolder, P], T]:
     """The method that sends a call and returns its answer."""
 
-    def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+    def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
         return self._connection.ask(call(*args, **options))
 
     return as_method(method, call)
 
 
-def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[Connected, P], T]:
+def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[ConnectionHolder, P], T]:
     """The method that sends each call that a talk gives out, until it ends."""
 
-    def method(self: Connected, /, *args: P.args, **options: P.kwargs) -> T:
+    def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
         calls = talk(*args, **options)
         try:
             call = next(calls)

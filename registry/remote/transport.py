@@ -37,7 +37,7 @@ OF_GATEWAYS = frozenset({502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class FailedCall:
     """That there is no reply, and why.
 
     `sent`: the service may have got the call. `passing`: the reason may be gone in a moment.
@@ -48,14 +48,14 @@ class Broken:
     passing: bool
 
 
-def answer_of[T](call: Call[T], seen: Reply | Broken, place: str) -> T:
+def answer_of[T](call: Call[T], outcome: Reply | FailedCall, place: str) -> T:
     """Raises the error that the service met; ServiceUnavailable, ServiceFailed."""
-    if isinstance(seen, Broken):
-        raise seen.error
-    if seen.status != HTTPStatus.OK:
-        raise _error(call, seen, place)
+    if isinstance(outcome, FailedCall):
+        raise outcome.error
+    if outcome.status != HTTPStatus.OK:
+        raise _error(call, outcome, place)
     try:
-        return call.read(seen)
+        return call.read(outcome)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ServiceFailed(place, f"what it answers to {call.method} {call.path} is of another shape") from exc
 
@@ -65,10 +65,10 @@ def problem_in(reply: Reply) -> Mapping[str, Any] | None:
     if reply.headers.get("content-type", "").partition(";")[0].strip() != MEDIA_TYPE:
         return None
     try:
-        told = reply.json()
+        document = reply.json()
     except (ValueError, RecursionError):
         return None
-    return told if isinstance(told, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
@@ -87,16 +87,13 @@ def _error(call: Call[Any], reply: Reply, place: str) -> WaygraphError:
 
 def stranger(status: int, place: str) -> WaygraphError:
     """For an answer that no service of ours gives."""
-    known = status in HTTPStatus
-    seen = f"it answers {status}{f' ({HTTPStatus(status).phrase})' if known else ''}"
+    is_standard = status in HTTPStatus
+    reason = f"it answers {status}{f' ({HTTPStatus(status).phrase})' if is_standard else ''}"
     if status in OF_GATEWAYS or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return ServiceUnavailable(place, seen)
+        return ServiceUnavailable(place, reason)
     if 300 <= status < 400:
-        return ServiceFailed(place, f"{seen}; redirects are not followed: give the address where the service is")
-    return ServiceFailed(place, f"{seen}, and not as a Waygraph service does; is this its address?")
-
-
-# What a call is held to: how long, how much; and what it means that httpx2 got no reply.
+        return ServiceFailed(place, f"{reason}; redirects are not followed: give the address where the service is")
+    return ServiceFailed(place, f"{reason}, and not as a Waygraph service does; is this its address?")
 
 
 type Clock = Callable[[], float]
@@ -106,9 +103,9 @@ type Clock = Callable[[], float]
 class Unread(Exception):
     """That a reply is not read on."""
 
-    def __init__(self, broken: Broken) -> None:
-        self.broken = broken
-        super().__init__(broken.error)
+    def __init__(self, failure: FailedCall) -> None:
+        self.broken = failure
+        super().__init__(failure.error)
 
 
 class Request(TypedDict):
@@ -150,7 +147,7 @@ class Limits:
     def timeout_s(self, call: Call[Any]) -> float:
         return self.settings.remote_write_timeout_s if call.slow else self.settings.remote_timeout_s
 
-    def break_call(self, call: Call[Any], error: httpx2.HTTPError) -> Broken:
+    def break_call(self, call: Call[Any], error: httpx2.HTTPError) -> FailedCall:
         """What an error of httpx2 says of the call."""
         match error:
             case Undecodable():
@@ -163,11 +160,11 @@ class Limits:
                 return _failure(self.place, "it does not speak HTTP")
             case httpx2.NetworkError() | httpx2.RemoteProtocolError():
                 reason = f"the connection broke ({_error_text(error)})"
-                return Broken(ServiceUnavailable(self.place, reason), sent=True, passing=True)
+                return FailedCall(ServiceUnavailable(self.place, reason), sent=True, passing=True)
         # The message of such an error may quote what was sent.
         return _failure(self.place, f"it cannot be asked ({type(error).__name__})")
 
-    def _unsent(self, error: httpx2.HTTPError) -> Broken:
+    def _unsent(self, error: httpx2.HTTPError) -> FailedCall:
         """No connection came about."""
         settings, passing = self.settings, True
         match error:
@@ -179,7 +176,7 @@ class Limits:
             case _:
                 reason = _error_text(error)
                 passing = not isinstance(_root(error), ssl.SSLError)  # no certificate is trusted the next time
-        return Broken(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
+        return FailedCall(ServiceUnavailable(self.place, reason), sent=False, passing=passing)
 
 
 class Body:
@@ -206,12 +203,12 @@ class Body:
         return Reply(self._response.status_code, headers, self._body.content())
 
 
-def too_slow(place: str, limit_s: float) -> Broken:
-    return Broken(ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False)
+def too_slow(place: str, limit_s: float) -> FailedCall:
+    return FailedCall(ServiceUnavailable(place, f"no whole answer within {limit_s:g} s"), sent=True, passing=False)
 
 
-def _failure(place: str, reason: str) -> Broken:
-    return Broken(ServiceFailed(place, reason), sent=True, passing=False)
+def _failure(place: str, reason: str) -> FailedCall:
+    return FailedCall(ServiceFailed(place, reason), sent=True, passing=False)
 
 
 def _is_cut(error: httpx2.RemoteProtocolError) -> bool:
@@ -270,28 +267,28 @@ class Attempts:
         self._failed = 0
         self._ends_at = patience.clock() + patience.total_s
 
-    def wait_s(self, seen: Reply | Broken) -> float | None:
+    def wait_s(self, outcome: Reply | FailedCall) -> float | None:
         """How long to wait before the call is sent again; None: it is not."""
-        if self._failed >= self._patience.retries or not may_be_sent_again(self._call, seen):
+        if self._failed >= self._patience.retries or not may_be_sent_again(self._call, outcome):
             return None
-        waited_s = self._pause_s(seen)
+        waited_s = self._pause_s(outcome)
         self._failed += 1
         return waited_s if self._patience.clock() + waited_s <= self._ends_at else None
 
-    def _pause_s(self, seen: Reply | Broken) -> float:
-        asked = seen.headers.get("retry-after") if isinstance(seen, Reply) else None
-        own_s = wait_s(self._failed, asked, self._patience.jitter)
-        return own_s if asked is None else own_s * (1 + _JITTER_SHARE * self._patience.jitter())
+    def _pause_s(self, outcome: Reply | FailedCall) -> float:
+        retry_after = outcome.headers.get("retry-after") if isinstance(outcome, Reply) else None
+        own_s = wait_s(self._failed, retry_after, self._patience.jitter)
+        return own_s if retry_after is None else own_s * (1 + _JITTER_SHARE * self._patience.jitter())
 
 
-def may_be_sent_again(call: Call[Any], seen: Reply | Broken) -> bool:
-    if isinstance(seen, Broken):
-        return seen.passing and (call.safe or not seen.sent)
-    if seen.status == _TOO_MANY:
+def may_be_sent_again(call: Call[Any], outcome: Reply | FailedCall) -> bool:
+    if isinstance(outcome, FailedCall):
+        return outcome.passing and (call.safe or not outcome.sent)
+    if outcome.status == _TOO_MANY:
         return True
-    if seen.status not in OF_GATEWAYS:
+    if outcome.status not in OF_GATEWAYS:
         return False
-    problem = problem_in(seen)
+    problem = problem_in(outcome)
     if call.safe:
         return problem is None or problem.get("retryable") is True
     return problem is not None and problem.get("code") == _NOTHING_DONE
@@ -325,16 +322,16 @@ class Connection:
         """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
         attempts = self._patience.attempts(call)
         while True:
-            seen = self._send(call)
-            pause_s = attempts.wait_s(seen)
+            outcome = self._send(call)
+            pause_s = attempts.wait_s(outcome)
             if pause_s is None:
-                return answer_of(call, seen, self.place)
+                return answer_of(call, outcome, self.place)
             self._sleep(pause_s)
 
     def close(self) -> None:
         self._client.close()
 
-    def _send(self, call: Call[Any]) -> Reply | Broken:
+    def _send(self, call: Call[Any]) -> Reply | FailedCall:
         if self._client.is_closed:
             raise RegistryClosed
         try:
@@ -373,16 +370,16 @@ class AsyncConnection:
         """As `Connection.ask`."""
         attempts = self._patience.attempts(call)
         while True:
-            seen = await self._send(call)
-            pause_s = attempts.wait_s(seen)
+            outcome = await self._send(call)
+            pause_s = attempts.wait_s(outcome)
             if pause_s is None:
-                return answer_of(call, seen, self.place)
+                return answer_of(call, outcome, self.place)
             await self._sleep(pause_s)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _send(self, call: Call[Any]) -> Reply | Broken:
+    async def _send(self, call: Call[Any]) -> Reply | FailedCall:
         if self._client.is_closed:
             raise RegistryClosed
         try:

@@ -28,7 +28,7 @@ CHOSEN_WORDS = (
 )
 
 
-class Indexed(Protocol):
+class IndexSource(Protocol):
     """Where the current index is: the part of a store that answers need."""
 
     def index(self, *, fresh: bool = False) -> SearchIndex: ...
@@ -43,7 +43,7 @@ class Answering:
     """
 
     def __init__(
-        self, store: Indexed, embedders: OpenedEmbedders, rerankers: OpenedRerankers, walks: Walks, spec: str
+        self, store: IndexSource, embedders: OpenedEmbedders, rerankers: OpenedRerankers, walks: Walks, spec: str
     ) -> None:
         self.spec = spec
         self._store, self._embedders, self._rerankers, self._walks = store, embedders, rerankers, walks
@@ -54,13 +54,13 @@ class Answering:
         """Lets go of the index it read."""
         self._router = None
 
-    def route(self, asked: Query, ask: Ask) -> Route:
+    def route(self, query: Query, ask: Ask) -> Route:
         """Raises as Router.route, and as `open_reranker` of a stage that cannot be opened."""
-        return self._answer(asked, ask, Router.route, reranked_route)
+        return self._answer(query, ask, Router.route, reranked_route)
 
-    def find_tools(self, asked: Query, ask: Ask) -> ToolRoute:
+    def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """Raises as `route`."""
-        return self._answer(asked, ask, Router.find_tools, reranked_tools)
+        return self._answer(query, ask, Router.find_tools, reranked_tools)
 
     def router(self, *, fresh: bool = False) -> Router:
         """The router over the current index: made once a generation, not once a query. Raises EmbedderMismatch."""
@@ -79,7 +79,7 @@ class Answering:
 
     def _answer[T: (Route, ToolRoute)](
         self,
-        asked: Query,
+        query: Query,
         ask: Ask,
         search: Callable[[Router, Query, Ask], T],
         rerank: Callable[[T, Query, Rerank, Reranker], T],
@@ -89,33 +89,33 @@ class Answering:
         If that stage selects nothing, or nothing that the search ranks, it is hybrid's answer.
         """
         if not ask.recipe.walk:
-            return self._rank(asked, ask, search, rerank)
+            return self._rank(query, ask, search, rerank)
         with span("walk", by=ask.recipe.walk.spec):
-            walked = self._walks.walk(self.router().index, asked, ask)
-        reason = walked.failure or NOTHING_FITS
-        if walked.selected:
-            found = self._rank(narrow_query(asked, walked), ask, search, rerank)
-            if found.matches:
-                return add_walk(found, asked, walked)
+            walk_result = self._walks.walk(self.router().index, query, ask)
+        reason = walk_result.failure or NOTHING_FITS
+        if walk_result.selected:
+            result = self._rank(narrow_query(query, walk_result), ask, search, rerank)
+            if result.matches:
+                return add_walk(result, query, walk_result)
             reason = NOTHING_RANKED
-        found = self._rank(asked, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
-        return add_walk(found, asked, walked, reason)
+        result = self._rank(query, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
+        return add_walk(result, query, walk_result, reason)
 
     def _rank[T](
         self,
-        asked: Query,
+        query: Query,
         ask: Ask,
         search: Callable[[Router, Query, Ask], T],
         rerank: Callable[[T, Query, Rerank, Reranker], T],
     ) -> T:
         """What a search finds, in the order of the stage after fusion where the recipe has one."""
         if not (stage := ask.recipe.rerank):
-            return self._ask(lambda router: search(router, asked, ask))
+            return self._ask(lambda router: search(router, query, ask))
         reranker = self._rerankers.open(stage.spec, ask.recipe, self._store.index)
-        found = self._ask(lambda router: search(router, widen_query(asked, stage), ask))
+        result = self._ask(lambda router: search(router, widen_query(query, stage), ask))
         with span("rerank", by=stage.spec):
             # Whoever does not read the turns before a request does not send them to a model either.
-            return rerank(found, asked if ask.recipe.history else replace(asked, history=()), stage, reranker)
+            return rerank(result, query if ask.recipe.history else replace(query, history=()), stage, reranker)
 
     def _ask[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""
@@ -138,11 +138,11 @@ class Answering:
             chosen_so = index.state.embedder_spec == "none"
             return Router(index=index, queries=None, notice=CHOSEN_WORDS if chosen_so else NO_VECTORS)
         try:
-            chosen = self._embedders.open(self.spec or index.state.embedder_spec)
+            choice = self._embedders.open(self.spec or index.state.embedder_spec)
         except ModelNotFound as exc:
             return Router(index=index, queries=None, notice=f"Searched by words only: {exc}")
-        if chosen.embedder is None:
+        if choice.embedder is None:
             return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
-        if chosen.fingerprint != index.state.embedder:
-            raise EmbedderMismatch(has=index.state.embedder, wants=chosen.fingerprint)
-        return Router(index=index, queries=self._embedders.queries(chosen.embedder))
+        if choice.fingerprint != index.state.embedder:
+            raise EmbedderMismatch(has=index.state.embedder, wants=choice.fingerprint)
+        return Router(index=index, queries=self._embedders.queries(choice.embedder))

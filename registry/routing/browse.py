@@ -8,7 +8,7 @@ from waygraph.registry.access.visibility import narrow, routable, tools_within
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
-from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Browsed, Category, Of, Taxonomy
+from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.queries import permitted_taxonomy, prune_taxonomy
 from waygraph.registry.routing.seen_toolsets import seen_toolset
@@ -17,28 +17,25 @@ EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
 
 
-# Of an index, for somebody.
-
-
-def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> Browsed:
+def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Principal | None) -> CategoryView:
     """Of the current taxonomy. Raises UnknownName, of noun `taxonomy` where none is there, or none for this caller."""
     taxonomy = _current_taxonomy(index, principal)
-    found = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
-    if not found.count:
+    view = browse(taxonomy, path, _findable(index, taxonomy.of, filters, principal))
+    if not view.count:
         raise _no_taxonomy()
-    return replace(found, revision=index.state.revision)
+    return replace(view, revision=index.state.revision)
 
 
 def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
     """The filters with the ids of what is `within` and in the `toolset`. Raises UnknownName as `browse_index`."""
     if filters.toolset:
-        found = seen_toolset(index, filters.toolset, principal)
-        filters = narrow(filters, frozenset([*found.includes, *found.members]))
+        toolset = seen_toolset(index, filters.toolset, principal)
+        filters = narrow(filters, frozenset([*toolset.includes, *toolset.members]))
     if not filters.within:
         return filters
     taxonomy = _current_taxonomy(index, principal)
-    seen = _findable(index, taxonomy.of, Filters(), principal)
-    members = members_within(taxonomy, filters.within, seen)
+    visible_ids = _findable(index, taxonomy.of, Filters(), principal)
+    members = members_within(taxonomy, filters.within, visible_ids)
     return narrow(filters, members.union(map(owner_of, members)))
 
 
@@ -46,11 +43,11 @@ def findable_taxonomy(
     index: SearchIndex, name: str | None, filters: Filters, principal: Principal | None
 ) -> Taxonomy | None:
     """The taxonomy of this name, None: the current one, with what a search by these filters may find."""
-    found = permitted_taxonomy(index, name, principal)
-    if found is None:
+    taxonomy = permitted_taxonomy(index, name, principal)
+    if taxonomy is None:
         return None
-    seen = _findable(index, found.of, filters, principal)
-    return prune_taxonomy(found, lambda entity: entity in seen)
+    visible_ids = _findable(index, taxonomy.of, filters, principal)
+    return prune_taxonomy(taxonomy, lambda entity: entity in visible_ids)
 
 
 def _no_taxonomy() -> UnknownName:
@@ -75,78 +72,81 @@ def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal
     return tools if within is None else tools.intersection(within)
 
 
-# Of a tree: `seen` holds the ids of what may be found.
-
-
-def browse(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> Browsed:
+def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> CategoryView:
     """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is."""
-    below, category = _find(taxonomy, path, seen)
-    found = [(child, _seen_below(taxonomy, child, seen)) for child in _children(taxonomy, category)]
-    return Browsed(
+    below, category = _find(taxonomy, path, visible_ids)
+    branches = [(child, _seen_below(taxonomy, child, visible_ids)) for child in _children(taxonomy, category)]
+    return CategoryView(
         taxonomy=taxonomy.name,
         of=taxonomy.of,
         built_by=taxonomy.built_by,
         path=below,
         description=category.description,
         boundary=category.boundary,
-        count=len(_seen_below(taxonomy, category, seen)),
+        count=len(_seen_below(taxonomy, category, visible_ids)),
         children=tuple(
             Branch(
                 path=_join(below, child.name),
                 description=child.description,
-                count=len(held),
-                examples=tuple(dict.fromkeys([*(each for each in child.examples if each in seen), *held]))[:EXAMPLES],
+                count=len(member_ids),
+                examples=tuple(dict.fromkeys([*(each for each in child.examples if each in visible_ids), *member_ids]))[
+                    :EXAMPLES
+                ],
             )
-            for child, held in found
-            if held
+            for child, member_ids in branches
+            if member_ids
         ),
-        members=tuple(each for each in category.holds if each in seen),
+        members=tuple(each for each in category.holds if each in visible_ids),
         revision=taxonomy.revision,
     )
 
 
-def members_within(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> frozenset[str]:
+def members_within(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> frozenset[str]:
     """What somebody may find in a category and under it. Raises UnknownName as `browse`."""
-    return frozenset(_seen_below(taxonomy, _find(taxonomy, path, seen)[1], seen))
+    return frozenset(_seen_below(taxonomy, _find(taxonomy, path, visible_ids)[1], visible_ids))
 
 
-def paths(taxonomy: Taxonomy, seen: Collection[str]) -> Iterator[tuple[str, Category]]:
+def paths(taxonomy: Taxonomy, visible_ids: Collection[str]) -> Iterator[tuple[str, Category]]:
     """Each category that somebody sees with its path, parents before children; one of two parents twice."""
     pending = [(ROOT, taxonomy.root)]
     while pending:
         path, category = pending.pop()
-        if _seen_below(taxonomy, category, seen):
+        if _seen_below(taxonomy, category, visible_ids):
             yield path, category
             children = reversed(_children(taxonomy, category))
             pending += [(_join(path, child.name), child) for child in children]
 
 
-def _find(taxonomy: Taxonomy, path: str, seen: Collection[str]) -> tuple[str, Category]:
+def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[str, Category]:
     """The path as the tree writes it, and its category."""
     at, category = ROOT, taxonomy.root
     for name in filter(None, (part.strip() for part in path.split(SEPARATOR))):
-        shown = [child for child in _children(taxonomy, category) if _seen_below(taxonomy, child, seen)]
-        named = [child for child in shown if child.name == name]
-        named = named or [child for child in shown if child.name.casefold() == name.casefold()]
-        if not named:
-            raise _unknown_path(taxonomy, path, at, shown, seen)
-        at, category = _join(at, named[0].name), named[0]
+        children = [child for child in _children(taxonomy, category) if _seen_below(taxonomy, child, visible_ids)]
+        matches = [child for child in children if child.name == name]
+        matches = matches or [child for child in children if child.name.casefold() == name.casefold()]
+        if not matches:
+            raise _unknown_path(taxonomy, path, at, children, visible_ids)
+        at, category = _join(at, matches[0].name), matches[0]
     return at, category
 
 
-def _unknown_path(taxonomy: Taxonomy, path: str, at: str, shown: list[Category], seen: Collection[str]) -> UnknownName:
-    held = ", ".join(child.name for child in shown)
+def _unknown_path(
+    taxonomy: Taxonomy, path: str, at: str, children: list[Category], visible_ids: Collection[str]
+) -> UnknownName:
+    names = ", ".join(child.name for child in children)
     where = f"{at!r}" if at else "The root"
-    hint = f"{where} holds: {held}." if held else f"{where} holds no category."
-    return UnknownName("category", path, (path for path, _ in paths(taxonomy, seen) if path), some=True, hint=hint)
+    hint = f"{where} holds: {names}." if names else f"{where} holds no category."
+    return UnknownName(
+        "category", path, (path for path, _ in paths(taxonomy, visible_ids) if path), some=True, hint=hint
+    )
 
 
 def _children(taxonomy: Taxonomy, category: Category) -> list[Category]:
     return [taxonomy.categories[child] for child in category.children]
 
 
-def _seen_below(taxonomy: Taxonomy, category: Category, seen: Collection[str]) -> list[str]:
-    return [entity for entity in taxonomy.below(category) if entity in seen]
+def _seen_below(taxonomy: Taxonomy, category: Category, visible_ids: Collection[str]) -> list[str]:
+    return [entity for entity in taxonomy.below(category) if entity in visible_ids]
 
 
 def _join(path: str, name: str) -> str:

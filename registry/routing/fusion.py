@@ -100,15 +100,15 @@ def fuse_agents(
     *,
     population: int,
     past: Sequence[Standing] = (),
-    done: Collection[str] = (),
+    silent: Collection[str] = (),
 ) -> list[Candidate]:
     """The best `limit` of `population` agents. `past`: what the turns before the request give agents; tools that are
-    `done` do not speak for theirs, unless they are named outright.
+    `silent` do not speak for theirs, unless they are named outright.
     """
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=done)
+        Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=silent)
         for use in _present(recipe, legs)
     ]
     standings += past
@@ -126,12 +126,12 @@ def fuse_tools(
     *,
     populations: Mapping[EntityKind, int],
     past: Sequence[Standing] = (),
-    failed: Standing | None = None,
+    failures: Standing | None = None,
 ) -> list[Candidate]:
     """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents.
 
-    `past`: what the turns before the request give tools and agents, but for the tools that `failed` in them: of those
-    none is first, unless there is no other.
+    `past`: what the turns before the request give tools and agents. `failures`: the tools that failed in those turns;
+    none of them is first, unless there is no other.
     """
     standings = [
         Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind])
@@ -143,17 +143,17 @@ def fuse_tools(
     for standing in standings:
         _add(scores, standing)
     tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
-    if failed is not None:
-        failed = failed.behind_others(tools)
-        _add(tools, failed)
-        standings.append(failed)
+    if failures is not None:
+        failures = failures.behind_others(tools)
+        _add(tools, failures)
+        standings.append(failures)
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
 
 
 def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
-    kept = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
+    places = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
     ids, owners, scores = hits
-    return LegHits([ids[at] for at in kept], [owners[at] for at in kept], [scores[at] for at in kept])
+    return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
 
 
 def tools_of(
@@ -177,15 +177,15 @@ def tools_of(
         for use in _present(recipe, legs)
         if use.kind == "tool"
     ]
-    found: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}
+    scores: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}
     for standing in [*standings, *past]:
         for entity, owner in zip(standing.hits.entity_ids, standing.hits.owner_ids, strict=True):
-            if owner in found and entity != owner:
-                found[owner][entity] = found[owner].get(entity, 0.0) + standing.parts.get(entity, 0.0)
+            if owner in scores and entity != owner:
+                scores[owner][entity] = scores[owner].get(entity, 0.0) + standing.parts.get(entity, 0.0)
     # Equal ones stay in the order of the legs.
     return {
         agent_id: sorted(tools, key=lambda tool: (last(tool), -tools[tool]))[:limit]
-        for agent_id, tools in found.items()
+        for agent_id, tools in scores.items()
     }
 
 
@@ -248,15 +248,15 @@ def _present(recipe: Recipe, legs: Mapping[Leg, LegHits]) -> list[RecipeLeg]:
 
 def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> list[Candidate]:
     """Algorithm 1: a global rank r(e) by similarity, s(e) = α_type / (k + r(e)), ties by smaller r(e)."""
-    found = [
+    hits = [
         (-score, legs[use.leg].entity_ids[at], at, use)
         for use in _present(recipe, legs)
         for at, score in enumerate(legs[use.leg].scores)
     ]
-    found.sort(key=itemgetter(0, 1))
+    hits.sort(key=itemgetter(0, 1))
     votes = [
         (legs[use.leg].owner_ids[at], _global_vote(use, legs[use.leg], at, place, use.share * weights[use.kind]))
-        for place, (_, _, at, use) in enumerate(found, start=1)
+        for place, (_, _, at, use) in enumerate(hits, start=1)
     ]
     votes.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
     return _traverse(votes)

@@ -19,14 +19,14 @@ from waygraph.registry.routing.recipes import HistoryShares
 
 TURN_CHARS = 400
 """So much of the end of an earlier turn is read: there the question stands that a request answers."""
-TOLD = 10
+MAX_NUMBERS = 10
 """Numbers of turns in a notice, at most."""
 
 
 class Words(NamedTuple):
-    """What was `said` before a request; `is_answered`: the last of it is the assistant's, as in a dialogue."""
+    """The `text` before a request; `is_answered`: the last of it is the assistant's, as in a dialogue."""
 
-    said: str = ""
+    text: str = ""
     is_answered: bool = False
 
 
@@ -35,20 +35,20 @@ NO_WORDS = Words()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a history gives to `agents`, to `tools` and their agents, and against the tools that `failed`.
+    """What a history gives to `agents`, to `tools` and their agents, and against the tools that failed (`failures`).
 
-    `done`: tools that were called for the request under way; they do not speak for their agents again.
+    `silent`: tools that were called for the request under way; they do not speak for their agents again.
     """
 
     agents: tuple[Standing, ...] = ()
     tools: tuple[Standing, ...] = ()
-    failed: Standing | None = None
-    done: frozenset[str] = frozenset()
+    failures: Standing | None = None
+    silent: frozenset[str] = frozenset()
     words: Words = NO_WORDS
     notice: str = ""
 
     def has_failed(self, tool_id: str) -> bool:
-        return self.failed is not None and tool_id in self.failed.parts
+        return self.failures is not None and tool_id in self.failures.parts
 
 
 class _Call(NamedTuple):
@@ -66,8 +66,8 @@ def read_words(query: Query, shares: HistoryShares | None) -> Words:
     words = [turn for turn in query.history if turn.role != "call" and turn.text.strip()]
     if words and words[-1].text.strip() == query.text.strip():
         words.pop()  # hosts keep the request itself among their turns
-    said = " ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :])
-    return Words(said, bool(words) and words[-1].role == "assistant")
+    text = " ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :])
+    return Words(text, bool(words) and words[-1].role == "assistant")
 
 
 def read_calls(
@@ -88,25 +88,27 @@ def read_calls(
     for each, chance in follows.items():
         agent_follows[_owner(each)] += chance
     follows = {each: chance for each, chance in follows.items() if each in tools}
-    used = {agent_id: worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
+    used_agents = {agent_id: worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
     failing = {agent_id: 1.0 for agent_id, call in by_agent.items() if call.has_failed and agent_id in agents}
-    failed = {tool_id: 1.0 for tool_id, call in by_tool.items() if call.has_failed and tool_id in tools}
-    done = {tool_id: float(by_tool[tool_id].is_under_way) for tool_id in by_tool if tool_id in tools - failed.keys()}
+    failed_tools = {tool_id: 1.0 for tool_id, call in by_tool.items() if call.has_failed and tool_id in tools}
+    called_tools = {
+        tool_id: float(by_tool[tool_id].is_under_way) for tool_id in by_tool if tool_id in tools - failed_tools.keys()
+    }
     of_agent, of_tool = weights["agent"], weights["tool"]
     for_agents = (
-        *_standing("used", used, of_agent),
+        *_standing("used", used_agents, of_agent),
         *_standing("failed", failing, -of_agent * shares.failed / 2),
         *_standing("follows", agent_follows, of_agent * shares.follows),
     )
     for_tools = (
-        *_standing("used", done, -of_tool * shares.done),
+        *_standing("used", called_tools, -of_tool * shares.done),
         *_standing("follows", follows, of_tool * shares.follows),
     )
     return Past(
         agents=for_agents,
         tools=(*for_agents, *for_tools),
-        done=frozenset(tool_id for tool_id, is_under_way in done.items() if is_under_way),
-        failed=next(_standing("failed", failed, -of_tool * shares.failed), None),
+        silent=frozenset(tool_id for tool_id, is_under_way in called_tools.items() if is_under_way),
+        failures=next(_standing("failed", failed_tools, -of_tool * shares.failed), None),
         notice=_unknown_notice(unknown),
     )
 
@@ -114,10 +116,14 @@ def read_calls(
 def _read_calls(index: SearchIndex, history: Sequence[Turn], scope: Scope) -> tuple[list[_Call], list[int]]:
     """The calls of what the caller sees, latest first, and the numbers of the turns that name nothing so, from 1."""
     calls = [(at, turn) for at, turn in enumerate(history, start=1) if turn.role == "call"]
-    spoken = max((at for at, turn in enumerate(history, start=1) if turn.role == "assistant"), default=0)
-    known = find_all_named(index, {turn.tool: None for _, turn in calls}, scope.principal) if calls else {}
-    read = [_Call(*known[turn.tool], turn.outcome == "failed", at > spoken) for at, turn in calls if turn.tool in known]
-    return read[::-1], [at for at, turn in calls if turn.tool not in known]
+    last_answer = max((at for at, turn in enumerate(history, start=1) if turn.role == "assistant"), default=0)
+    ids_by_name = find_all_named(index, {turn.tool: None for _, turn in calls}, scope.principal) if calls else {}
+    read = [
+        _Call(*ids_by_name[turn.tool], turn.outcome == "failed", at > last_answer)
+        for at, turn in calls
+        if turn.tool in ids_by_name
+    ]
+    return read[::-1], [at for at, turn in calls if turn.tool not in ids_by_name]
 
 
 def _latest(calls: Iterable[_Call], field: str) -> dict[str, _Call]:
@@ -154,10 +160,10 @@ def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> 
 def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:
     """Those that are there, and that a search in the scope may find. Raises IndexOutdated."""
     owners = sorted(_findable_agents(index, set(map(_owner, ids)), scope))
-    held = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
-    held = held if (within := tools_within(scope.filters)) is None else held.intersection(within)
+    tool_ids = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
+    tool_ids = tool_ids if (within := tools_within(scope.filters)) is None else tool_ids.intersection(within)
     try:
-        return frozenset(tool.id for tool in index.tools(sorted(held.intersection(ids))) if not tool.pending)
+        return frozenset(tool.id for tool in index.tools(sorted(tool_ids.intersection(ids))) if not tool.pending)
     except KeyError:  # gone since, on a server
         raise IndexOutdated from None
 
@@ -180,5 +186,5 @@ def _unknown_notice(turns: Sequence[int]) -> str:
     """The same of what is hidden from the caller and of what there is not."""
     if not turns:
         return ""
-    told = ", ".join(map(str, turns[:TOLD])) + (", …" if len(turns) > TOLD else "")
-    return f"Calls of the history name no agent and no tool that is known here, and do not count: turns {told}."
+    numbers = ", ".join(map(str, turns[:MAX_NUMBERS])) + (", …" if len(turns) > MAX_NUMBERS else "")
+    return f"Calls of the history name no agent and no tool that is known here, and do not count: turns {numbers}."

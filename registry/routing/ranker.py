@@ -44,7 +44,7 @@ _COLUMNS: dict[tuple[str, str], int] = {
     **{each: at for at, each in enumerate(_PAST, start=len(_LEGS) + 1)},
 }
 """Where the contributions of a leg's votes for entities of a kind are added up."""
-_VOTED, _OWN = len(_LEGS) + 1 + len(_PAST), 9
+_VOTES, _OWN = len(_LEGS) + 1 + len(_PAST), 9
 FEATURES: tuple[str, ...] = (
     *(*_LEGS, "name"),
     *(f"{leg} of the {kind}" for leg, kind in _PAST),
@@ -64,16 +64,16 @@ def read_features(matches: Matches, tool_counts: Mapping[str, int], text: str, h
     many tools each agent has.
     """
     table, legs = np.zeros((len(matches), len(FEATURES))), len(_LEGS)
-    voted = [[0.0] * (_VOTED + legs) for _ in matches]  # lists are faster than arrays, one number at a time
-    for row, match in zip(voted, matches, strict=True):
+    rows = [[0.0] * (_VOTES + legs) for _ in matches]  # lists are faster than arrays, one number at a time
+    for row, match in zip(rows, matches, strict=True):
         for vote in match.votes:
             if (at := _COLUMNS.get((vote.leg, vote.kind))) is not None:
                 row[at] += vote.contribution
                 if at < legs:
-                    row[_VOTED + at] = max(row[_VOTED + at], 1 / vote.rank)
-    if voted:
-        table[:, :_VOTED], table[:, _VOTED + legs : -_OWN] = np.split(np.array(voted), [_VOTED], axis=1)
-    table[:, _VOTED : _VOTED + legs] = table[:, :legs] - table[:, :legs].max(axis=0, initial=0.0)
+                    row[_VOTES + at] = max(row[_VOTES + at], 1 / vote.rank)
+    if rows:
+        table[:, :_VOTES], table[:, _VOTES + legs : -_OWN] = np.split(np.array(rows), [_VOTES], axis=1)
+    table[:, _VOTES : _VOTES + legs] = table[:, :legs] - table[:, :legs].max(axis=0, initial=0.0)
     owners = [match.agent.id for match in matches]
     same, scores = Counter(owners), np.array([match.score for match in matches])
     own = table[:, -_OWN:]
@@ -118,15 +118,15 @@ class Trees:
         return Trees(self.scale, self.features, self.thresholds, strength * self.leaves)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Trees":
+    def of(cls, document: Mapping[str, Any]) -> "Trees":
         """Raises ValueError, TypeError or LookupError for what is none."""
-        features = np.array(_rows(told["features"], lambda each: read_whole(each, 0, len(FEATURES) - 1)), np.int64)
-        thresholds, leaves = (np.array(_rows(told[name], read_number)) for name in ("thresholds", "leaves"))
+        features = np.array(_rows(document["features"], lambda each: read_whole(each, 0, len(FEATURES) - 1)), np.int64)
+        thresholds, leaves = (np.array(_rows(document[name], read_number)) for name in ("thresholds", "leaves"))
         trees, nodes = thresholds.shape
         whole = features.shape == thresholds.shape and leaves.shape == (trees, nodes + 1)
-        known = trees <= MAX_TREES and nodes + 1 in {2**depth for depth in range(1, MAX_DEPTH + 1)}
-        scale = read_number(told["scale"], -MAX_SCORE, MAX_SCORE)
-        if not (whole and known and scale is not None and (np.abs(leaves) <= MAX_SCORE).all()):
+        fits = trees <= MAX_TREES and nodes + 1 in {2**depth for depth in range(1, MAX_DEPTH + 1)}
+        scale = read_number(document["scale"], -MAX_SCORE, MAX_SCORE)
+        if not (whole and fits and scale is not None and (np.abs(leaves) <= MAX_SCORE).all()):
             raise ValueError("its trees are not as they should be")
         return cls(scale, features, thresholds, leaves)
 
@@ -135,9 +135,9 @@ class Trees:
         return {"scale": self.scale} | arrays
 
 
-def _rows(told: Iterable[Iterable[object]], read: Callable[[object], float | None]) -> list[list[float | None]]:
+def _rows(table: Iterable[Iterable[object]], read: Callable[[object], float | None]) -> list[list[float | None]]:
     """Raises ValueError for what `read` does not take."""
-    rows = [[read(each) for each in row] for row in told]
+    rows = [[read(each) for each in row] for row in table]
     if any(None in row for row in rows):
         raise ValueError("it holds what is no number, or one out of range")
     return rows
@@ -158,36 +158,38 @@ class Ranker:
         return f"ranker:{self.name}@{sha256(self.content()).hexdigest()[:SHA_CHARS]}"
 
     @classmethod
-    def open(cls, given: str) -> "Ranker":
+    def open(cls, spec: str) -> "Ranker":
         """`FILE`, or `FILE@sha` of the very version. Raises InvalidSetting."""
-        named, _, wanted = given.rpartition("@")
-        path, wanted = (Path(given), "") if not named or Path(given).is_file() else (Path(named), wanted)
+        file_name, _, sha = spec.rpartition("@")
+        path, sha = (Path(spec), "") if not file_name or Path(spec).is_file() else (Path(file_name), sha)
         try:
-            told = json.loads(path.read_bytes())
-            if told["features"] != list(FEATURES):
+            document = json.loads(path.read_bytes())
+            if document["features"] != list(FEATURES):
                 raise InvalidSetting(f"{path} was learned by another version of Waygraph: learn it again")
-            levels = {level: Trees.of(trees) for level, trees in told["levels"].items()}
-            name, embedder, texts = told["name"], told["embedder"], told["texts"]
+            levels = {level: Trees.of(trees) for level, trees in document["levels"].items()}
+            name, embedder, texts = document["name"], document["embedder"], document["texts"]
             if not (isinstance(name, str) and isinstance(embedder, str) and texts in get_args(TextForm)):
                 raise ValueError("it does not say its name, embedder and texts")
             ranker = cls(name=name, embedder=embedder, texts=texts, levels=levels)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidSetting(f"{path} is no ranker of `waygraph learn ranker`: {error}") from error
-        if not ranker.version.rpartition("@")[2].startswith(wanted[:SHA_CHARS]):
-            raise InvalidSetting(f"{path} is {ranker.version}, not @{wanted}")
+        if not ranker.version.rpartition("@")[2].startswith(sha[:SHA_CHARS]):
+            raise InvalidSetting(f"{path} is {ranker.version}, not @{sha}")
         return ranker
 
     def content(self) -> bytes:
         """The file: the same bytes for the same ranker."""
-        told = {"name": self.name, "embedder": self.embedder, "texts": self.texts, "features": FEATURES}
-        return json.dumps(told | {"levels": {level: trees.as_json() for level, trees in self.levels.items()}}).encode()
+        document = {"name": self.name, "embedder": self.embedder, "texts": self.texts, "features": FEATURES}
+        return json.dumps(
+            document | {"levels": {level: trees.as_json() for level, trees in self.levels.items()}}
+        ).encode()
 
     def check(self, state: "IndexState") -> None:
         """Raises InvalidSetting for a registry with another embedder or texts than it was learned with."""
-        own, held = (self.embedder, self.texts), (state.embedder, state.texts)
-        if own != held:
-            told, has = (f"{embedder or 'no embedder'} and {texts} texts" for embedder, texts in (own, held))
-            raise InvalidSetting(f"{self.version} was learned with {told}; this registry has {has}: learn another")
+        own, actual = (self.embedder, self.texts), (state.embedder, state.texts)
+        if own != actual:
+            needs, has = (f"{embedder or 'no embedder'} and {texts} texts" for embedder, texts in (own, actual))
+            raise InvalidSetting(f"{self.version} was learned with {needs}; this registry has {has}: learn another")
 
     def order(self, level: RankedLevel, table: "Floats") -> list[int]:
         """Every row once, best first; as they were where nothing was learned for the level."""

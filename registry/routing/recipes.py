@@ -16,9 +16,9 @@ Merge = Literal["one_list", "by_owner", "by_score"]
 each leg scores agents."""
 
 
-def _refuse_unless(given: str, fits: bool, expected: str) -> None:
+def _refuse_unless(subject: str, fits: bool, expectation: str) -> None:
     if not fits:
-        raise InvalidSetting(f"{given}: expected {expected}")
+        raise InvalidSetting(f"{subject}: expected {expectation}")
 
 
 def _is_number(value: object) -> bool:

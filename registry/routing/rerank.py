@@ -1,6 +1,7 @@
 """The stage after fusion: a model that reads the query and the best candidates puts them in order.
 
 A failure costs the new order, never the answer: the fused order stays, and the route's notice says why.
+Other packages bring rerankers by entry points of the group `waygraph.rerankers`. See docs/concepts.md.
 """
 
 import json
@@ -76,36 +77,33 @@ class Chooser(Protocol):
         ...
 
 
-# Rerankers that other packages bring, by entry points of the group `waygraph.rerankers`. See docs/concepts.md.
-
-
 type Opens = Callable[[str, Settings, Mapping[str, str]], Reranker]
 """What an entry point is: the model's name, the settings and the environment → a reranker."""
 
 
 def open_contributed(scheme: str, model: str, settings: Settings, environ: Mapping[str, str]) -> Reranker:
     """Raises InvalidSetting for one that cannot be had."""
-    brings, called = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
+    brings, plugin_name = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
     opens: Opens = brings
-    with blaming(called, InvalidSetting):
-        return _AtArmsLength(opens(model, settings, environ), called)
+    with blaming(plugin_name, InvalidSetting):
+        return _ContributedReranker(opens(model, settings, environ), plugin_name)
 
 
-class _AtArmsLength:
+class _ContributedReranker:
     """The same reranker, with LanguageModelRefused in place of whatever else it raises, and its order looked at."""
 
-    def __init__(self, inner: Reranker, called: str) -> None:
-        self._inner, self._called = inner, called
+    def __init__(self, inner: Reranker, plugin_name: str) -> None:
+        self._inner, self._plugin_name = inner, plugin_name
 
     def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
-        with blaming(self._called, LanguageModelRefused):
+        with blaming(self._plugin_name, LanguageModelRefused):
             order = [int(at) for at in self._inner.order(query, documents)]
         if sorted(order) != list(range(len(documents))):
-            raise LanguageModelRefused(f"{self._called}: expected each of {len(documents)} candidates once")
+            raise LanguageModelRefused(f"{self._plugin_name}: expected each of {len(documents)} candidates once")
         return order
 
     def close(self) -> None:
-        with blaming(self._called, LanguageModelRefused):
+        with blaming(self._plugin_name, LanguageModelRefused):
             self._inner.close()
 
 
@@ -157,7 +155,7 @@ SYSTEM = (
 )
 HISTORY_TURNS, HISTORY_CHARS = 10, 400
 """So many of the last turns are told, and so much of each text and result."""
-_THOUGHT, _FENCE = "</think>", "```"
+_THINKING_END, _FENCE = "</think>", "```"
 
 
 class ListwiseReranker:
@@ -174,17 +172,17 @@ class ListwiseReranker:
 
     def choose(self, choice: Choice) -> tuple[int, ...]:
         """The same with names and history. Raises as `order`."""
-        numbered = enumerate(choice.documents, start=1)
-        candidates: list[dict[str, object]] = [{"number": number, "text": text} for number, text in numbered]
+        pairs = enumerate(choice.documents, start=1)
+        candidates: list[dict[str, object]] = [{"number": number, "text": text} for number, text in pairs]
         for candidate, name in zip(candidates, choice.names, strict=False):
             candidate["name"] = name
-        told = {"request": query_text(choice.query, literals=True), "candidates": candidates}
-        told |= {"history": history} if (history := [*map(_turn_json, choice.history[-HISTORY_TURNS:])]) else {}
-        answer = self._model.answer(SYSTEM, json.dumps(told, ensure_ascii=False), hurried=True)
-        chosen = parse_order(answer, len(candidates), choice.names)
-        if not chosen:
+        prompt = {"request": query_text(choice.query, literals=True), "candidates": candidates}
+        prompt |= {"history": history} if (history := [*map(_turn_json, choice.history[-HISTORY_TURNS:])]) else {}
+        answer = self._model.answer(SYSTEM, json.dumps(prompt, ensure_ascii=False), in_haste=True)
+        order = parse_order(answer, len(candidates), choice.names)
+        if not order:
             raise LanguageModelRefused(f"{self._model.model} did not answer with an order of the candidates")
-        return tuple(dict.fromkeys([*chosen, *range(len(candidates))]))
+        return tuple(dict.fromkeys([*order, *range(len(candidates))]))
 
     def close(self) -> None:
         self._model.close()
@@ -193,8 +191,8 @@ class ListwiseReranker:
 def _turn_json(turn: Turn) -> dict[str, str]:
     if turn.role != "call":
         return {turn.role: turn.text[-HISTORY_CHARS:]}
-    told = {"call": turn.tool, "outcome": turn.outcome}
-    return told | ({"result": turn.result[:HISTORY_CHARS]} if turn.result else {})
+    call = {"call": turn.tool, "outcome": turn.outcome}
+    return call | ({"result": turn.result[:HISTORY_CHARS]} if turn.result else {})
 
 
 def parse_order(answer: str, count: int, names: Sequence[str] = ()) -> tuple[int, ...]:
@@ -203,27 +201,24 @@ def parse_order(answer: str, count: int, names: Sequence[str] = ()) -> tuple[int
     """
     from waygraph.registry.http.openai_endpoint import list_in
 
-    said = answer.rpartition(_THOUGHT)[2].strip()
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(_FENCE)]
+    reply = answer.rpartition(_THINKING_END)[2].strip()
+    lines = [line for line in reply.splitlines() if line.strip() and not line.startswith(_FENCE)]
     for text in ("\n".join(lines), *lines[-1:]):
         places: dict[object, int] = {number: number - 1 for number in range(1, count + 1)}
-        if not (told := list_in(text, "order")):
-            places, told = {name: at for at, name in enumerate(names)}, _names_in(text)
-        chosen = [places[each] for each in told if type(each) in (int, str) and each in places]
-        if chosen and len(set(chosen)) == len(told):
-            return tuple(chosen)
+        if not (entries := list_in(text, "order")):
+            places, entries = {name: at for at, name in enumerate(names)}, _names_in(text)
+        order = [places[each] for each in entries if type(each) in (int, str) and each in places]
+        if order and len(set(order)) == len(entries):
+            return tuple(order)
     return ()
 
 
 def _names_in(text: str) -> list[object]:
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return [text.strip(" `'\".*")]
-    return told if isinstance(told, list) else [told]
-
-
-# Trees over the votes for each candidate, as `waygraph learn ranker` writes them.
+    return value if isinstance(value, list) else [value]
 
 
 class RankerStage:
@@ -248,9 +243,9 @@ class RankerStage:
         matches = choice.matches
         if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
             raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
-        owned = self._index.tool_ids_of(list({match.agent.id for match in matches}))
+        tools_by_agent = self._index.tool_ids_of(list({match.agent.id for match in matches}))
         waiting = set(self._index.pending_tools())  # nobody learns of them by the order of others
-        counts = {agent_id: len({*tools} - waiting) for agent_id, tools in owned.items()}
+        counts = {agent_id: len({*tools} - waiting) for agent_id, tools in tools_by_agent.items()}
         level: RankedLevel = "tools" if isinstance(matches[0], ToolMatch) else "agents"
         return self._ranker.order(level, read_features(matches, counts, choice.query, choice.history))
 
@@ -279,11 +274,11 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
         return ListwiseReranker(ChatModel.open(model, settings, environ))
     from waygraph.registry.model.plugins import names
 
-    brought = names(GROUP)
-    if model and scheme in brought:
+    plugin_names = names(GROUP)
+    if model and scheme in plugin_names:
         return open_contributed(scheme, model, settings, environ)
-    known = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *brought))
-    raise InvalidSetting(f"reranker {spec!r}: expected {known} or ranker:FILE")
+    forms = " or ".join(f"{name}:MODEL" for name in ("openai", "cross-encoder", *plugin_names))
+    raise InvalidSetting(f"reranker {spec!r}: expected {forms} or ranker:FILE")
 
 
 class _ByOperator:
@@ -318,8 +313,8 @@ class OpenedRerankers:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
-        self._opened: dict[str, Reranker] = {}
-        self._lock, self._closed = threading.Lock(), False
+        self._rerankers: dict[str, Reranker] = {}
+        self._lock, self._is_closed = threading.Lock(), False
 
     def open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
         """For candidates that the recipe found in the index.
@@ -334,23 +329,23 @@ class OpenedRerankers:
         return _ByOperator(partial(self._open, self._settings.rerank, recipe, index))
 
     def _open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
-        opened = self._open_once(spec)
-        return opened.over(index(), recipe) if isinstance(opened, RankerStage) else opened
+        reranker = self._open_once(spec)
+        return reranker.over(index(), recipe) if isinstance(reranker, RankerStage) else reranker
 
     def _open_once(self, spec: str) -> Reranker:
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise RegistryClosed
-            if spec not in self._opened:
-                self._opened[spec] = open_reranker(spec, self._settings, self._environ)
-            return self._opened[spec]
+            if spec not in self._rerankers:
+                self._rerankers[spec] = open_reranker(spec, self._settings, self._environ)
+            return self._rerankers[spec]
 
     def close(self) -> None:
         """Ends the connections of each, also if one of them fails at it."""
         with self._lock, ExitStack() as closing:
-            self._closed = True
-            while self._opened:
-                closing.callback(self._opened.popitem()[1].close)
+            self._is_closed = True
+            while self._rerankers:
+                closing.callback(self._rerankers.popitem()[1].close)
 
 
 def widen_query(query: Query, rerank: Rerank) -> Query:
@@ -358,36 +353,36 @@ def widen_query(query: Query, rerank: Rerank) -> Query:
     return replace(query, limit=max(query.limit, rerank.depth))
 
 
-def reranked_route(route: Route, asked: Query, rerank: Rerank, reranker: Reranker) -> Route:
+def reranked_route(route: Route, query: Query, rerank: Rerank, reranker: Reranker) -> Route:
     """A route of the widened query, in the reranker's order, cut to what was asked; each step by its own text."""
-    started = time.perf_counter()
+    start = time.perf_counter()
     if route.steps:
-        steps = tuple(_reranked_step(step, asked, rerank, reranker) for step in route.steps)
-        done, matches = steps, union_of_steps(steps, asked.limit)
+        steps = tuple(_reranked_step(step, query, rerank, reranker) for step in route.steps)
+        parts, matches = steps, union_of_steps(steps, query.limit)
     else:
-        step = _reranked_step(route, asked, rerank, reranker)
-        steps, done, matches = (), (step,), step.matches
-    took_ms = (time.perf_counter() - started) * 1000
+        step = _reranked_step(route, query, rerank, reranker)
+        steps, parts, matches = (), (step,), step.matches
+    took_ms = (time.perf_counter() - start) * 1000
     return replace(
         route,
-        query=without_history(asked),
+        query=without_history(query),
         steps=steps,
         matches=matches,
-        notice=_join_texts(*(each.notice for each in done)),
-        not_reranked=_join_texts(*(each.not_reranked for each in done)),
+        notice=_join_texts(*(each.notice for each in parts)),
+        not_reranked=_join_texts(*(each.not_reranked for each in parts)),
         elapsed_ms=route.elapsed_ms + took_ms,
     )
 
 
-def reranked_tools(route: ToolRoute, asked: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
+def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Reranker) -> ToolRoute:
     """The same of tools."""
-    started = time.perf_counter()
-    matches, failure = _in_order(asked, route.matches, _tool_text, rerank, reranker)
-    took_ms = (time.perf_counter() - started) * 1000
+    start = time.perf_counter()
+    matches, failure = _in_order(query, route.matches, _tool_text, rerank, reranker)
+    took_ms = (time.perf_counter() - start) * 1000
     return replace(
         route,
-        query=without_history(asked),
-        matches=_put_failed_last(matches, asked.history)[: asked.limit],
+        query=without_history(query),
+        matches=_put_failed_last(matches, query.history)[: query.limit],
         notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
@@ -402,13 +397,13 @@ def _put_failed_last(matches: Sequence[ToolMatch], history: Sequence[Turn]) -> t
     )
 
 
-def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker) -> Route:
-    query = replace(step.query, history=asked.history)
+def _reranked_step(step: Route, request: Query, rerank: Rerank, reranker: Reranker) -> Route:
+    query = replace(step.query, history=request.history)
     matches, failure = _in_order(query, step.matches, _agent_text, rerank, reranker)
     return replace(
         step,
-        query=replace(step.query, limit=asked.limit),
-        matches=matches[: asked.limit],
+        query=replace(step.query, limit=request.limit),
+        matches=matches[: request.limit],
         notice=_join_texts(step.notice, _failure_text(failure)),
         not_reranked=failure,
     )
@@ -416,21 +411,21 @@ def _reranked_step(step: Route, asked: Query, rerank: Rerank, reranker: Reranker
 
 def _in_order[T: AgentMatch | ToolMatch](
     query: Query,
-    found: tuple[T, ...],
-    told: Callable[[T], tuple[str, str]],
+    matches: tuple[T, ...],
+    describe: Callable[[T], tuple[str, str]],
     rerank: Rerank,
     reranker: Reranker,
 ) -> tuple[tuple[T, ...], str]:
     """The first `depth` in the reranker's order, the rest behind them as they were; and why, if that failed."""
-    best, rest = found[: rerank.depth], found[rerank.depth :]
+    best, rest = matches[: rerank.depth], matches[rerank.depth :]
     if len(best) < 2:
-        return found, ""
+        return matches, ""
     try:
-        names, documents = zip(*map(told, best), strict=True)
+        names, documents = zip(*map(describe, best), strict=True)
         choice = Choice(query=query.text, names=names, documents=documents, history=query.history, matches=best)
         order = _order_by(reranker, choice)
     except LanguageModelError as error:
-        return found, str(error)
+        return matches, str(error)
     return (*(best[at] for at in order), *rest), ""
 
 

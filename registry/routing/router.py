@@ -49,11 +49,11 @@ NOTHING_KNOWN = "this registry holds no agent yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """How to route: the recipe, the weights α per entity kind (those `given`, else the recipe's), and who asks."""
+    """How to route: the recipe, the weights α per entity kind (`overrides`, else the recipe's), and who asks."""
 
     recipe: Recipe
     weights: Mapping[EntityKind, float]
-    given: Mapping[EntityKind, float]
+    overrides: Mapping[EntityKind, float]
     principal: Principal | None = None
 
     @classmethod
@@ -67,17 +67,17 @@ class Ask:
             raise InvalidQuery(f"a recipe is a name or a Recipe, not {type(recipe).__name__}")
         if principal is not None and not isinstance(principal, Principal):
             raise InvalidQuery(f"a principal is a Principal, not {type(principal).__name__}")
-        asked: Mapping[EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
-        given = {kind: weight for kind, weight in asked.items() if weight is not None}
-        for kind, weight in given.items():
+        weights: Mapping[EntityKind, float | None] = {"agent": agent_weight, "tool": tool_weight}
+        overrides = {kind: weight for kind, weight in weights.items() if weight is not None}
+        for kind, weight in overrides.items():
             if read_number(weight, 0, MOST_WEIGHT) is None:
-                allowed = f"a number from 0 to {MOST_WEIGHT:g}"
-                raise InvalidQuery(f"{kind}_weight must be {allowed}, not {show_value(weight)}")
-        return cls(recipe=recipe, weights={**recipe.weights, **given}, given=given, principal=principal)
+                limits = f"a number from 0 to {MOST_WEIGHT:g}"
+                raise InvalidQuery(f"{kind}_weight must be {limits}, not {show_value(weight)}")
+        return cls(recipe=recipe, weights={**recipe.weights, **overrides}, overrides=overrides, principal=principal)
 
     def by(self, recipe: Recipe) -> "Ask":
         """The same, by another recipe."""
-        return replace(self, recipe=recipe, weights={**recipe.weights, **self.given})
+        return replace(self, recipe=recipe, weights={**recipe.weights, **self.overrides})
 
     @property
     def keeps_recipe_weights(self) -> bool:
@@ -95,22 +95,22 @@ class Router:
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         ask = self._possible(ask)
-        return self._in_steps(query, ask, started) if query.steps else self._single(query, ask, started)
+        return self._in_steps(query, ask, start) if query.steps else self._single(query, ask, start)
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
         with span("fusion"):
-            confidence, withheld = _confidence(hits, query, ask.recipe, past)
-            seen = shows(self.index, ask.principal)
-            found = _tool_matches(hits, self._by_script(query.text, ask), query.limit, seen, past)
-        matches = () if withheld else found
+            confidence, is_withheld = _confidence(hits, query, ask.recipe, past)
+            may_see = shows(self.index, ask.principal)
+            candidates = _tool_matches(hits, self._by_script(query.text, ask), query.limit, may_see, past)
+        matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(query),
             matches=matches,
@@ -119,51 +119,57 @@ class Router:
             confidence=confidence,
             notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
-            nearest=tuple(match.tool.call_name for match in found[:NEAREST_SHOWN]) if withheld else (),
-            elapsed_ms=_milliseconds_since(started),
+            nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
+            elapsed_ms=_milliseconds_since(start),
         )
 
     def _possible(self, ask: Ask) -> Ask:
         """The ask itself, or without a model the lexical one; refuses a recipe made for other texts."""
-        recipe, held = ask.recipe, self.index.state.texts
+        recipe, texts = ask.recipe, self.index.state.texts
         if not recipe.needs_vectors:
             return ask
         if self.queries is None:
             lexical = LEXICAL if recipe.history else replace(LEXICAL, history=None)
             return ask.by(with_rerank(lexical, recipe.rerank))
-        if not recipe.takes(held):
-            raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=held)
+        if not recipe.takes(texts):
+            raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
         return ask
 
-    def _single(self, query: Query, ask: Ask, started: float) -> Route:
+    def _single(self, query: Query, ask: Ask, start: float) -> Route:
         past, hits = self._search(query, ask)
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
-            used, population = self._by_script(query.text, ask), hits.populations["agent"]
+            effective_ask, population = self._by_script(query.text, ask), hits.populations["agent"]
             best = fuse_agents(
-                used.recipe, hits.legs, used.weights, limit, population=population, past=past.agents, done=past.done
+                effective_ask.recipe,
+                hits.legs,
+                effective_ask.weights,
+                limit,
+                population=population,
+                past=past.agents,
+                silent=past.silent,
             )
-            as_calibrated = used is ask and ask.keeps_recipe_weights and not past.agents
-            confidence, withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
-            seen = shows(self.index, ask.principal)
-            found = () if withheld else _agent_matches(hits, used, best, seen, past)
-        matches = tuple(match for match in found if match.agent.id not in apart)[: query.limit]
-        pinned = _pinned_matches(apart, found, seen) if apart else ()
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and not past.agents
+            confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
+            may_see = shows(self.index, ask.principal)
+            candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
+        matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
+        pinned_matches = _pinned_matches(apart, candidates, may_see) if apart else ()
         return Route(
             query=without_history(query),
             matches=matches,
-            pinned=pinned,
+            pinned=pinned_matches,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
             notice=_join_notices(self.notice, past.notice),
-            reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned else NOTHING_FITS),
-            nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if withheld else (),
-            elapsed_ms=_milliseconds_since(started),
+            reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
+            nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
+            elapsed_ms=_milliseconds_since(start),
         )
 
-    def _in_steps(self, query: Query, ask: Ask, started: float) -> Route:
+    def _in_steps(self, query: Query, ask: Ask, start: float) -> Route:
         """A route a step, and the union of their agents in order of need. Raises IndexOutdated."""
         steps = tuple(
             self._single(replace(query, text=text, steps=()), ask, time.perf_counter()) for text in query.steps
@@ -180,7 +186,7 @@ class Router:
             confidence=min((s.confidence for s in steps if s.confidence is not None), default=None),
             reason="" if matches else "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
             nearest=() if matches else tuple(dict.fromkeys(chain.from_iterable(step.nearest for step in steps))),
-            elapsed_ms=_milliseconds_since(started),
+            elapsed_ms=_milliseconds_since(start),
         )
 
     def _by_script(self, text: str, ask: Ask) -> Ask:
@@ -191,21 +197,21 @@ class Router:
         """What the turns before give, and what is found by the text and the words before it."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
         words = read_words(query, recipe.history) if query.history else NO_WORDS
-        written = query_text(query.text, literals=True)
-        told = written if recipe.literals else query_text(query.text)
-        said = query_text(words.said, literals=recipe.literals) if words.said else ""
+        literal_text = query_text(query.text, literals=True)
+        text = literal_text if recipe.literals else query_text(query.text)
+        earlier = query_text(words.text, literals=recipe.literals) if words.text else ""
         vector = None
         if self.queries is not None and recipe.needs_vectors:
-            topic = recipe.history.topic if recipe.history and said else 0.0
-            vector = self._embed(self.queries, told, said, topic)
-        before = said if words.is_answered else ""
+            topic = recipe.history.topic if recipe.history and earlier else 0.0
+            vector = self._embed(self.queries, text, earlier, topic)
+        before = earlier if words.is_answered else ""
         with span("legs"):
             names = recipe.leg_names
-            hits = self.index.search(names, vector, told, recipe.depth, scope, raw_text=written, before=before)
+            hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
         if not query.history:
             return Past(), hits
         past = replace(self._read_calls(query, ask), words=words)
-        wider = hits if hits.records is self.index else hits._replace(records=_Wider(hits.records, self.index))
+        wider = hits if hits.records is self.index else hits._replace(records=_WiderRecords(hits.records, self.index))
         return past, wider
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
@@ -214,26 +220,26 @@ class Router:
         with span("history"):
             return read_calls(self.index, query, ask.recipe.history, ask.weights, ask.principal)
 
-    def _embed(self, queries: "QueryCache", text: str, said: str, topic: float) -> "Vector":
-        """Of the text, and of it behind what was `said` before, which counts for the share `topic`.
+    def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
+        """Of the text, and of it behind what was `earlier` before, which counts for the share `topic`.
 
         Raises EmbedderMismatch if it cannot be compared with the registry's vectors.
         """
         with span("embed"):
             vector = queries.vector(text)
             if topic:
-                vector = queries.mix(vector, f"{said} {text}", topic)
-        held = self.index.state.dimension
-        if held and len(vector) != held:
-            raise EmbedderMismatch.of_lengths(queries.fingerprint, has=held, wants=len(vector))
+                vector = queries.mix(vector, f"{earlier} {text}", topic)
+        dimension = self.index.state.dimension
+        if dimension and len(vector) != dimension:
+            raise EmbedderMismatch.of_lengths(queries.fingerprint, has=dimension, wants=len(vector))
         return vector
 
     def _reason(self, query: Query, ask: Ask, nothing_fits: str = NOTHING_FITS) -> str:
         """Why nothing came, of what the caller may see: what it may not see is not hinted at."""
-        held = self.index.agents().values()
-        agents = [agent for agent in held if routable(agent, ask.principal, Filters())]
+        all_agents = self.index.agents().values()
+        agents = [agent for agent in all_agents if routable(agent, ask.principal, Filters())]
         if not agents:
-            waiting = any(agent.pending and not agent.hidden and visible(agent, ask.principal) for agent in held)
+            waiting = any(agent.pending and not agent.hidden and visible(agent, ask.principal) for agent in all_agents)
             return NOTHING_APPROVED if waiting else NOTHING_KNOWN
         if not any(routable(agent, ask.principal, query.filters) for agent in agents):
             return NOTHING_ALLOWED
@@ -241,26 +247,26 @@ class Router:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wider:
+class _WiderRecords:
     """The records of a search, and of what the history alone names those of the index. Implements Records."""
 
-    found: Records
+    own: Records
     index: SearchIndex
 
     @property
     def state(self) -> "IndexState":
-        return self.found.state
+        return self.own.state
 
     def agents(self) -> Mapping[str, Agent]:
-        return {**self.index.agents(), **self.found.agents()}
+        return {**self.index.agents(), **self.own.agents()}
 
     def pinned_agents(self) -> Sequence[Agent]:
-        return self.found.pinned_agents()
+        return self.own.pinned_agents()
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         """Raises IndexOutdated."""
         try:
-            return self.found.tools(ids)
+            return self.own.tools(ids)
         except KeyError:
             pass
         try:
@@ -280,7 +286,7 @@ def _join_notices(*notices: str) -> str:
     return " ".join(filter(None, notices))
 
 
-def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
+def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
     best = fuse_tools(
         ask.recipe,
         hits.legs,
@@ -288,13 +294,13 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None, past: Pa
         limit,
         populations=hits.populations,
         past=past.tools,
-        failed=past.failed,
+        failures=past.failures,
     )
     agents = hits.records.agents()
     return tuple(
         ToolMatch(
-            tool=as_seen(tool, seen),
-            agent=as_seen(agents[tool.agent_id], seen),
+            tool=as_seen(tool, may_see),
+            agent=as_seen(agents[tool.agent_id], may_see),
             score=candidate.score,
             votes=candidate.votes,
         )
@@ -303,7 +309,7 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, seen: Shows | None, past: Pa
 
 
 def _agent_matches(
-    hits: Hits, ask: Ask, best: Sequence[Candidate], seen: Shows | None, past: Past
+    hits: Hits, ask: Ask, best: Sequence[Candidate], may_see: Shows | None, past: Past
 ) -> tuple[AgentMatch, ...]:
     tools = tools_of(
         ask.recipe,
@@ -318,10 +324,10 @@ def _agent_matches(
     agents = hits.records.agents()
     return tuple(
         AgentMatch(
-            agent=as_seen(agents[candidate.id], seen),
+            agent=as_seen(agents[candidate.id], may_see),
             score=candidate.score,
             votes=candidate.votes,
-            tools=tuple(as_seen(tool, seen) for tool in hits.records.tools(tools[candidate.id])),
+            tools=tuple(as_seen(tool, may_see) for tool in hits.records.tools(tools[candidate.id])),
         )
         for candidate in best
     )
@@ -340,28 +346,29 @@ def _confidence(
     calibration = recipe.calibration(state.embedder)
     if calibration is None or recipe.texts not in (None, state.texts):
         return None, False
-    named = hits.legs.get("name")
-    if named and named.entity_ids:
+    name_hits = hits.legs.get("name")
+    if name_hits and name_hits.entity_ids:
         return 1.0, False
     if best is None:
         best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
     fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
-    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.said else 0.0))
+    sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
 
 
 def _pinned_matches(
-    agents: Mapping[str, Agent], found: Iterable[AgentMatch], seen: Shows | None
+    agents: Mapping[str, Agent], candidates: Iterable[AgentMatch], may_see: Shows | None
 ) -> tuple[AgentMatch, ...]:
     """Each as it was found; without score, votes and tools if it was not."""
-    matches = {match.agent.id: match for match in found}
+    matches = {match.agent.id: match for match in candidates}
     return tuple(
-        matches.get(agent_id) or AgentMatch(agent=as_seen(agent, seen), score=0.0) for agent_id, agent in agents.items()
+        matches.get(agent_id) or AgentMatch(agent=as_seen(agent, may_see), score=0.0)
+        for agent_id, agent in agents.items()
     )
 
 
-def _milliseconds_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
+def _milliseconds_since(start: float) -> float:
+    return (time.perf_counter() - start) * 1000
 
 
 def union_of_steps(steps: tuple[Route, ...], limit: int) -> tuple[AgentMatch, ...]:
@@ -370,9 +377,9 @@ def union_of_steps(steps: tuple[Route, ...], limit: int) -> tuple[AgentMatch, ..
     Cut to `limit`, but never below one agent a step.
     """
     turns = zip_longest(*(step.matches for step in steps))
-    ordered: dict[str, AgentMatch] = {}
+    union: dict[str, AgentMatch] = {}
     for match in chain.from_iterable(turns):
         if match is not None:
-            ordered.setdefault(match.agent.id, match)
+            union.setdefault(match.agent.id, match)
     firsts = {step.matches[0].agent.id for step in steps if step.matches}
-    return tuple(ordered.values())[: max(limit, len(firsts))]
+    return tuple(union.values())[: max(limit, len(firsts))]

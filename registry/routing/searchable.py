@@ -8,8 +8,8 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
-    from waygraph.registry.model.taxonomy import Browsed
+    from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
+    from waygraph.registry.model.taxonomy import CategoryView
     from waygraph.registry.model.toolset import Toolset
 
 
@@ -70,7 +70,7 @@ class Searchable(Protocol):
         ...
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
-        """By id (`agent/tool`) or by call name (`agent__tool`). Raises UnknownName, as `agent`."""
+        """By id (`agent/tool`) or by call name (`<agent>__<tool>`). Raises UnknownName, as `agent`."""
         ...
 
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
@@ -88,7 +88,7 @@ class Searchable(Protocol):
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
-    ) -> "Page[Listed]":
+    ) -> "Page[ListedAgent]":
         """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
         ...
 
@@ -112,7 +112,7 @@ class Searchable(Protocol):
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> "Browsed":
+    ) -> "CategoryView":
         """A category of the current taxonomy by its path (`travel/flights`; empty: the root), its children with counts.
 
         Of what the principal may see and the filters let through. Raises UnknownName, of noun `taxonomy` if there is

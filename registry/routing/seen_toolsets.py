@@ -14,42 +14,45 @@ from waygraph.registry.model.transitions import owner_of
 def seen_toolsets(index: SearchIndex, principal: Principal | None) -> list[Toolset]:
     toolsets = index.toolsets()
     agents = [agent for agent in index.agents().values() if visible(agent, principal)] if toolsets else []
-    tagged: dict[str, set[str]] = {}
+    ids_by_tag: dict[str, set[str]] = {}
     for agent in agents:
         for tag in agent.tags:
-            tagged.setdefault(tag, set()).add(agent.id)
-    known = {agent.id for agent in agents}
-    return [seen for each in toolsets if (seen := _as_seen(each, known, tagged, principal)) is not None]
+            ids_by_tag.setdefault(tag, set()).add(agent.id)
+    agent_ids = {agent.id for agent in agents}
+    return [toolset for each in toolsets if (toolset := _as_seen(each, agent_ids, ids_by_tag, principal)) is not None]
 
 
 def seen_toolset(index: SearchIndex, name: str, principal: Principal | None) -> Toolset:
     """Raises UnknownName, in the same words and after the same work for one that is not there and for one that the
     principal may not use.
     """
-    seen = {each.name: each for each in seen_toolsets(index, principal)}
-    if name not in seen:
-        raise UnknownName("toolset", name, seen)
-    return seen[name]
+    toolsets = {each.name: each for each in seen_toolsets(index, principal)}
+    if name not in toolsets:
+        raise UnknownName("toolset", name, toolsets)
+    return toolsets[name]
 
 
 def _as_seen(
-    toolset: Toolset, known: Collection[str], tagged: Mapping[str, Collection[str]], principal: Principal | None
+    toolset: Toolset, agent_ids: Collection[str], ids_by_tag: Mapping[str, Collection[str]], principal: Principal | None
 ) -> Toolset | None:
-    """`known`: ids of the agents that the principal may see, `tagged` by tag. None: it must not learn of it."""
-    includes = tuple(each for each in toolset.includes if owner_of(each) in known)
+    """`agent_ids`: of the agents that the principal may see; `ids_by_tag`: the same by tag.
+
+    None: the principal must not learn of the toolset.
+    """
+    includes = tuple(each for each in toolset.includes if owner_of(each) in agent_ids)
     members = set(map(owner_of, includes)).union(
-        (each for each in toolset.agents if each in known), *(tagged.get(tag, ()) for tag in toolset.tags)
+        (each for each in toolset.agents if each in agent_ids), *(ids_by_tag.get(tag, ()) for tag in toolset.tags)
     )
-    seen = replace(toolset, includes=includes, members=tuple(sorted(members)))
+    view = replace(toolset, includes=includes, members=tuple(sorted(members)))
     if principal is None:
-        return replace(seen, missing=toolset.missing_names(known, tagged))
+        return replace(view, missing=toolset.missing_names(agent_ids, ids_by_tag))
     may_use = not toolset.callers or not set(toolset.callers).isdisjoint(principal.groups)
     if not (may_use and members):
         return None
     return replace(
-        seen,
+        view,
         tools=tuple(each for each in toolset.tools if each in includes),
-        agents=tuple(each for each in toolset.agents if each in known),
-        tags=tuple(each for each in toolset.tags if each in tagged),
+        agents=tuple(each for each in toolset.agents if each in agent_ids),
+        tags=tuple(each for each in toolset.tags if each in ids_by_tag),
         callers=(),
     )

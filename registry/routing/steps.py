@@ -29,10 +29,10 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     chat = ChatModel.open(model, settings, environ)
     try:
         prompt = json.dumps({"request": query_text(text, literals=True)}, ensure_ascii=False)
-        told = list_in(chat.answer(SYSTEM, prompt, hurried=True), "steps")
+        entries = list_in(chat.answer(SYSTEM, prompt, in_haste=True), "steps")
     finally:
         chat.close()
-    steps = tuple(step.strip() for step in told if isinstance(step, str) and step.strip())
-    if not 0 < len(steps) == len(told) <= MAX_STEPS:
+    steps = tuple(step.strip() for step in entries if isinstance(step, str) and step.strip())
+    if not 0 < len(steps) == len(entries) <= MAX_STEPS:
         raise UnfitAnswer(f"{model} did not answer with 1 to {MAX_STEPS} steps of the request")
     return steps

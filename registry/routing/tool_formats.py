@@ -5,6 +5,8 @@ tools of many. `Registry.tool` takes that name back. Descriptions are as the sou
 MCP. The other hosts refuse a whole request for one schema that composes its parameters at the top, or has a property
 of a name that they do not take: for them the parameters are laid flat, and the names that stand for others are taken
 back by whatever runs the tool (`original_arguments`).
+
+`describe_tool` tells a tool in few words: its version, what it is for, what it takes.
 """
 
 import json
@@ -39,27 +41,27 @@ def definitions(tools: Iterable[Tool], tool_format: ToolFormat) -> list[dict[str
     One entry a tool; for Gemini one entry for each 512 of them, which holds their `functionDeclarations`. A tool that
     waits for approval is left out: a host would let its model call it. Raises UnknownName for another format.
     """
-    defined = [definition(tool, tool_format) for tool in tools if not tool.pending]
+    entries = [definition(tool, tool_format) for tool in tools if not tool.pending]
     if tool_format == "gemini":
-        return [{"functionDeclarations": list(some)} for some in batched(defined, GEMINI_DECLARATIONS)]
-    return defined
+        return [{"functionDeclarations": list(some)} for some in batched(entries, GEMINI_DECLARATIONS)]
+    return entries
 
 
 def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
     """One tool, as a value that JSON carries; for Gemini a function declaration. Raises UnknownName."""
-    named = {"name": tool.call_name, "description": tool.description}
+    fields = {"name": tool.call_name, "description": tool.description}
     if tool_format == "mcp":
-        return named | {"inputSchema": _object_schema(parse_field(tool.input_schema))} | _told_by_mcp(tool)
+        return fields | {"inputSchema": _object_schema(parse_field(tool.input_schema))} | _told_by_mcp(tool)
     schema = host_schema(tool.input_schema)
     match tool_format:
         case "openai":
-            return {"type": "function", "function": named | {"parameters": schema, "strict": False}}
+            return {"type": "function", "function": fields | {"parameters": schema, "strict": False}}
         case "openai-responses":
-            return {"type": "function"} | named | {"parameters": schema, "strict": False}
+            return {"type": "function"} | fields | {"parameters": schema, "strict": False}
         case "anthropic":
-            return named | {"input_schema": schema}
+            return fields | {"input_schema": schema}
         case "gemini":
-            return named | {"parametersJsonSchema": schema}
+            return fields | {"parametersJsonSchema": schema}
         case _:
             raise UnknownName("tool format", tool_format, TOOL_FORMATS)
 
@@ -67,16 +69,20 @@ def definition(tool: Tool, tool_format: ToolFormat) -> dict[str, Any]:
 def _told_by_mcp(tool: Tool) -> dict[str, Any]:
     """What MCP has beside name, description and input; annotations hold the title."""
     output, annotations = parse_field(tool.output_schema), parse_field(tool.annotations)
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     # Up to the revision of 2025-11-25 a client refuses a whole list for one output that is no object, and the SDK in
     # TypeScript for one that it cannot compile. A client also refuses an answer that does not fit: of an operation over
     # HTTP only a document promises what it is.
     is_operation = isinstance(annotations, dict) and "http" in annotations
-    if not is_operation and describes_object(output) and compiles(promised := _readable(output) | {"type": "object"}):
-        told["outputSchema"] = promised
+    if (
+        not is_operation
+        and describes_object(output)
+        and compiles(output_schema := _readable(output) | {"type": "object"})
+    ):
+        fields["outputSchema"] = output_schema
     if isinstance(annotations, dict) and annotations:
-        told["annotations"] = annotations
-    return told
+        fields["annotations"] = annotations
+    return fields
 
 
 def host_schema(text: JsonText) -> dict[str, Any]:
@@ -98,12 +104,12 @@ def _readable(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with `properties` and `required` of the form that clients read, who refuse a whole list for one that
     is not; what is malformed is left out, and says nothing anyway.
     """
-    told = dict(schema)
+    copy = dict(schema)
     if "properties" in schema and not _all(schema["properties"], Mapping, Mapping):
-        told["properties"] = {name: _as_object(each) for name, each in _items(schema["properties"])}
+        copy["properties"] = {name: _as_object(each) for name, each in _items(schema["properties"])}
     if "required" in schema and not _all(schema["required"], list, str):
-        del told["required"]
-    return told
+        del copy["required"]
+    return copy
 
 
 def _all(whole: object, kind: type, of: type) -> bool:
@@ -120,9 +126,6 @@ def _as_object(schema: object) -> Any:
     if isinstance(schema, Mapping):
         return schema
     return {"not": {}} if schema is False else {}
-
-
-# One tool in as few words as a language model needs: its version, what it is for, what it takes.
 
 
 Detail = Literal["names", "summary", "schema"]
@@ -144,8 +147,8 @@ _MARKS: dict[Detail, str] = {"names": "~~", "summary": "~", "schema": ""}
 
 def version(tool: Tool, detail: Detail = "schema") -> str:
     """12 hex digits of its content hash; behind it `~` where the summary alone is told, `~~` the name alone."""
-    told = (tool.content_hash or digest(tool.name, tool.description, tool.input_schema))[:VERSION_CHARS]
-    return told + _MARKS[detail]
+    hash_prefix = (tool.content_hash or digest(tool.name, tool.description, tool.input_schema))[:VERSION_CHARS]
+    return hash_prefix + _MARKS[detail]
 
 
 def is_known(tool: Tool, known_version: str, detail: Detail) -> bool:
@@ -158,18 +161,18 @@ def describe_tool(tool: Tool, detail: Detail, tool_format: ToolFormat, known_ver
 
     MCP's definition without what only a host needs; any other stands whole under `definition`, as that host takes it.
     """
-    named: dict[str, Any] = {"name": tool.call_name, "version": version(tool, detail)}
+    fields: dict[str, Any] = {"name": tool.call_name, "version": version(tool, detail)}
     if is_known(tool, known_version, detail):
-        return named | {"version": known_version, "unchanged": True}
+        return fields | {"version": known_version, "unchanged": True}
     if detail == "names":
-        return named
+        return fields
     if detail == "summary":
-        told = {"description": summary(tool.description), "params": parameters(tool.input_schema)}
-        return named | {key: text for key, text in told.items() if text}
-    defined = definition(tool, tool_format)
+        texts = {"description": summary(tool.description), "params": parameters(tool.input_schema)}
+        return fields | {key: text for key, text in texts.items() if text}
+    entry = definition(tool, tool_format)
     if tool_format != "mcp":
-        return named | {"definition": defined}
-    return named | {key: defined[key] for key in ("description", "inputSchema") if defined[key]}
+        return fields | {"definition": entry}
+    return fields | {key: entry[key] for key in ("description", "inputSchema") if entry[key]}
 
 
 @remember
@@ -178,24 +181,24 @@ def summary(text: str) -> str:
     line = " ".join(text[: 10 * SUMMARY_CHARS].split())
     if len(line) <= SUMMARY_CHARS:
         return line
-    told = ""
+    short = ""
     for sentence in _SENTENCE_END.split(line):
-        if len(told) + len(sentence) + 1 > SUMMARY_CHARS:
+        if len(short) + len(sentence) + 1 > SUMMARY_CHARS:
             break
-        told = f"{told} {sentence}".strip()
-    return told or line[: SUMMARY_CHARS - 1].rsplit(" ", 1)[0] + "…"
+        short = f"{short} {sentence}".strip()
+    return short or line[: SUMMARY_CHARS - 1].rsplit(" ", 1)[0] + "…"
 
 
 @remember
 def parameters(schema_text: str) -> str:
     """What a tool takes, what it needs first: `repo: string, labels?: string[]`; the names beyond 12 are left out."""
-    taken, whole = parameters_of_text(schema_text), parse_field(schema_text)
-    ordered = sorted(taken.properties, key=lambda name: name not in taken.required)
-    told = [
-        f"{_name(name)}{'' if name in taken.required else '?'}: {_type(resolve(taken.properties[name], whole), whole)}"
-        for name in ordered[:PARAMETERS_TOLD]
+    schema, root = parameters_of_text(schema_text), parse_field(schema_text)
+    names = sorted(schema.properties, key=lambda name: name not in schema.required)
+    entries = [
+        f"{_name(name)}{'' if name in schema.required else '?'}: {_type(resolve(schema.properties[name], root), root)}"
+        for name in names[:PARAMETERS_TOLD]
     ]
-    return ", ".join([*told, "…"] if len(ordered) > PARAMETERS_TOLD else told)
+    return ", ".join([*entries, "…"] if len(names) > PARAMETERS_TOLD else entries)
 
 
 def _name(name: str) -> str:
@@ -207,8 +210,8 @@ def _type(schema: object, whole: object, *, is_alternative: bool = False) -> str
     if not isinstance(schema, dict):
         return "any"
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(choices, list) and (told := _choices(choices)):
-        return told
+    if isinstance(choices, list) and (choice_text := _choices(choices)):
+        return choice_text
     kind = schema.get("type")
     if kind == "array":
         return _type_of_items(resolve(schema.get("items"), whole))
@@ -232,5 +235,5 @@ def _alternatives(schema: dict[str, Any], whole: object) -> list[Any]:
 
 
 def _choices(choices: list[Any]) -> str:
-    told = "|".join(json.dumps(each, ensure_ascii=False) for each in choices[:8])
-    return told + ("|…" if len(choices) > 8 else "") if 0 < len(told) <= _CHOICES_CHARS else ""
+    text = "|".join(json.dumps(each, ensure_ascii=False) for each in choices[:8])
+    return text + ("|…" if len(choices) > 8 else "") if 0 < len(text) <= _CHOICES_CHARS else ""

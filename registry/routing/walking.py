@@ -32,7 +32,7 @@ _log = logging.getLogger("waygraph.walk")
 NO_MODEL = "there is no language model here for it: an operator sets WAYGRAPH_WALK, such as openai:MODEL"
 NO_TAXONOMY = "there is no taxonomy here to walk: `waygraph taxonomy build` makes one"
 OPERATORS_FAILED = "the operator's language model ended it early; the log says why"
-CHANGED = "the registry was written meanwhile"
+INDEX_CHANGED = "the registry was written meanwhile"
 NOTHING_FITS = "it found nothing that fits"
 NOTHING_RANKED = "nothing that it selected has a word of the request"
 
@@ -43,7 +43,7 @@ class Walks:
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
         self._models: dict[str, ChatModel] = {}
-        self._lock, self._closed = threading.Lock(), False
+        self._lock, self._is_closed = threading.Lock(), False
 
     def walk(self, index: SearchIndex, query: Query, ask: Ask) -> Walked:
         """By the recipe's stage, over what the caller may see. `failure` says why nothing was walked.
@@ -67,17 +67,17 @@ class Walks:
         text = query_text(query.text or "; ".join(query.steps), literals=True)
         try:
             chat = self._open(spec)
-            walked = walk(text, taxonomy, _texts(index, taxonomy.of), chat, stage.mode, budget, merge=stage.merge)
+            result = walk(text, taxonomy, _texts(index, taxonomy.of), chat, stage.mode, budget, merge=stage.merge)
         except (KeyError, IndexOutdated):
-            return Walked(mode=stage.mode, failure=CHANGED)
+            return Walked(mode=stage.mode, failure=INDEX_CHANGED)
         except (InvalidSetting, LanguageModelRefused) as error:
             if not is_operators:
                 raise
-            walked = Walked(mode=stage.mode, failure=str(error))
-        if is_operators and walked.failure:
-            _log.warning("the walk by WAYGRAPH_WALK ended: %s", walked.failure)
-            return replace(walked, failure=OPERATORS_FAILED)
-        return walked
+            result = Walked(mode=stage.mode, failure=str(error))
+        if is_operators and result.failure:
+            _log.warning("the walk by WAYGRAPH_WALK ended: %s", result.failure)
+            return replace(result, failure=OPERATORS_FAILED)
+        return result
 
     def _open(self, spec: str) -> "ChatModel":
         """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
@@ -85,7 +85,7 @@ class Walks:
 
         model = configured_model(spec, self._environ, option="walk by", purpose="for the walk")
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise RegistryClosed
             if model not in self._models:
                 self._models[model] = ChatModel.open(model, self._settings, self._environ)
@@ -94,7 +94,7 @@ class Walks:
     def close(self) -> None:
         """Ends the connections of each, also if one of them fails at it."""
         with self._lock, ExitStack() as closing:
-            self._closed = True
+            self._is_closed = True
             while self._models:
                 closing.callback(self._models.popitem()[1].close)
 
@@ -110,13 +110,13 @@ def _texts(index: SearchIndex, of: Of) -> "Read":
     return of_agents if of is Of.AGENTS else of_tools
 
 
-def narrow_query(query: Query, walked: Walked) -> Query:
+def narrow_query(query: Query, walk_result: Walked) -> Query:
     """For what the walk selected."""
-    members = frozenset([*walked.selected, *map(owner_of, walked.selected)])
+    members = frozenset([*walk_result.selected, *map(owner_of, walk_result.selected)])
     return replace(query, filters=narrow(query.filters, members))
 
 
-def add_walk[T: (Route, ToolRoute)](found: T, asked: Query, walked: Walked, reason: str = "") -> T:
+def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
     """With the walk's account. `reason`: why the answer is hybrid's, for the notice."""
-    notice = "; ".join(filter(None, (found.notice, f"Not walked: {reason}" if reason else "")))
-    return replace(found, query=without_history(asked), notice=notice, walked=walked)
+    notice = "; ".join(filter(None, (route.notice, f"Not walked: {reason}" if reason else "")))
+    return replace(route, query=without_history(query), notice=notice, walked=walk_result)

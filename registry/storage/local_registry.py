@@ -15,11 +15,11 @@ from waygraph.registry.access.operators import refuse_limited, refuse_non_operat
 from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model.changes import About, Listed, Page, Status
+from waygraph.registry.model.changes import About, ListedAgent, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, Browsed, Of, Taxonomy, check_taxonomy_name
+from waygraph.registry.model.taxonomy import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
@@ -70,11 +70,11 @@ if TYPE_CHECKING:
         SourceSummary,
         Written,
     )
-    from waygraph.registry.model.failures import Tried
+    from waygraph.registry.model.failures import SourceStatuses
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.writer import WriteSession
-    from waygraph.registry.taxonomy.upkeep import Given
+    from waygraph.registry.taxonomy.upkeep import BuildInput
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 
@@ -184,7 +184,7 @@ class LocalRegistry:
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
-    ) -> Page[Listed]:
+    ) -> Page[ListedAgent]:
         criteria = self._with_members(checked_filters(filters), principal)
         return self._store.look(lambda index: agents_page(index, criteria, principal, after, limit))
 
@@ -194,7 +194,7 @@ class LocalRegistry:
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> Browsed:
+    ) -> CategoryView:
         category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
         return self._store.look(lambda index: browse_index(index, category, criteria, principal))
 
@@ -234,9 +234,9 @@ class LocalRegistry:
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> "Page[Change]":
-        from waygraph.registry.routing.queries import ChangesAsked, seen_changes
+        from waygraph.registry.routing.queries import ChangesQuery, seen_changes
 
-        request = ChangesAsked.of(since, agent_id, after, limit)
+        request = ChangesQuery.of(since, agent_id, after, limit)
         return self.read(lambda session: seen_changes(session, request, principal))
 
     def usage(
@@ -375,7 +375,10 @@ class LocalRegistry:
         return self._change(lambda session: session.approve(*unique_names, principal=principal))
 
     def put_statuses(
-        self, statuses: Mapping[str, str], tried: "Tried | None" = None, pauses: Mapping[str, int] | None = None
+        self,
+        statuses: Mapping[str, str],
+        tried: "SourceStatuses | None" = None,
+        pauses: Mapping[str, int] | None = None,
     ) -> "Written":
         checked_statuses(statuses)
         change = self.change if tried else self._change  # what fails before anything works is kept, too
@@ -513,7 +516,7 @@ class LocalRegistry:
             return ChosenEmbedder(embedder=None, spec=choice)
 
 
-def _read_given(session: "GraphSession", *, name: str, of: Of) -> "Given":
+def _read_given(session: "GraphSession", *, name: str, of: Of) -> "BuildInput":
     from waygraph.registry.taxonomy.upkeep import read_given
 
     return read_given(session, name, of)

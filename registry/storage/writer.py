@@ -56,13 +56,13 @@ from waygraph.registry.model.changes import (
     entries_of,
 )
 from waygraph.registry.model.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
-from waygraph.registry.model.failures import Failure, Tried, continue_failures
+from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import (
-    Learned,
+    LearningReport,
     Transition,
     add_transitions,
     is_tool,
@@ -76,7 +76,7 @@ from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets
 from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
-NOTHING_TRIED: Tried = {}
+NOTHING_TRIED: SourceStatuses = {}
 NO_PAUSES: Mapping[str, int] = {}
 
 
@@ -198,7 +198,10 @@ class WriteSession:
         )
 
     def put_statuses(
-        self, statuses: Mapping[str, str], attempts: Tried = NOTHING_TRIED, pauses: Mapping[str, int] = NO_PAUSES
+        self,
+        statuses: Mapping[str, str],
+        attempts: SourceStatuses = NOTHING_TRIED,
+        pauses: Mapping[str, int] = NO_PAUSES,
     ) -> Written:
         """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
 
@@ -232,7 +235,7 @@ class WriteSession:
 
     def _failures_after(self, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
         summary = self.read_graph_view().sources.get(source)
-        return continue_failures(source, summary.failures if summary else (), statuses, self._clock(), kept=None)
+        return continue_failures(source, summary.failures if summary else (), statuses, self._clock(), remaining=None)
 
     def _pause_s(self, source: str) -> int:
         summary = self.read_graph_view().sources.get(source)
@@ -267,7 +270,7 @@ class WriteSession:
             ingest_again=outranked_sources(graph, name, mine),
         )
 
-    def learn_transitions(self, more: Sequence[Transition], half_life_days: float, max_kept: int) -> Learned:
+    def learn_transitions(self, more: Sequence[Transition], half_life_days: float, max_kept: int) -> LearningReport:
         """Adds counts of what was called after what; of all at most `max_kept` stay, the largest.
 
         Those of agents and tools that the registry does not hold are left out. Nothing to add keeps the revision.
@@ -288,7 +291,7 @@ class WriteSession:
             put_transitions(session, (transitions[key] for key in put))
 
         revision = self._write(state.revision, (), work) if additions else state.revision
-        return Learned(transitions=len(transitions), revision=revision, unknown=tuple(sorted(unknown)))
+        return LearningReport(transitions=len(transitions), revision=revision, unknown=tuple(sorted(unknown)))
 
     def forget_transitions(self) -> Written:
         """All of them. Nothing to forget keeps the revision."""

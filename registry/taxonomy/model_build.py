@@ -331,9 +331,9 @@ class _Build:
             for leaf in own.leaves()
             for ids in batched(leaf.holds, self._settings.keyword_batch)
         ]
-        told = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in questions]
+        prompt_rows = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in questions]
         for (_, ids, others), answer in zip(
-            questions, self._ask_all(prompts.CROSS_DOMAIN, told, "cross_domain"), strict=True
+            questions, self._ask_all(prompts.CROSS_DOMAIN, prompt_rows, "cross_domain"), strict=True
         ):
             for number, domain in prompts.read_pairs(answer, len(ids), len(others)).items():
                 each, at = ids[number - 1], others[domain - 1]
@@ -454,9 +454,6 @@ def _categories(root: _Node, vectors: "Vectors") -> dict[str, Category]:
 
 def _id(path: str) -> str:
     return sha256(path.encode()).hexdigest()[:12]
-
-
-# What it will cost.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,9 +159,6 @@ SELECT = _walk_roles(
 )
 
 
-# What is told.
-
-
 def category_rows(drafts: Sequence[Draft], sizes: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Numbered from 1."""
     rows = [{"number": number} | _without_empty(draft._asdict()) for number, draft in enumerate(drafts, start=1)]
@@ -180,9 +177,6 @@ def service_rows(services: Iterable[Service], chars: int = BRIEF_CHARS) -> list[
 
 def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value}
-
-
-# What is answered.
 
 
 def read_design(answer: Mapping[str, Any], limit: int) -> tuple[str, tuple[Draft, ...]]:
@@ -208,11 +202,11 @@ def read_keywords(answer: Mapping[str, Any], count: int, limit: int) -> list[str
 
 def read_numbers(answer: Mapping[str, Any], count: int) -> tuple[int, ...] | None:
     """From 1 to `count`, each once; None if the answer holds no such list, or numbers that all are unknown."""
-    told = answer.get("numbers")
-    if not isinstance(told, list):
+    entries = answer.get("numbers")
+    if not isinstance(entries, list):
         return None
-    numbers = tuple(dict.fromkeys(filter(None, (_number(each, count) for each in told))))
-    return numbers if numbers or not told else None
+    numbers = tuple(dict.fromkeys(filter(None, (_number(each, count) for each in entries))))
+    return numbers if numbers or not entries else None
 
 
 def read_pairs(answer: Mapping[str, Any], services: int, domains: int) -> dict[int, int]:
@@ -221,11 +215,11 @@ def read_pairs(answer: Mapping[str, Any], services: int, domains: int) -> dict[i
         (_number(row.get("service"), services), _number(row.get("domain"), domains))
         for row in _rows(answer.get("also"))
     )
-    found: dict[int, int] = {}
+    domain_by_service: dict[int, int] = {}
     for service, domain in pairs:
         if service and domain:
-            found.setdefault(service, domain)
-    return found
+            domain_by_service.setdefault(service, domain)
+    return domain_by_service
 
 
 def read_leaf(answer: Mapping[str, Any], count: int, least: int) -> int:

@@ -88,7 +88,7 @@ def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) 
     return {entity: vector / lengths[entity] for entity, vector in vectors.items() if lengths[entity]}
 
 
-class Given(NamedTuple):
+class BuildInput(NamedTuple):
     """What a build begins with. `before`: the taxonomy of the same name."""
 
     placeable: Mapping[str, Placeable]
@@ -96,10 +96,10 @@ class Given(NamedTuple):
     before: Taxonomy | None
 
 
-def read_given(session: GraphSession, name: str, of: Of) -> Given:
+def read_given(session: GraphSession, name: str, of: Of) -> BuildInput:
     placeable = read_placeable(session, of)
     before = next((each for each in read_taxonomies(session) if each.name == name), None)
-    return Given(placeable, read_placeable_vectors(session, of, placeable.keys()), before)
+    return BuildInput(placeable, read_placeable_vectors(session, of, placeable.keys()), before)
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class _Walker:
         self._count_call()
         prompt = replace_surrogates(json.dumps({"choices": rows, "request": self.query}, ensure_ascii=False))
         messages = [{"role": "system", "content": role.system}, {"role": "user", "content": prompt}]
-        completion = self.chat.complete(messages, max_tokens=role.max_tokens, hurried=True)
+        completion = self.chat.complete(messages, max_tokens=role.max_tokens, in_haste=True)
         numbers = numbers_in(completion.message.get("content"), len(rows))
         with self._lock:
             self.prompt_tokens += completion.prompt_tokens

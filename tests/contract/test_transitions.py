@@ -14,7 +14,7 @@ from waygraph.registry.model.changes import AgentEntry, Manifest
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, Turn
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Learned, count_transitions
+from waygraph.registry.model.transitions import LearningReport, count_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
@@ -43,7 +43,7 @@ def registry(shelf: Shelf) -> Iterator[Registry]:
         yield opened
 
 
-def learn(registry: Registry, *conversations: Sequence[str], most: int = 1_000) -> Learned:
+def learn(registry: Registry, *conversations: Sequence[str], most: int = 1_000) -> LearningReport:
     counts = count_transitions(conversations, AT)
     return registry.change(lambda session: session.learn_transitions(counts, 90.0, most))
 

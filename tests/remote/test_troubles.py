@@ -93,7 +93,7 @@ def write() -> Call[Any]:
     return calls.forget("s")
 
 
-def offer(*, dry_run: bool = False) -> Call[calls.Taken]:
+def offer(*, dry_run: bool = False) -> Call[calls.IngestReports]:
     """A source without documents."""
     return calls.take([], source="s", dry_run=dry_run)
 

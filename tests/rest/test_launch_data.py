@@ -12,7 +12,7 @@ from tests.rest.test_access import OPERATIONS
 from tests.service import Served, agent, assert_good, ingest
 from waygraph.registry.access.visibility import SCOPES, public_transport
 from waygraph.registry.model import shapes
-from waygraph.registry.model.changes import Listed
+from waygraph.registry.model.changes import ListedAgent
 from waygraph.registry.model.nouns import Agent, failing, unreachable, unreachable_since, word_of
 
 PRIVATE = "priv4te"
@@ -134,7 +134,7 @@ def test_what_of_a_transport_is_public() -> None:
 @pytest.mark.parametrize("status", [unreachable("2026-01-01T00:00:00+00:00", PRIVATE), failing(PRIVATE)])
 def test_why_a_server_is_down_is_for_operators(status: str) -> None:
     """The reason may quote a command or a path; the word and the time are for everybody."""
-    listed = [Listed(agent=Agent(id="a", name="a", status=status), tools=0)]
+    listed = [ListedAgent(agent=Agent(id="a", name="a", status=status), tools=0)]
     (shown,) = shapes.agents(listed, public_transport)["agents"]
     assert PRIVATE not in shown["status"]
     assert word_of(shown["status"]) == word_of(status)

@@ -14,7 +14,7 @@ from tests.service import served
 from waygraph.api.cli.app import main
 from waygraph.registry import Registry
 from waygraph.registry.model.changes import Document
-from waygraph.registry.remote.calls import Taken
+from waygraph.registry.remote.calls import IngestReports
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 
 
@@ -192,7 +192,7 @@ def test_for_a_service_a_folder_starts_nothing_and_sends_no_values(
     """Of a configuration that waits the service gets references, as of one whose servers were asked."""
     sent, take = list[Document](), RemoteRegistry.take
 
-    def note_documents(self: RemoteRegistry, documents: list[Document], **options: Any) -> Taken:
+    def note_documents(self: RemoteRegistry, documents: list[Document], **options: Any) -> IngestReports:
         sent.extend(documents)
         return take(self, documents, **options)
 

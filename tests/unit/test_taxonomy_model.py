@@ -495,11 +495,11 @@ def test_prompts_stay_short(count: int) -> None:
     script = Script((20, 20, 20))
 
     class Answers(ModelAnswers):
-        def ask(self, system: str, told: Mapping[str, Any], **_: object) -> dict[str, Any]:
+        def ask(self, system: str, facts: Mapping[str, Any], **_: object) -> dict[str, Any]:
             role = NAMES[system]
             if role != "classify" or not script.calls[role] % 500:
-                longest[role] = max(longest[role], len(json.dumps(told)))
-            answer: dict[str, Any] = json.loads(script.answer(role, told))
+                longest[role] = max(longest[role], len(json.dumps(facts)))
+            answer: dict[str, Any] = json.loads(script.answer(role, facts))
             return answer
 
     given = [

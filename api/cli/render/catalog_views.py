@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import About, Listed, OperatorSettings, SourceSummary, Status
+    from waygraph.registry.model.changes import About, ListedAgent, OperatorSettings, SourceSummary, Status
     from waygraph.registry.model.failures import Failure
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
     from waygraph.registry.model.taxonomy import Walked
@@ -115,7 +115,7 @@ def _votes(number: int, match: "AgentMatch", step: str) -> Table:
     )
 
 
-def agents(listed: "Sequence[Listed]") -> Iterator[Block]:
+def agents(listed: "Sequence[ListedAgent]") -> Iterator[Block]:
     yield Table(
         columns=("agent", "kind", "tools", "tags", "marks", "description"),
         rows=[

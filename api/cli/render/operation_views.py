@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
     from waygraph.registry.model.toolset import Toolset
-    from waygraph.registry.model.transitions import Learned
+    from waygraph.registry.model.transitions import LearningReport
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import MigrationReport
@@ -105,7 +105,7 @@ def view_toolsets(found: "Sequence[Toolset]") -> Iterator[Block]:
     yield Table(columns=("toolset", "tools", "agents", "callers", "description"), rows=rows)
 
 
-def view_learned(done: "Learned") -> Iterator[Block]:
+def view_learned(done: "LearningReport") -> Iterator[Block]:
     yield Fields((("transitions", done.transitions), ("revision", done.revision)))
     if done.unknown:
         yield Aside(f"{len(done.unknown)} agents and tools are not in this registry, such as {done.unknown[0]}")

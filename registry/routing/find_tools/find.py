@@ -43,9 +43,9 @@ from waygraph.registry.routing.tool_formats import (
 )
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Listed, SourceSummary
+    from waygraph.registry.model.changes import ListedAgent, SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.model.taxonomy import Branch, Browsed
+    from waygraph.registry.model.taxonomy import Branch, CategoryView
     from waygraph.registry.routing.searchable import Searchable
 
 
@@ -57,14 +57,14 @@ def agents_of_namespace(registry: "Searchable", namespace: str, principal: Princ
 
     Raises UnknownName for a namespace without any, as for one that is not there; only those with some are suggested.
     """
-    held: dict[str, set[str]] = {}
+    owners: dict[str, set[str]] = {}
     for source in registry.sources(principal=principal):
         if source.namespace:
-            held.setdefault(source.namespace, set()).update(source.agent_ids)
-    if agents := held.get(namespace):
+            owners.setdefault(source.namespace, set()).update(source.agent_ids)
+    if agents := owners.get(namespace):
         return frozenset(agents)
     hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
-    raise UnknownName("namespace", namespace, (name for name, agents in held.items() if agents), hint=hint)
+    raise UnknownName("namespace", namespace, (name for name, agents in owners.items() if agents), hint=hint)
 
 
 # A policy over one registry, for one caller: what it needs to know of the sources is read once.
@@ -112,31 +112,31 @@ def overview(registry: "Searchable", principal: Principal | None, agent_ids: fro
     """Of what this caller may find: `tools`, `agents` by kind, `sources` and `tags` with the number of their agents,
     the most frequent first; `waiting` and `unreachable` count agents, where there are such.
     """
-    listed = list_agents(registry, principal, agent_ids)
-    ready = [each for each in listed if not each.agent.pending]
-    seen = {each.agent.id for each in listed}
+    entries = list_agents(registry, principal, agent_ids)
+    ready = [each for each in entries if not each.agent.pending]
+    visible_ids = {each.agent.id for each in entries}
     sources = registry.sources(principal=principal)
-    held_back = _count_held(registry, principal, sources)
-    told: dict[str, Any] = {
-        "tools": sum(each.tools - held_back[each.agent.id] for each in ready),
+    waiting = _count_held(registry, principal, sources)
+    facts: dict[str, Any] = {
+        "tools": sum(each.tools - waiting[each.agent.id] for each in ready),
         "agents": _order_counts(Counter(each.agent.kind for each in ready)),
-        "sources": _order_counts(_count_claims(sources, seen), SOURCES),
+        "sources": _order_counts(_count_claims(sources, visible_ids), SOURCES),
         "tags": _order_counts(_tags(ready), TAGS),
-        "waiting": len(listed) - len(ready),
+        "waiting": len(entries) - len(ready),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
     }
-    return {key: value for key, value in told.items() if value or key == "tools"}
+    return {key: value for key, value in facts.items() if value or key == "tools"}
 
 
-def _tags(listed: "Sequence[Listed]") -> Counter[str]:
+def _tags(entries: "Sequence[ListedAgent]") -> Counter[str]:
     """Of agents whose text is in doubt none: a model reads them."""
-    trusted = (each.agent for each in listed if not is_doubtful(each.agent))
-    return Counter(tag[:TAG_CHARS] for agent in trusted for tag in agent.tags)
+    agents = (each.agent for each in entries if not is_doubtful(each.agent))
+    return Counter(tag[:TAG_CHARS] for agent in agents for tag in agent.tags)
 
 
 def list_agents(
     registry: "Searchable", principal: Principal | None, agent_ids: frozenset[str] | None
-) -> "Sequence[Listed]":
+) -> "Sequence[ListedAgent]":
     if agent_ids is not None and not agent_ids:
         return ()
     filters = Filters(agent_ids=tuple(sorted(agent_ids or ())))
@@ -153,12 +153,12 @@ def _count_held(
     return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
 
 
-def _count_claims(sources: "Iterable[SourceSummary]", seen: set[str]) -> Counter[str]:
-    claimed: Counter[str] = Counter()
+def _count_claims(sources: "Iterable[SourceSummary]", visible_ids: set[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
     for source in sources:
-        if agents := len(seen.intersection(source.agent_ids)):
-            claimed[_overview_text(source.name)] += agents
-    return claimed
+        if agents := len(visible_ids.intersection(source.agent_ids)):
+            counts[_overview_text(source.name)] += agents
+    return counts
 
 
 def _overview_text(source: str) -> str:
@@ -166,9 +166,9 @@ def _overview_text(source: str) -> str:
     return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
-def _order_counts(counted: Counter[Any], most: int | None = None) -> dict[str, int]:
+def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, int]:
     """The most frequent first, then by name."""
-    return dict(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
 
 
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
@@ -232,7 +232,7 @@ type FindAnswer = ToolsAnswer | SurveyAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _JudgedTool:
     """A tool that fits, whether it may be called by its name, and why it could not be run all the same."""
 
     agent: Agent
@@ -243,14 +243,14 @@ class _Judged:
 
 def find(
     registry: "Searchable",
-    asked: FindAsked,
+    request: FindAsked,
     *,
     principal: Principal | None = None,
     policy: CallPolicy | None = None,
     why_not: WhyNot = lambda _: "",
 ) -> dict[str, Any]:
     """The answer of `answer_request`, as JSON has it. Raises what that raises."""
-    return answer_request(registry, asked, principal=principal, policy=policy, why_not=why_not).as_json()
+    return answer_request(registry, request, principal=principal, policy=policy, why_not=why_not).as_json()
 
 
 def answer_request(
@@ -279,17 +279,17 @@ def answer_request(
     if not request.query.strip():
         return _browse(registry, request, judges, why_not)
     strict = judges.policy.strict
-    found = _route_tools(registry, request, principal, request.limit + SPARE, strict=strict)
-    judged = _judge_matches(registry, request, found.matches, judges, why_not)
-    if len(found.matches) >= request.limit + SPARE and _callable(judged) < request.limit:
-        found = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
-        judged = _judge_matches(registry, request, found.matches, judges, why_not)
-    if not judged:
-        return _nothing(registry, request, principal, found)
-    answer = _result_of(request, judged)
-    facts = {"notice": found.notice} if request.history and found.notice else {}
-    facts |= {"not_reranked": found.not_reranked} if found.not_reranked else {}
-    facts |= confidence_field(found.confidence) if answer.tools else {}
+    route = _route_tools(registry, request, principal, request.limit + SPARE, strict=strict)
+    candidates = _judge_matches(registry, request, route.matches, judges, why_not)
+    if len(route.matches) >= request.limit + SPARE and _callable(candidates) < request.limit:
+        route = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
+        candidates = _judge_matches(registry, request, route.matches, judges, why_not)
+    if not candidates:
+        return _nothing(registry, request, principal, route)
+    answer = _result_of(request, candidates)
+    facts = {"notice": route.notice} if request.history and route.notice else {}
+    facts |= {"not_reranked": route.not_reranked} if route.not_reranked else {}
+    facts |= confidence_field(route.confidence) if answer.tools else {}
     return ToolsAnswer(answer.tools, {**answer.facts, **facts})
 
 
@@ -298,100 +298,100 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
-def _check(asked: FindAsked) -> None:
-    limit: object = asked.limit
+def _check(request: FindAsked) -> None:
+    limit: object = request.limit
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
         raise InvalidQuery(f"limit must be a whole number from 1 to {MAX_LIMIT}, not {limit!r}")
-    if asked.detail not in DETAILS:
-        raise InvalidQuery(f"detail is one of {', '.join(DETAILS)}, not {asked.detail!r}")
-    if asked.tool_format not in TOOL_FORMATS:
-        raise UnknownName("tool format", str(asked.tool_format), TOOL_FORMATS)
-    if not isinstance(asked.query, str):
+    if request.detail not in DETAILS:
+        raise InvalidQuery(f"detail is one of {', '.join(DETAILS)}, not {request.detail!r}")
+    if request.tool_format not in TOOL_FORMATS:
+        raise UnknownName("tool format", str(request.tool_format), TOOL_FORMATS)
+    if not isinstance(request.query, str):
         raise InvalidQuery("query must be a text")
 
 
 def _route_tools(
-    registry: "Searchable", asked: FindAsked, principal: Principal | None, limit: int, *, strict: bool
+    registry: "Searchable", request: FindAsked, principal: Principal | None, limit: int, *, strict: bool
 ) -> "ToolRoute":
-    wanted = max(limit, BORNE_BY) if is_name_like(asked.query) else limit
+    most = max(limit, BORNE_BY) if is_name_like(request.query) else limit
     return registry.find_tools(
         Query(
-            text=asked.query,
-            limit=wanted,
-            filters=Filters(within=asked.within),
+            text=request.query,
+            limit=most,
+            filters=Filters(within=request.within),
             strict=strict,
-            history=asked.history,
+            history=request.history,
         ),
-        agent_ids=None if asked.agent_ids is None else sorted(asked.agent_ids),
-        recipe=asked.recipe,
+        agent_ids=None if request.agent_ids is None else sorted(request.agent_ids),
+        recipe=request.recipe,
         principal=principal,
     )
 
 
-def _callable(judged: Sequence[_Judged]) -> int:
-    return sum(each.judgement.verdict != "deny" for each in judged)
+def _callable(candidates: Sequence[_JudgedTool]) -> int:
+    return sum(each.judgement.verdict != "deny" for each in candidates)
 
 
 def _judge_matches(
-    registry: "Searchable", asked: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
-) -> list[_Judged]:
+    registry: "Searchable", request: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
+) -> list[_JudgedTool]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
-    pairs = [(match.agent, match.tool) for match in exact_first(asked.query, matches)]
-    if is_name_like(asked.query) and not (pairs and exactness(asked.query, pairs[0][1]) == 0):
-        named = named_outright(registry, asked.query, judges.principal, asked.agent_ids)
-        pairs = [named, *pairs] if named else pairs
-    return [_Judged(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
+    pairs = [(match.agent, match.tool) for match in exact_first(request.query, matches)]
+    if is_name_like(request.query) and not (pairs and exactness(request.query, pairs[0][1]) == 0):
+        pair = named_outright(registry, request.query, judges.principal, request.agent_ids)
+        pairs = [pair, *pairs] if pair else pairs
+    return [_JudgedTool(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
 
 
-def _result_of(asked: FindAsked, judged: Sequence[_Judged]) -> ToolsAnswer:
+def _result_of(request: FindAsked, candidates: Sequence[_JudgedTool]) -> ToolsAnswer:
     """As many as wanted that may be called, and those that may not among the best or between them."""
-    places = [place for place, each in enumerate(judged) if each.judgement.verdict != "deny"][: asked.limit]
-    last = max(asked.limit, places[-1] + 1) if len(places) == asked.limit else len(judged)
-    refused = [each for each in judged[:last] if each.judgement.verdict == "deny"]
-    given = [judged[place] for place in places]
-    some_run = not all(each.why_not for each in given)
+    places = [place for place, each in enumerate(candidates) if each.judgement.verdict != "deny"][: request.limit]
+    last = max(request.limit, places[-1] + 1) if len(places) == request.limit else len(candidates)
+    refusals = [each for each in candidates[:last] if each.judgement.verdict == "deny"]
+    choices = [candidates[place] for place in places]
+    some_run = not all(each.why_not for each in choices)
     facts: dict[str, Any] = {}
-    if refused:
-        told = refused[:REFUSED_TOLD]
-        facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in told]
-    if len(refused) > REFUSED_TOLD:
-        facts["not_callable_more"] = len(refused) - REFUSED_TOLD
-    if given:
-        facts["hint"] = _hint(asked) if some_run else _none_runs(given)
-    return ToolsAnswer([_entry(asked, each, tell_why_not=some_run) for each in given], facts)
+    if refusals:
+        refusals_shown = refusals[:REFUSED_TOLD]
+        facts["not_callable"] = [{"name": each.tool.call_name, "why": each.judgement.reason} for each in refusals_shown]
+    if len(refusals) > REFUSED_TOLD:
+        facts["not_callable_more"] = len(refusals) - REFUSED_TOLD
+    if choices:
+        facts["hint"] = _hint(request) if some_run else _none_runs(choices)
+    return ToolsAnswer([_entry(request, each, tell_why_not=some_run) for each in choices], facts)
 
 
-def _entry(asked: FindAsked, each: _Judged, *, tell_why_not: bool) -> dict[str, Any]:
+def _entry(request: FindAsked, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
     tool = each.tool
-    known = asked.known.get(tool.call_name) or asked.known.get(tool.id) or ""
-    told = describe_tool(tool, asked.detail, asked.tool_format, known)
+    version_of_host = request.known.get(tool.call_name) or request.known.get(tool.id) or ""
+    entry = describe_tool(tool, request.detail, request.tool_format, version_of_host)
     if each.why_not and tell_why_not:
-        told["cannot_run"] = each.why_not
-    if asked.detail == "names":
-        return told
+        entry["cannot_run"] = each.why_not
+    if request.detail == "names":
+        return entry
     if each.judgement.verdict == "ask":
-        told["consent"] = "asked of a person at each call"
+        entry["consent"] = "asked of a person at each call"
     if danger_of(each.agent, tool) == "destructive":
-        told["destructive"] = True
+        entry["destructive"] = True
     if not reachable(each.agent.status):
-        told["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
-    return told
+        entry["status"] = public_status(each.agent.status)  # of when it was last asked: a call may yet succeed
+    return entry
 
 
-def _hint(asked: FindAsked) -> str:
-    run = f"run one with {asked.run_by}(name=…, params=…)" if asked.run_by else "call one by its name"
-    if asked.detail == "schema":
+def _hint(request: FindAsked) -> str:
+    run = f"run one with {request.run_by}(name=…, params=…)" if request.run_by else "call one by its name"
+    if request.detail == "schema":
         return run
     return f'{run}; detail="schema" tells its parameters in full'
 
 
-def _none_runs(given: Iterable[_Judged]) -> str:
-    return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in given))}"
+def _none_runs(candidates: Iterable[_JudgedTool]) -> str:
+    return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in candidates))}"
 
 
-def _survey(registry: "Searchable", asked: FindAsked, principal: Principal | None) -> SurveyAnswer:
+def _survey(registry: "Searchable", request: FindAsked, principal: Principal | None) -> SurveyAnswer:
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-    return SurveyAnswer({"overview": overview(registry, principal, asked.agent_ids), "hint": hint})
+    return SurveyAnswer({"overview": overview(registry, principal, request.agent_ids), "hint": hint})
 
 
 # The taxonomy, a step at a time: a model that reads what is in a category chooses the next.
@@ -401,64 +401,64 @@ _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
 
-def _browse(registry: "Searchable", asked: FindAsked, judges: Judging, why_not: WhyNot) -> FindAnswer:
+def _browse(registry: "Searchable", request: FindAsked, judges: Judging, why_not: WhyNot) -> FindAnswer:
     """Of the category the children; of one without any its tools. Without a taxonomy the overview.
 
     Raises UnknownName for a category that is not there.
     """
-    filters = Filters(agent_ids=tuple(sorted(asked.agent_ids or ())))
+    filters = Filters(agent_ids=tuple(sorted(request.agent_ids or ())))
     try:
-        found = registry.browse(asked.within, filters=filters, principal=judges.principal)
+        view = registry.browse(request.within, filters=filters, principal=judges.principal)
     except (UnknownName, ServiceFailed) as exc:
-        if asked.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
+        if request.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
             raise
-        return _survey(registry, asked, judges.principal)  # none is built, or the service is of before
-    if not (found.path or found.children):
-        return _survey(registry, asked, judges.principal)  # so few that nothing divides them
-    place: dict[str, Any] = {"within": found.path} if found.path else {}
-    place |= {"holds": {found.of.value: found.count}, "by": found.built_by}
-    if not found.children:
-        answer = _tools_of(registry, asked, found, judges, why_not)
+        return _survey(registry, request, judges.principal)  # none is built, or the service is of before
+    if not (view.path or view.children):
+        return _survey(registry, request, judges.principal)  # so few that nothing divides them
+    place: dict[str, Any] = {"within": view.path} if view.path else {}
+    place |= {"holds": {view.of.value: view.count}, "by": view.built_by}
+    if not view.children:
+        answer = _tools_of(registry, request, view, judges, why_not)
         return ToolsAnswer(answer.tools, place | dict(answer.facts))
-    facts = place | {"categories": {child.path: _category_text(child) for child in found.children}}
-    if found.path and found.members:
-        facts["here"] = [each[:_EXAMPLE_CHARS] for each in found.members[: asked.limit]]
+    facts = place | {"categories": {child.path: _category_text(child) for child in view.children}}
+    if view.path and view.members:
+        facts["here"] = [each[:_EXAMPLE_CHARS] for each in view.members[: request.limit]]
     step = "`within` goes into a category, down to its tools; with a `query` too only it is searched"
     return SurveyAnswer(facts | {"hint": step})
 
 
 def _category_text(child: "Branch") -> str:
     """Such as `12: skyscan, aviato. Fares and seats`."""
-    told = f"{child.count}: {', '.join(each[:_EXAMPLE_CHARS] for each in child.examples)}"
+    text = f"{child.count}: {', '.join(each[:_EXAMPLE_CHARS] for each in child.examples)}"
     about = " ".join(child.description.split())
     short = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1].rsplit(" ", 1)[0] + "…"
-    return f"{told}. {short}" if short else told
+    return f"{text}. {short}" if short else text
 
 
 def _tools_of(
-    registry: "Searchable", asked: FindAsked, found: "Browsed", judges: Judging, why_not: WhyNot
+    registry: "Searchable", request: FindAsked, view: "CategoryView", judges: Judging, why_not: WhyNot
 ) -> ToolsAnswer:
     """Tools of what stands in a category, as many as may be told: the first of each agent, then the second of each.
 
     `also`: ids of what else stands in it. A `query` finds its tools.
     """
-    members = found.members[: asked.limit + SPARE]
-    if found.of is Of.TOOLS:
+    members = view.members[: request.limit + SPARE]
+    if view.of is Of.TOOLS:
         tools = [registry.tool(each, principal=judges.principal) for each in members]
         owners = {tool.agent_id: registry.agent(tool.agent_id, principal=judges.principal) for tool in tools}
     else:
         owners = {each: registry.agent(each, principal=judges.principal) for each in members}
         rows = [_tools_of_agent(registry, owner, judges.principal) for owner in owners.values()]
         tools = [tool for row in zip_longest(*rows) for tool in row if tool is not None]
-    judged = [
-        _Judged(owner, tool, judges.judge(owner, tool, by_name=True), why_not(owner))
+    candidates = [
+        _JudgedTool(owner, tool, judges.judge(owner, tool, by_name=True), why_not(owner))
         for tool in tools
         for owner in (owners[tool.agent_id],)
     ]
-    answer = _result_of(asked, judged)
-    shown = {tool["name"] for tool in answer.tools}
-    told = {tool.id if found.of is Of.TOOLS else tool.agent_id for tool in tools if tool.call_name in shown}
-    also = [each[:_EXAMPLE_CHARS] for each in found.members if each not in told]
+    answer = _result_of(request, candidates)
+    names = {tool["name"] for tool in answer.tools}
+    entities_shown = {tool.id if view.of is Of.TOOLS else tool.agent_id for tool in tools if tool.call_name in names}
+    also = [each[:_EXAMPLE_CHARS] for each in view.members if each not in entities_shown]
     return ToolsAnswer(answer.tools, {**answer.facts, "also": also}) if also else answer
 
 
@@ -467,13 +467,15 @@ def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal |
     return tools or ([reading_tool(agent)] if agent.kind == "skill" else [])
 
 
-def _nothing(registry: "Searchable", asked: FindAsked, principal: Principal | None, found: "ToolRoute") -> ToolsAnswer:
-    near = nearest(registry, asked.query, principal, asked.agent_ids)
-    facts: dict[str, Any] = {"reason": found.reason}
+def _nothing(
+    registry: "Searchable", request: FindAsked, principal: Principal | None, route: "ToolRoute"
+) -> ToolsAnswer:
+    near = nearest(registry, request.query, principal, request.agent_ids)
+    facts: dict[str, Any] = {"reason": route.reason}
     if near:
         facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
-    if found.notice:
-        facts["notice"] = found.notice
+    if route.notice:
+        facts["notice"] = route.notice
     return ToolsAnswer([], facts)
 
 
@@ -484,7 +486,7 @@ def capabilities(registry: "Searchable") -> dict[str, Any]:
     """As JSON has it. `backends`: what tools are found by; `notice`, where there is one, says what is missing."""
     notice = _notice(registry)
     by_vectors = bool(registry.status().state.embedder) and not notice
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "backends": ["keyword", "embedding"] if by_vectors else ["keyword"],
         "recipes": {name: recipe.purpose for name, recipe in RECIPES.items() if recipe.ranks_tools},
         "default_recipe": DEFAULT_RECIPE,
@@ -498,7 +500,7 @@ def capabilities(registry: "Searchable") -> dict[str, Any]:
             "parameters_told": PARAMETERS_TOLD,
         },
     }
-    return told | ({"notice": notice} if notice else {})
+    return facts | ({"notice": notice} if notice else {})
 
 
 def _notice(registry: "Searchable") -> str:

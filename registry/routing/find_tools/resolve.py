@@ -22,7 +22,7 @@ BORNE_BY = 20
 """So many tools of one bare name are told apart."""
 _NEAR_READ = 10
 _WORD = re.compile(rf"\S{{1,{MAX_NAMED_CHARS}}}")
-_MEANT, _WORDS = replace(HYBRID, calibrations=()), replace(LEXICAL, calibrations=())
+_BY_MEANING, _BY_WORDS = replace(HYBRID, calibrations=()), replace(LEXICAL, calibrations=())
 """Recipes that withhold nothing."""
 
 
@@ -46,12 +46,12 @@ def exactness(name: str, tool: Tool) -> int:
 def _exactness(name: str, tool: Tool) -> int:
     if name in (tool.id, tool.call_name):
         return 0
-    folded = name.casefold()
-    if folded in (tool.id.casefold(), tool.call_name.casefold()):
+    caseless = name.casefold()
+    if caseless in (tool.id.casefold(), tool.call_name.casefold()):
         return 1
     if name == tool.name:
         return 2
-    return 3 if folded == tool.name.casefold() else 4
+    return 3 if caseless == tool.name.casefold() else 4
 
 
 def _readings(name: str) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def _by_spelling(
     except UnknownName as unknown:
         near = [registry.lookup(each, principal=principal) for each in unknown.nearest]
     tools = [each for each in near if isinstance(each, Tool)]
-    named = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
-    return [each.call_name for each in named if not registry.agent(each.agent_id, principal=principal).hidden]
+    candidates = [each for each in tools if agent_ids is None or each.agent_id in agent_ids]
+    return [each.call_name for each in candidates if not registry.agent(each.agent_id, principal=principal).hidden]
 
 
 def _near(
@@ -122,23 +122,20 @@ def _near(
         return registry.find_tools(query, limit=_NEAR_READ, agent_ids=among, recipe=recipe, principal=principal).matches
 
     try:
-        return find_near(_MEANT) or find_near(_WORDS)
+        return find_near(_BY_MEANING) or find_near(_BY_WORDS)
     except InvalidQuery:  # of a service, which takes recipes by name
         return find_near(TOOLS.name)
 
 
 def _by_letters(name: str, matches: Iterable[ToolMatch]) -> list[str]:
-    folded = name.casefold()
+    caseless = name.casefold()
     near = {
         match.tool.call_name: max(
-            likeness(folded, each.casefold()) for each in (match.tool.id, match.tool.call_name, match.tool.name)
+            likeness(caseless, each.casefold()) for each in (match.tool.id, match.tool.call_name, match.tool.name)
         )
         for match in matches
     }
     return sorted(near, key=lambda call_name: -near[call_name])
-
-
-# A skill has no tool of its own that gives its text, and many have no tools at all: one stands for it, in no index.
 
 
 READ = "read"
@@ -164,9 +161,9 @@ def skill_read(
     hidden one.
     """
     skills = registry.agents_page(filters=Filters(kinds=("skill",)), principal=principal).items
-    for listed in skills:
-        tool = reading_tool(listed.agent)
-        if name in (listed.agent.id, tool.id, tool.call_name) and (agent_ids is None or tool.agent_id in agent_ids):
+    for entry in skills:
+        tool = reading_tool(entry.agent)
+        if name in (entry.agent.id, tool.id, tool.call_name) and (agent_ids is None or tool.agent_id in agent_ids):
             owner_of(registry, tool, principal)
             return tool
     return None
@@ -201,21 +198,21 @@ def tool_meant(
     """
     if bool(name.strip()) == bool(query.strip()):
         raise InvalidQuery("say which tool: its `name`, or a `query` that says what it is to do, and not both")
-    by_name, asked = bool(name.strip()), (name if name.strip() else query).strip()
+    by_name, text = bool(name.strip()), (name if name.strip() else query).strip()
     if agent_ids is not None and not agent_ids:
-        raise UnknownName("tool", _short(asked), ())
-    outright = by_name or is_name_like(asked)
-    if outright and (found := named_outright(registry, asked, principal, agent_ids)):
-        return found[1]
-    if by_name and (read := skill_read(registry, asked, principal, agent_ids)):
+        raise UnknownName("tool", _short(text), ())
+    outright = by_name or is_name_like(text)
+    if outright and (pair := named_outright(registry, text, principal, agent_ids)):
+        return pair[1]
+    if by_name and (read := skill_read(registry, text, principal, agent_ids)):
         return read
-    matches = _matches(registry, asked, principal, agent_ids)
-    bearers = [match for match in matches if exactness(asked, match.tool) < 4]
+    matches = _matches(registry, text, principal, agent_ids)
+    bearers = [match for match in matches if exactness(text, match.tool) < 4]
     if bearers:
-        return _only(asked, bearers)
+        return _only(text, bearers)
     if by_name or not matches:
-        raise _unknown(registry, asked, principal, agent_ids)
-    return _clearly_best(asked, matches)
+        raise _unknown(registry, text, principal, agent_ids)
+    return _clearly_best(text, matches)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
@@ -224,32 +221,32 @@ def is_exact_name(tool: Tool, name: str) -> bool:
 
 
 def _matches(
-    registry: "Searchable", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", text: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> list[ToolMatch]:
-    if not bare(asked):
+    if not bare(text):
         return []
     among = None if agent_ids is None else sorted(agent_ids)
     # What is run must fit: where that is in doubt, nothing is run.
-    query = Query(text=asked, limit=BORNE_BY, strict=True)
-    found = registry.find_tools(query, agent_ids=among, principal=principal)
-    return exact_first(asked, found.matches)
+    query = Query(text=text, limit=BORNE_BY, strict=True)
+    route = registry.find_tools(query, agent_ids=among, principal=principal)
+    return exact_first(text, route.matches)
 
 
-def _only(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+def _only(text: str, matches: Sequence[ToolMatch]) -> Tool:
     """The one that is named most exactly. Raises AmbiguousTool."""
-    best = exactness(asked, matches[0].tool)
-    same = [match.tool for match in matches if exactness(asked, match.tool) == best]
+    best = exactness(text, matches[0].tool)
+    same = [match.tool for match in matches if exactness(text, match.tool) == best]
     if len(same) > 1:
-        raise AmbiguousTool(_short(asked), [tool.call_name for tool in same[:CANDIDATES]])
+        raise AmbiguousTool(_short(text), [tool.call_name for tool in same[:CANDIDATES]])
     return same[0]
 
 
-def _clearly_best(asked: str, matches: Sequence[ToolMatch]) -> Tool:
+def _clearly_best(text: str, matches: Sequence[ToolMatch]) -> Tool:
     """Raises AmbiguousTool."""
     best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
     if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
         return best.tool
-    raise AmbiguousTool(_short(asked), [match.tool.call_name for match in matches[:CANDIDATES]])
+    raise AmbiguousTool(_short(text), [match.tool.call_name for match in matches[:CANDIDATES]])
 
 
 def _is_agreed(match: ToolMatch) -> bool:
@@ -259,14 +256,14 @@ def _is_agreed(match: ToolMatch) -> bool:
 
 
 def _unknown(
-    registry: "Searchable", asked: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", text: str, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> UnknownName:
-    near = nearest(registry, asked, principal, agent_ids) if bare(asked) else []
-    error = UnknownName("tool", _short(asked), (), hint=f"Nearest: {', '.join(near)}." if near else "")
-    error.name, error.nearest = asked, tuple(near)
+    near = nearest(registry, text, principal, agent_ids) if bare(text) else []
+    error = UnknownName("tool", _short(text), (), hint=f"Nearest: {', '.join(near)}." if near else "")
+    error.name, error.nearest = text, tuple(near)
     return error
 
 
-def _short(asked: str) -> str:
+def _short(text: str) -> str:
     """Messages repeat what was asked, and a model pays for it; the error's own `name` is whole."""
-    return asked if len(asked) <= TOLD_CHARS else asked[: TOLD_CHARS - 1] + "…"
+    return text if len(text) <= TOLD_CHARS else text[: TOLD_CHARS - 1] + "…"

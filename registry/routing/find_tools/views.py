@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from waygraph.registry.model.changes import About, Listed, Page, SourceSummary, Status
+from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Browsed
+from waygraph.registry.model.taxonomy import CategoryView
 from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.find_tools.find import agents_of_namespace
@@ -41,10 +41,10 @@ def open_view(registry: Searchable, name: str, principal: Principal | None = Non
     `only`: the toolset that the caller is kept to, whatever else the principal may see.
     """
     if only:
-        held = {each.name: each for each in registry.toolsets(principal=principal)} if name in ("", only) else {}
-        if only not in held:
+        toolsets = {each.name: each for each in registry.toolsets(principal=principal)} if name in ("", only) else {}
+        if only not in toolsets:
             raise UnknownName("toolset", name or only, ())
-        return View(NarrowedRegistry(registry, held[only]))
+        return View(NarrowedRegistry(registry, toolsets[only]))
     if not name:
         return View(registry)
     try:
@@ -94,12 +94,12 @@ class NarrowedRegistry:
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         try:
-            found = self._registry.tool(name, principal=principal)
+            tool = self._registry.tool(name, principal=principal)
         except UnknownName:
-            found = None
-        if found is None or found.id not in self._tools:
+            tool = None
+        if tool is None or tool.id not in self._tools:
             raise UnknownName("tool", name, (each.call_name for each in self.tools(principal=principal)), some=True)
-        return found
+        return tool
 
     def lookup(self, name: str, *, principal: Principal | None = None) -> Agent | Tool:
         if name in self._agents or not ("/" in name or "__" in name):
@@ -108,8 +108,8 @@ class NarrowedRegistry:
 
     def about(self, agent_id: str, *, principal: Principal | None = None) -> About:
         self._require_agent(agent_id)
-        found = self._registry.about(agent_id, principal=principal)
-        return replace(found, tools=tuple(tool for tool in found.tools if tool.id in self._tools))
+        about = self._registry.about(agent_id, principal=principal)
+        return replace(about, tools=tuple(tool for tool in about.tools if tool.id in self._tools))
 
     def agents_page(
         self,
@@ -118,7 +118,7 @@ class NarrowedRegistry:
         after: str = "",
         limit: int | None = None,
         principal: Principal | None = None,
-    ) -> Page[Listed]:
+    ) -> Page[ListedAgent]:
         filters = replace(filters, toolset=self._toolset.name)
         page = self._registry.agents_page(filters=filters, after=after, limit=limit, principal=principal)
         tools = Counter(map(owner_of, self._tools))
@@ -145,7 +145,7 @@ class NarrowedRegistry:
         *,
         filters: Filters = Filters(),  # noqa: B008 - frozen
         principal: Principal | None = None,
-    ) -> Browsed:
+    ) -> CategoryView:
         return self._registry.browse(path, filters=replace(filters, toolset=self._toolset.name), principal=principal)
 
     def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:  # noqa: ARG002 - as it was seen
@@ -161,15 +161,15 @@ class NarrowedRegistry:
         return [source for source in parts if source.claims]
 
     def status(self, *, principal: Principal | None = None) -> Status:
-        found = self._registry.status(principal=principal)
-        state = replace(found.state, agents=len(self._agents), tools=len(self._tools))
+        status = self._registry.status(principal=principal)
+        state = replace(status.state, agents=len(self._agents), tools=len(self._tools))
         sources = self.sources(principal=principal)
         failures = tuple(failure for source in sources for failure in source.failures)
-        return replace(found, state=state, sources=len(sources), failures=failures)
+        return replace(status, state=state, sources=len(sources), failures=failures)
 
     def _within(self, query: str | Query) -> Query:
-        asked = Query(text=query) if isinstance(query, str) else query
-        return replace(asked, filters=replace(asked.filters, toolset=self._toolset.name))
+        full_query = Query(text=query) if isinstance(query, str) else query
+        return replace(full_query, filters=replace(full_query.filters, toolset=self._toolset.name))
 
     def _require_agent(self, agent_id: str) -> None:
         if agent_id not in self._agents:
