@@ -1,7 +1,8 @@
 """Vectors that are kept: of documents in one SQLite file by key, for one embedder, of queries in memory.
 
-The file is safe for several threads and processes. It is a cache: whatever is wrong with it is logged, never raised. A damaged file is put aside and begun anew; one
-that cannot be written (read-only folder, full disk) is left alone, with one warning.
+The file is safe for several threads and processes. It is a cache: whatever is wrong with it is logged, never raised.
+A damaged file is put aside and begun anew; one that cannot be written (read-only folder, full disk) is left alone, with
+one warning.
 """
 
 import hashlib
