@@ -1,4 +1,4 @@
-"""From the name of an embedder to the embedder, ours or another package's. Each spec is opened once, with caches."""
+"""From an embedder's name to the embedder, ours or another package's: each is opened once, with its caches."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
