@@ -423,10 +423,21 @@ def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict
             optional = {name: replace(each, required=False) for name, each in told.items()}
             branches |= told if word == "allOf" else optional
         found |= {name: each for name, each in branches.items() if name not in found}
-    for name in items_of(stated.get("required")):  # `allOf` often demands what another part of it describes
-        if isinstance(name, str) and name in found:
+    for name in _required_names(schemas, stated, pointer, set()):
+        if name in found:
             found[name] = replace(found[name], required=True)
     return found
+
+
+def _required_names(schemas: Schemas, schema: object, pointer: str, seen: set[str]) -> Iterator[str]:
+    """Also those of the parts of `allOf`: one part often demands what another part describes."""
+    stated, pointer = schemas.follow(schema, pointer)
+    if pointer in seen or len(seen) > MAX_PARTS:
+        return
+    seen.add(pointer)
+    yield from (name for name in items_of(fields_of(stated).get("required")) if isinstance(name, str))
+    for number, part in enumerate(items_of(fields_of(stated).get("allOf"))):
+        yield from _required_names(schemas, part, f"{pointer}/allOf/{number}", seen)
 
 
 def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], known: Mapping[str, Field]) -> bool:
