@@ -177,6 +177,10 @@ def in_cookie(parameter: Parameter, value: Any) -> list[tuple[str, str]]:
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _PLAIN = "application/octet-stream"
+_MEDIA = re.compile(r"[\w.+-]+/[\w.+-]+(?:\s*;[ -~]*)?", re.ASCII)
+_STYLES = frozenset(("style", "explode", "allowReserved", "collectionFormat"))
+_SEPARATORS = {"csv": ",", "ssv": " ", "tsv": "\t", "pipes": "|"}
+"""Between the items of a list in one part."""
 Part = tuple[str, tuple[str | None, bytes, str | None]]
 """Name of a field; file name, content, media type."""
 
@@ -198,31 +202,41 @@ def body_of(http: Mapping[str, Any], arguments: Mapping[str, Any], properties: M
     body = fields_of(http.get("body"))
     if not body:
         return Body()
-    media = _exact(str(body.get("type") or "application/json"))
+    media = str(body.get("type") or "application/json")
+    encoding = fields_of(body.get("encoding"))
     if whole := stripped(body.get("argument")):
-        return _whole(media, whole, arguments, fields_of(properties.get(whole))) if whole in arguments else Body()
+        schema = fields_of(properties.get(whole))
+        return _whole(media, whole, arguments, schema, encoding) if whole in arguments else Body()
     names = fields_of(body.get("fields"))
     parameters = fields_of(http.get("parameters"))
     values = {str(names.get(key, key)): value for key, value in arguments.items() if key not in parameters}
     if not values and http.get("method") not in _WITH_BODY:
         return Body()
     schemas = {str(names.get(key, key)): fields_of(schema) for key, schema in properties.items()}
-    return _fields(media, values, schemas)
+    return _fields(_exact(media), values, schemas, encoding)
 
 
-def _exact(media: str) -> str:
-    """A pattern such as `*/*` is sent as what fits it best."""
-    return "application/json" if "*" in media else media
+def _exact(media: str, *, is_raw: bool = False) -> str:
+    """A pattern such as `*/*` is sent as what fits it best. `is_raw`: it is sent as bytes."""
+    if "*" not in media:
+        return media
+    return "text/plain" if media.startswith("text/") else _PLAIN if is_raw else "application/json"
 
 
 def _plain(media: str) -> str:
     return media.partition(";")[0].strip().casefold()
 
 
-def _whole(media: str, argument: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Body:
-    value = arguments[argument]
+def _whole(
+    pattern: str,
+    argument: str,
+    arguments: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    encoding: Mapping[str, Any],
+) -> Body:
+    value, media = arguments[argument], _exact(pattern, is_raw=is_bytes(schema))
     if _plain(media) in (FORM, PARTS) and isinstance(value, Mapping):
-        return _fields(media, value, fields_of(schema.get("properties")))
+        return _fields(media, value, fields_of(schema.get("properties")), encoding)
     if is_bytes(schema):
         return Body(media=media, content=_bytes(argument, value))
     if isinstance(value, str) and not is_json(media):
@@ -230,34 +244,51 @@ def _whole(media: str, argument: str, arguments: Mapping[str, Any], schema: Mapp
     return Body(media=media, content=_json(value))
 
 
-def _fields(media: str, values: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]]) -> Body:
+def _fields(
+    media: str, values: Mapping[str, Any], schemas: Mapping[str, Mapping[str, Any]], encoding: Mapping[str, Any]
+) -> Body:
     match _plain(media):
         case "application/x-www-form-urlencoded":
-            return Body(media=media, content=urlencode(list(_pairs(values))).encode())
+            return Body(media=media, content="&".join(_pairs(values, encoding)).encode())
         case "multipart/form-data":
-            parts = (part for name, value in values.items() for part in _body_parts(name, value, schemas.get(name, {})))
+            parts = (
+                part
+                for name, value in values.items()
+                for part in _body_parts(name, value, schemas.get(name, {}), fields_of(encoding.get(name)))
+            )
             return Body(media=media, parts=tuple(parts))
         case _:
             return Body(media=media, content=_json(values))
 
 
-def _pairs(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Objects as JSON, lists as repeated names, as OpenAPI has it where no encoding is told."""
+def _pairs(values: Mapping[str, Any], encoding: Mapping[str, Any]) -> Iterator[str]:
+    """Objects as JSON, lists as repeated names, as OpenAPI has it where no encoding is stated."""
     for name, value in values.items():
-        for item in value if isinstance(value, list) else [value]:
-            if item is not None:
-                yield name, text_of(item)
+        if _STYLES.isdisjoint(words := fields_of(encoding.get(name))):
+            items = value if isinstance(value, list) else [value]
+            yield from (urlencode([(name, text_of(item))]) for item in items if item is not None)
+        else:
+            yield from in_query(parameter_of(name, {**words, "in": "query"}, swagger=False), value)
 
 
-def _body_parts(name: str, value: Any, schema: Mapping[str, Any]) -> Iterator[Part]:
+def _body_parts(name: str, value: Any, schema: Mapping[str, Any], encoding: Mapping[str, Any]) -> Iterator[Part]:
     items = fields_of(schema.get("items")) if isinstance(value, list) else schema
+    media = _first_media(encoding)
+    if isinstance(value, list) and (between := _SEPARATORS.get(str(encoding.get("collectionFormat")))):
+        value = between.join(map(text_of, value))
     for item in value if isinstance(value, list) else [value]:
         if is_bytes(items):
-            yield name, (name, _bytes(name, item), str(items.get("contentMediaType") or _PLAIN))
+            yield name, (name, _bytes(name, item), media or str(items.get("contentMediaType") or _PLAIN))
         elif isinstance(item, (Mapping, list)):
-            yield name, (None, _json(item), "application/json")
+            yield name, (None, _json(item), media or "application/json")
         elif item is not None:
-            yield name, (None, text_of(item).encode(), None)
+            yield name, (None, text_of(item).encode(), media or None)
+
+
+def _first_media(encoding: Mapping[str, Any]) -> str:
+    """The media type of a part, of several the first; empty: none is stated, or only a pattern."""
+    media = stripped(encoding.get("contentType")).partition(",")[0].strip()
+    return media if _MEDIA.fullmatch(media) else ""
 
 
 def _bytes(argument: str, value: object) -> bytes:

@@ -312,6 +312,79 @@ def test_a_form(echoed: Echo) -> None:
     assert got["body"] == "id=a+b%26c&tags=1&tags=2&more=%7B%22x%22%3A1%7D"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "sent_body"),
+    [
+        ({"tags": {"explode": False}}, "tags=1,2&more=%7B%22x%22%3A%22a%26b%22%7D"),
+        ({"tags": {"style": "pipeDelimited", "explode": False}}, "tags=1%7C2&more=%7B%22x%22%3A%22a%26b%22%7D"),
+        ({"more": {"style": "deepObject", "explode": True}}, "tags=1&tags=2&more[x]=a%26b"),
+        ({"more": {"style": "form"}}, "tags=1&tags=2&x=a%26b"),
+        ({"more": {"contentType": "application/json"}}, "tags=1&tags=2&more=%7B%22x%22%3A%22a%26b%22%7D"),
+        ({"tags": {"style": ["form"]}, "more": 3}, "tags=1&tags=2&more=%7B%22x%22%3A%22a%26b%22%7D"),
+    ],
+)
+def test_a_form_is_encoded_as_its_document_states(echoed: Echo, encoding: Any, sent_body: str) -> None:
+    operation = body("application/x-www-form-urlencoded", FIELDS)
+    operation["requestBody"]["content"]["application/x-www-form-urlencoded"]["encoding"] = encoding
+    got = echoed(operation, {"tags": [1, 2], "more": {"x": "a&b"}}, method="post")
+    assert got["body"] == sent_body
+
+
+@pytest.mark.parametrize(
+    ("collection", "sent_body"),
+    [
+        ({}, "tags=a,b%2Cc"),
+        ({"collectionFormat": "multi"}, "tags=a&tags=b%2Cc"),
+        ({"collectionFormat": "ssv"}, "tags=a%20b%2Cc"),
+    ],
+)
+def test_lists_in_a_form_of_swagger_2(here: Here, web: WebPages, collection: Any, sent_body: str) -> None:
+    """Without a format of the list its items are joined by commas."""
+    listed = {"name": "tags", "in": "formData", "type": "array", "items": {"type": "string"}, **collection}
+    operation = {"operationId": "do", "parameters": [listed], "responses": {}}
+    document = {"swagger": "2.0", "info": {"title": "shop", "version": "1"}, "paths": {"/echo": {"post": operation}}}
+    here.ingest(here.write("shop.json", document))
+    services(here, f"{web.url}/api")
+    got = run(here, {"tags": ["a", "b,c"]})["structuredContent"]
+    assert got["body"] == sent_body
+
+
+def test_parts_of_a_multipart_form_have_the_media_types_that_are_stated(echoed: Echo) -> None:
+    file = {"type": "string", "format": "binary"}
+    operation = body("multipart/form-data", {"type": "object", "properties": {"scan": file, "more": {}, "any": file}})
+    operation["requestBody"]["content"]["multipart/form-data"]["encoding"] = {
+        "scan": {"contentType": "image/tiff, image/gif"},
+        "more": {"contentType": "application/ld+json"},
+        "any": {"contentType": "image/*"},
+    }
+    content = b64encode(b"II*").decode()
+    got = echoed(operation, {"scan": content, "more": {"x": 1}, "any": content}, method="post")
+    parts = {part.split('name="')[1].split('"')[0]: part for part in got["body"].split("--")[1:-1] if "name=" in part}
+    assert "Content-Type: image/tiff\r\n" in parts["scan"]
+    assert "Content-Type: application/ld+json\r\n" in parts["more"]
+    assert "Content-Type: application/octet-stream\r\n" in parts["any"]
+
+
+@pytest.mark.parametrize("media", ["application/xml", "text/xml; charset=utf-8", "application/soap+xml", "text/yaml"])
+def test_a_body_that_is_no_json_is_written_by_the_caller(echoed: Echo, media: str) -> None:
+    got = echoed(body(media, FIELDS), {"body": "<order/>"}, method="post")
+    assert (got["headers"]["content-type"], got["body"]) == (media, "<order/>")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "schema", "value", "media"),
+    [
+        ("*/*", {}, {"a": 1}, "application/json"),
+        ("audio/*", {"type": "string", "format": "binary"}, b64encode(b"RIFF").decode(), "application/octet-stream"),
+        ("text/*", {"type": "string"}, "tide", "text/plain"),
+    ],
+)
+def test_a_pattern_of_media_types_is_sent_as_one_that_fits_the_content(
+    echoed: Echo, pattern: str, schema: Any, value: Any, media: str
+) -> None:
+    assert echoed(body(pattern, schema), {"body": value}, method="post")["headers"]["content-type"] == media
+
+
 def test_a_multipart_form_with_a_file(echoed: Echo) -> None:
     file = {"type": "string", "format": "binary"}
     schema = {"type": "object", "properties": {"title": {"type": "string"}, "file": file, "more": {"type": "object"}}}

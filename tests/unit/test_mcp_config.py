@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
+from waygraph.ingest.sources.kinds import kind_of
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -59,6 +60,57 @@ SERVERS = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
 
 
 @pytest.mark.parametrize(
+    ("document", "kind"),
+    [
+        ({"name": "clerk", "tools": ["read", "write"], "mcpServers": SERVERS}, "mcp-config"),
+        ({"tools": ["*"], "mcpServers": SERVERS}, "mcp-config"),
+        ({"tools": [{"name": "read"}, "write"]}, "tools-list"),
+        ({"tools": []}, "tools-list"),
+    ],
+)
+def test_names_of_tools_that_an_agent_may_use_are_no_list_of_tools(document: object, kind: str) -> None:
+    assert kind_of(document, "clerk.json").name == kind
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"enabled": False},
+        {"disabled": True, "command": ""},
+        {"isActive": False, "type": "inMemory"},
+        {"source": "extension", "enabled": False},
+    ],
+)
+def test_an_entry_that_is_off_is_no_fault_whatever_else_it_says(entry: object) -> None:
+    document = {"mcpServers": {"x": entry, **SERVERS}}
+    assert faults(document) == {}
+    assert list(asked(document)) == ["time"]
+
+
+@pytest.mark.parametrize("switch", [{"enabled": False}, {"disabled": True}, False, None])
+def test_a_login_that_is_off_is_none(switch: object) -> None:
+    launch = launched({"url": "https://tides.example/mcp", "oauth": switch})
+    assert isinstance(launch, HttpLaunch)
+    assert not launch.oauth
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["/home/ann/.copilot/mcp-config.json", "/work/crush.json", "/x/.crush.json", "/home/ann/.config/goose/config.yaml"],
+)
+def test_hosts_that_write_a_variable_without_braces(where: str) -> None:
+    launch = launched({"url": "https://tides.example/mcp", "headers": {"Authorization": "Bearer $TOKEN"}}, where)
+    assert isinstance(launch, HttpLaunch)
+    assert launch.headers == {"Authorization": "Bearer t0"}
+
+
+def test_an_address_and_its_login_by_the_names_of_other_hosts() -> None:
+    launch = launched({"baseUrl": "https://tides.example/mcp", "bearerTokenEnv": "TOKEN"})
+    assert isinstance(launch, HttpLaunch)
+    assert (launch.url, launch.headers) == ("https://tides.example/mcp", {"Authorization": "Bearer t0"})
+
+
+@pytest.mark.parametrize(
     ("document", "keys"),
     [
         ({"mcpServers": SERVERS}, ["time"]),
@@ -67,6 +119,10 @@ SERVERS = {"time": {"command": "uvx", "args": ["mcp-server-time"]}}
         ({"servers": {}, "inputs": []}, []),
         ({"editor.fontSize": 12, "mcp": {"inputs": [], "servers": SERVERS}}, ["time"]),
         ({"mcp": {"servers": {}}}, []),
+        ({"powers": {"mcpServers": SERVERS}, "mcpServers": {}}, ["time"]),
+        ({"editor.tabSize": 2, "pier.mcpServers": SERVERS, "quay.advanced": {"mcpServers": []}}, ["time"]),
+        ({"pier": {"mcpServers": [{"name": "time", **SERVERS["time"]}]}}, ["time"]),
+        ({"name": "clerk", "tools": ["*"], "mcpServers": SERVERS}, ["time"]),
         ({"numStartups": 3, "mcpServers": SERVERS, "projects": {"/w/a": {"mcpServers": SERVERS}}}, ["time", "a/time"]),
         ({"projects": {"/w/a": {"mcpServers": SERVERS}, "/w/b": {"history": []}}}, ["a/time"]),
         (

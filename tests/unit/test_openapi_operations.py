@@ -174,6 +174,10 @@ OBJECT = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"oneOf": [OBJECT, {"type": "object", "properties": {"a": {"type": "number"}}}]}, ["body"], ["body"]),
         ({"oneOf": [OBJECT, {"type": "string"}]}, ["body"], ["body"]),
         ({"allOf": [OBJECT, {"required": ["a"]}], "required": ["a"]}, ["a"], ["a"]),
+        ({"allOf": [OBJECT, {"required": ["a"]}]}, ["a"], ["a"]),
+        ({"allOf": [{"allOf": [{"required": ["a"]}]}, {"allOf": [OBJECT]}]}, ["a"], ["a"]),
+        ({"allOf": [OBJECT], "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, ["a"], []),
+        ({"allOf": [OBJECT, {"required": ["missing"]}]}, ["a"], []),
         ({"allOf": [OBJECT, {"type": "array"}]}, ["body"], ["body"]),
         ({"type": "object"}, ["body"], ["body"]),
         ({"type": "string"}, ["body"], ["body"]),
@@ -187,6 +191,12 @@ def test_which_bodies_come_field_by_field(stated: object, names: list[str], requ
     asked = schema(tools_of(document_with(body_of(stated)))["send"])
     assert list(asked["properties"]) == names
     assert asked.get("required", []) == required
+
+
+@pytest.mark.parametrize("media", ["application/xml", "application/vnd.order+xml", "text/yaml", "application/x-ndjson"])
+def test_a_body_in_another_language_than_json_is_a_text(media: str) -> None:
+    body = schema(tools_of(document_with(body_of(OBJECT, media)))["send"])["properties"]["body"]
+    assert (body["type"], media in body["description"]) == ("string", True)
 
 
 def test_names_of_tools_are_legal_and_told_apart() -> None:

@@ -23,14 +23,14 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "env": ("env", "envs", "environment"),
     "envFile": ("envfile",),
     "cwd": ("cwd", "workingdirectory"),
-    "url": ("httpurl", "serverurl", "url", "uri"),
+    "url": ("httpurl", "serverurl", "url", "uri", "baseurl"),
     "headers": ("headers", "httpheaders"),
     "oauth": ("oauth",),
     "name": ("name",),
     "description": ("description",),
 }
 """Field → what hosts call it, without case, `_` and `-`; of several the first counts."""
-_VARIABLES = ("envvars", "envkeys", "envhttpheaders", "bearertokenenvvar", "requestoptions")
+_VARIABLES = ("envvars", "envkeys", "envhttpheaders", "bearertokenenvvar", "bearertokenenv", "requestoptions")
 _TYPES = ("type", "transport", "transporttype")
 _SWITCHES = {
     **dict.fromkeys(("disabled", "disable", "isdisabled"), True),
@@ -62,7 +62,7 @@ _FORMS = {
 }
 """Type, without case, `_` and `-` → the form; empty: the address tells."""
 _OF_OPENCODE = ("local", "remote")
-_OF_HOST = frozenset(("builtin", "platform", "frontend", "inlinepython"))
+_OF_HOST = frozenset("builtin frontend inlinepython inmemory memory platform sdk".split())
 _NESTED_FIELDS = ("config", "transport", "command")
 """Fields in which some hosts keep the launch: Goose, Cline, Zed."""
 
@@ -110,6 +110,8 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
         launch["type"] = form
     if isinstance(launch.get("command"), list):
         launch |= _split_command(launch["command"], launch.get("args"))
+    if isinstance(launch.get("oauth"), Mapping) and is_off(launch["oauth"]):
+        launch["oauth"] = False
     _add_variables(launch, fields)
     resolve = _references(
         bare=bare_variables or _value(fields, ("httpurl",)) is not None,
@@ -178,6 +180,8 @@ def _switch_value(name: str, value: object) -> bool | None:
 def _form(fields: Mapping[Any, Any]) -> str:
     """Empty: what else is there tells. Raises Faulty."""
     word = _value(fields, _TYPES)
+    if _value(fields, ("source",)) == "extension":
+        raise Faulty("belongs to an extension of its host, and is no server that can be started from here")
     if word is None:
         return "http" if _value(fields, ("httpurl",)) else ""
     plain = _type(word) if isinstance(word, str) else ""
@@ -204,7 +208,7 @@ def _add_variables(launch: dict[str, Any], fields: Mapping[Any, Any]) -> None:
     env = {name: f"${{{name}}}" for field in ("envvars", "envkeys") for name in _listed_names(plain.get(field))}
     headers = dict(fields_of(fields_of(plain.get("requestoptions")).get("headers")))
     headers |= {name: f"${{{variable}}}" for name, variable in fields_of(plain.get("envhttpheaders")).items()}
-    if bearer := plain.get("bearertokenenvvar"):
+    if bearer := plain.get("bearertokenenvvar", plain.get("bearertokenenv")):
         headers["Authorization"] = f"Bearer ${{{bearer}}}"
     if env and isinstance(launch.get("env", {}), Mapping):
         launch["env"] = {**env, **launch.get("env", {})}

@@ -14,7 +14,7 @@ from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
 from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, launch_of, read_server
-from waygraph.ingest.sources.formats.host_entry import is_launch_alone, names_a_launch
+from waygraph.ingest.sources.formats.host_entry import is_launch_alone, is_off, names_a_launch
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
 from waygraph.registry.model.errors import SourceError
@@ -28,8 +28,8 @@ SHAPE = (
 DISABLED = "disabled"
 """The tag of a server that its config has switched off."""
 OFF = "is switched off there"
-_TABLES = ("mcpServers", "mcp_servers", "context_servers", "amp.mcpServers")
-"""Names that nothing but a table of servers has."""
+_TABLES = ("mcpServers", "mcp_servers", "context_servers")
+"""Names that nothing but a table of servers has; settings of an editor have them behind a name and a dot."""
 _OTHERS_SERVERS = ("asyncapi", "openapi", "swagger")
 _OFF_LISTS = ("disabledMcpServers", "disabledMcpjsonServers", "deniedMcpServers", "excludeMCPServers")
 _ON_LISTS = ("allowMCPServers", "allowedMcpServers")
@@ -40,8 +40,8 @@ _PROJECT_FOLDERS = frozenset(
     ".agents .amazonq .claude .codex .continue .cursor .gemini .idea .junie .kilocode .kiro .opencode .qwen .roo"
     " .vscode .windsurf .zed".split()
 )
-_OF_GEMINI = frozenset((".gemini", ".qwen"))
-"""Folders of the hosts that refer to a variable as `$NAME`, too."""
+_BARE_PLACES = frozenset(".copilot .crush .gemini .goose .qwen crush goose".split())
+"""Folders and files, without their suffix, of the hosts that refer to a variable as `$NAME`, too."""
 
 
 def fits(document: Any) -> bool:
@@ -142,7 +142,8 @@ class _Table:
 
 
 def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
-    bare_variables = PurePath(intake.where).parent.name in _OF_GEMINI
+    path = PurePath(intake.where)
+    bare_variables = not _BARE_PLACES.isdisjoint((path.parent.name, path.stem))
     for table in _tables(document):
         for place, name, entry in _members(table.servers, table.pointer, intake):
             if fault := name_fault(name):
@@ -152,10 +153,21 @@ def _entries(document: Mapping[str, Any], intake: Intake) -> Iterator[_Entry]:
             try:
                 server = read_server(entry, bare_variables=bare_variables)
             except Faulty as exc:
-                intake.reject_agent(place, str(exc), key=key)
+                if not _is_off_for_certain(entry):
+                    intake.reject_agent(place, str(exc), key=key)
+                else:
+                    intake.note_cut(place, f"{OFF}, and not listed: {exc}")
                 continue
             off = server.disabled or table.switches.turn_off(name)
             yield _Entry(key=key, pointer=place, server=replace(server, disabled=off), project=table.project)
+
+
+def _is_off_for_certain(entry: object) -> bool:
+    """Also of an entry that cannot be read otherwise: nobody misses its server."""
+    try:
+        return is_off(entry)
+    except Faulty:
+        return False
 
 
 def _members(servers: object, place: str, intake: Intake) -> Iterator[tuple[str, object, object]]:
@@ -196,12 +208,22 @@ def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """Those that are no single project's."""
     if _is_flat(document):
         yield "", _named_values(document)
-    yield from ((pointer(name), document[name]) for name in _TABLES if name in document)
+    yield from _tables_by_name(document)
     yield from _tables_of_vs_code(document)
     if "servers" not in fields_of(document.get("mcp")) and _names_launches(document.get("mcp")):
         yield "/mcp", document["mcp"]
     if _is_of_goose(document.get("extensions")):
         yield "/extensions", document["extensions"]
+
+
+def _tables_by_name(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    """At the top, and in the part of one host or of one of its features: `powers` of Kiro, `augment.advanced`."""
+    for name, part in document.items():
+        if str(name).rpartition(".")[2] in _TABLES:
+            yield pointer(name), part
+        elif name != "projects" and isinstance(part, Mapping):
+            inner = ((key, part[key]) for key in _TABLES if isinstance(part.get(key), (Mapping, list)))
+            yield from ((pointer(name, key), table) for key, table in inner)
 
 
 def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

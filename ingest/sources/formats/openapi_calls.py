@@ -9,6 +9,7 @@ An operation's tool keeps under the annotation `http` all that a call needs:
 An argument named under `parameters` goes where `in` says, under `name` if that is another. With `body.argument`, that
 argument is the whole body; else every other argument is a field of the body, under the name in `body.fields` if it
 has another there. `style`, `explode`, `allowReserved`, `collectionFormat`, `content` are as the document states them.
+So is `body.encoding`, which has the first four and `contentType` for the fields of a form.
 """
 
 import re
@@ -35,6 +36,8 @@ PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 """In a path."""
 _STYLE_FIELDS = ("style", "explode", "allowReserved", "collectionFormat")
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_TEXTS = ("xml", "yaml", "javascript", "ndjson", "jsonl")
+"""Ends of media types that are text, though they do not begin with `text/`."""
 _BODY = "body"
 MAX_MEDIA = 50
 """So many media types of one body are looked at."""
@@ -63,6 +66,8 @@ class Body:
     pointer: str
     is_required: bool
     description: str = ""
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    """Of a form, by field: what the document states of its serialization."""
 
     def with_media(self, media: str) -> "Body":
         return replace(self, media=media)
@@ -181,14 +186,30 @@ class Arguments:
             self._arguments[own] = _Argument(conversion, each.required and body.is_required, remarks)
         if aliases:
             self.body["fields"] = aliases
+        self._take_encoding(body)
+
+    def _take_encoding(self, body: Body) -> None:
+        """Of a form: how its fields are serialized, where the document states it."""
+        words = (*_STYLE_FIELDS, "contentType") if body.media in _FORMS else ()
+        encodings = {
+            name: {word: value for word in words if isinstance(value := fields_of(each).get(word), (str, bool))}
+            for name, each in islice(body.encoding.items(), MAX_FIELDS)
+        }
+        if encoding := {name: words for name, words in encodings.items() if words}:
+            self.body["encoding"] = encoding
 
     def _take_whole(self, body: Body) -> None:
         name = self._free_name(_BODY, ("request_body",))
         remarks: dict[str, Any] = {"description": body.description} if body.description else {}
+        conversion = self.schemas.convert(body.schema, body.pointer)
+        if _is_written_out(body.media) and not _is_scalar(conversion.schema):
+            text = f"The body as text of the media type {body.media[:100]}"
+            remarks, conversion = {"description": body.description or text}, Conversion({"type": "string"})
         if _is_binary(body.media):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
-        self._arguments[name] = _Argument(self.schemas.convert(body.schema, body.pointer), body.is_required, remarks)
+        self._take_encoding(body)
+        self._arguments[name] = _Argument(conversion, body.is_required, remarks)
 
     def _free_name(self, preferred_name: str, others: Iterable[str]) -> str:
         """The first of these that no argument has yet, else with a number behind it."""
@@ -298,6 +319,7 @@ def body_of(schemas: Schemas, value: object, pointer: str) -> Body | None:
         pointer=f"{at}/schema",
         is_required=fields_of(request).get("required") is True,
         description=text_of(fields_of(request).get("description")),
+        encoding=fields_of(fields_of(media_object).get("encoding")),
     )
 
 
@@ -316,7 +338,9 @@ def _older_body(parameters: list[Parameter], pointer: str) -> Body | None:
         "required": [each.name for each in form if each.fields.get("required") is True],
     }
     media = _FORMS[any(each.fields.get("type") == "file" for each in form)]
-    return Body(media, schema, pointer, True)
+    lists = [each for each in form if each.fields.get("type") == "array"]
+    encoding = {each.name: {"collectionFormat": each.fields.get("collectionFormat", "csv")} for each in lists}
+    return Body(media, schema, pointer, True, encoding=encoding)
 
 
 def media_of(value: object, body: Body) -> str:
@@ -328,7 +352,7 @@ def media_of(value: object, body: Body) -> str:
 
 
 def is_json(media: str) -> bool:
-    plain = media.partition(";")[0].strip().casefold()
+    plain = _plain(media)
     return plain == "application/json" or plain.endswith(("/json", "+json")) or plain == "*/*"
 
 
@@ -339,7 +363,7 @@ def is_bytes(schema: Mapping[str, Any]) -> bool:
 
 def _preference(media: str) -> int:
     """The least is best."""
-    plain = media.partition(";")[0].strip().casefold()
+    plain = _plain(media)
     if plain == "application/json":
         return 0
     if is_json(media):
@@ -352,5 +376,19 @@ def _has_fields(media: str) -> bool:
 
 
 def _is_binary(media: str) -> bool:
-    plain = media.partition(";")[0].strip().casefold()
-    return _preference(media) == 5 and not plain.endswith(("xml", "yaml", "javascript", "ndjson", "jsonl"))
+    return _preference(media) == 5 and not _plain(media).endswith(_TEXTS)
+
+
+def _is_written_out(media: str) -> bool:
+    """Whether the caller writes the body as text: it is in a language that no value of JSON is turned into."""
+    return (_preference(media) >= 4 and _plain(media).startswith("text/")) or _plain(media).endswith(_TEXTS)
+
+
+def _is_scalar(schema: object) -> bool:
+    kind = fields_of(schema).get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    return all(each in ("string", "number", "integer", "boolean", "null") for each in kinds)
+
+
+def _plain(media: str) -> str:
+    return media.partition(";")[0].strip().casefold()

@@ -427,10 +427,21 @@ def _fields(schemas: Schemas, schema: object, pointer: str, look: _Look) -> dict
             optional = {name: replace(each, required=False) for name, each in branch.items()}
             branches |= branch if word == "allOf" else optional
         fields |= {name: each for name, each in branches.items() if name not in fields}
-    for name in items_of(target.get("required")):  # `allOf` often demands what another part of it describes
-        if isinstance(name, str) and name in fields:
+    for name in _required_names(schemas, target, pointer, set()):
+        if name in fields:
             fields[name] = replace(fields[name], required=True)
     return fields
+
+
+def _required_names(schemas: Schemas, schema: object, pointer: str, visited: set[str]) -> Iterator[str]:
+    """Also those of the parts of `allOf`: one part often demands what another part describes."""
+    target, pointer = schemas.follow(schema, pointer)
+    if pointer in visited or len(visited) > MAX_PARTS:
+        return
+    visited.add(pointer)
+    yield from (name for name in items_of(fields_of(target).get("required")) if isinstance(name, str))
+    for number, part in enumerate(items_of(fields_of(target).get("allOf"))):
+        yield from _required_names(schemas, part, f"{pointer}/allOf/{number}", visited)
 
 
 def _at_odds(one: Mapping[str, Field], other: Mapping[str, Field], common: Mapping[str, Field]) -> bool:

@@ -10,7 +10,9 @@ SHAPE = '{"tools": [{"name": …}]} or {"server": {"name": …}, "tools": […]}
 
 
 def fits(document: Any) -> bool:
-    return isinstance(document, Mapping) and isinstance(_result(document).get("tools"), list)
+    """A list of names alone is what an agent of some host may use."""
+    tools = _result(document).get("tools") if isinstance(document, Mapping) else None
+    return isinstance(tools, list) and (not tools or not all(isinstance(tool, str) for tool in tools))
 
 
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
