@@ -161,9 +161,6 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-# The schemas, made from the SDK's types.
-
-
 @cache
 def _shape_of_result(method: str) -> _Shape:
     schema, definitions = _schema_of(SERVER_RESULTS[method, VERSION])

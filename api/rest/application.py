@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.traces import Traces
 
 
-# HEAD: what GET answers, without its content. Balancers and monitors ask so.
-
-
 class Headed:
     """The application, with HEAD wherever an endpoint has GET; what streams without end, as MCP does, has none."""
 

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.traces import Traces
 
 
-# uvicorn as this service needs it: on which socket, alone or in several processes, and how it is told to stop.
-
-
 STARTING_S = 20
 """A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
 KEEP_ALIVE_S = 30

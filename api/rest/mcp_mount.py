@@ -186,9 +186,6 @@ class _Door:
         return own is not None and own.netloc == request.headers.get("host", "")
 
 
-# Where hosts log a person in: OAuth 2.0 Protected Resource Metadata (RFC 9728), and the challenge that points to it.
-
-
 METADATA = "/.well-known/oauth-protected-resource"
 _STEP_UP = "waygraph.mcp.step_up"
 """As `api.mcp.http` has it, which is imported late."""

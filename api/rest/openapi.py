@@ -337,9 +337,6 @@ PROBLEM: dict[str, Any] = {
 }
 
 
-# What the OpenAPI document says of each operation: its name, its answers, its problems, an example of each.
-
-
 _SHAPES: dict[str, type[BaseModel]] = {
     "route": r.Route,
     "route_batch": r.Batch,

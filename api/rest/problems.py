@@ -252,9 +252,6 @@ def _instance() -> str:
     return f"urn:waygraph:request:{request_id()}"
 
 
-# What is cut off when a service stops is answered: in the shape of every other error, and not as a fault.
-
-
 class Stoppable:
     """The application. A request that the server cancels, since it stops and waits no longer, is told so.
 
@@ -280,9 +277,6 @@ class Stoppable:
                 raise
             task.uncancel()
             await stop_response()(scope, receive, send)
-
-
-# What does not fit in a request: each fault with its place, and for an unknown field the one that was meant.
 
 
 def faults_of(request: Request, errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
