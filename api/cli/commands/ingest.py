@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def ingest(
     context: typer.Context,
-    source_names: Annotated[
+    given: Annotated[
         list[str] | None,
         typer.Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input."),
     ] = None,
@@ -103,7 +103,7 @@ def ingest(
 
     options, command = invocation(context), after_dashes(context)
     configs = _find_sources(options, all_of_them=yes) if discover else []
-    sources = [*(source_names or ()), *configs]
+    sources = [*(given or ()), *configs]
     if discover and not sources and not command:
         return
     _refuse_unnamed(len(sources) + bool(command), source)

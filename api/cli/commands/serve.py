@@ -145,11 +145,11 @@ def serve(
 
     waygraph serve --port 8080
     """
-    from waygraph.api.rest.bootstrap import Chosen, serve
+    from waygraph.api.rest.bootstrap import ServiceOptions, serve
 
     options = invocation(context)
     place = str(options.own_place(options.settings()))
-    service = Chosen(
+    service = ServiceOptions(
         location=place,
         embedder=options.embedder,
         host=host,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def watch(
     context: typer.Context,
-    source_names: Annotated[
+    given: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
@@ -85,7 +85,7 @@ def watch(
         settings,
         os.environ,
         registry=place_of(place, settings),
-        is_named=bool(source_names),  # what the registry knows, others may have put there
+        is_named=bool(given),  # what the registry knows, others may have put there
         namespace=namespace,
         kind=kind,
         headers=header,
@@ -99,7 +99,7 @@ def watch(
         settings = replace(settings, watch_poll_s=interval)
     with options.open() as registry, _output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
-        sources = list(source_names or ()) or ([] if command else known_sources(registry))
+        sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
         watch_options = WatchOptions(
             registry=registry,
