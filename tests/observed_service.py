@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import Metrics
-from waygraph.api.telemetry.request_log import Application, Observed, note_caller
+from waygraph.api.telemetry.request_log import Application, ObservedApplication, note_caller
 from waygraph.api.telemetry.traces import Traces
 from waygraph.registry import Registry
 from waygraph.registry.access.visibility import Caller
@@ -123,7 +123,7 @@ def observed_service(
     stream, metrics = StringIO(), metrics or Metrics()
     with logging_as_it_was():
         log = open_logs(log_format, log_level, stream, metrics.lost_log_line)
-        app = Observed(application(metrics, registry), log=log, metrics=metrics, traces=traces, audit=audit)
+        app = ObservedApplication(application(metrics, registry), log=log, metrics=metrics, traces=traces, audit=audit)
         with serving(app) as port:
             yield Service(port, stream, metrics)
 

@@ -17,9 +17,9 @@ def application() -> object:
     from tests.observed_service import application as base
     from waygraph.api.telemetry.logs import open_logs
     from waygraph.api.telemetry.metrics import Metrics
-    from waygraph.api.telemetry.request_log import Observed
+    from waygraph.api.telemetry.request_log import ObservedApplication
 
-    metrics = Metrics(shared=Path(os.environ[SHARED_FOLDER]))
+    metrics = Metrics(folder=Path(os.environ[SHARED_FOLDER]))
     app = base(metrics)
 
     @app.get("/pid")
@@ -30,7 +30,7 @@ def application() -> object:
     async def hangs() -> None:
         await asyncio.sleep(600)
 
-    return Observed(app, log=open_logs("json", "info", sys.stderr), metrics=metrics)
+    return ObservedApplication(app, log=open_logs("json", "info", sys.stderr), metrics=metrics)
 
 
 def main() -> None:

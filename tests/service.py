@@ -19,7 +19,7 @@ import httpx2
 import uvicorn
 
 from tests.observed_service import logging_as_it_was
-from waygraph.api.rest.bootstrap import Chosen, compose_application, configuration, open_service
+from waygraph.api.rest.bootstrap import ServiceOptions, compose_application, configuration, open_service
 from waygraph.api.rest.dependencies import Service
 from waygraph.registry import Registry
 from waygraph.registry.access.api_keys import KeyFile
@@ -159,7 +159,7 @@ def served(
     if auth:
         assert folder is not None
         settings = replace(settings, keys_file=str(folder / "keys.json"))
-    chosen = Chosen(location=str(location), embedder=embedder)
+    chosen = ServiceOptions(location=str(location), embedder=embedder)
     stream = StringIO()
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})

@@ -13,9 +13,6 @@ from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCo
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
 from waygraph.registry.model.process import uncollected_at_exit
 
-# Variables of the environment that look like settings and set nothing: one letter amiss, and a default holds.
-
-
 _OTHERS = re.compile(
     "WAYGRAPH_(SERVICE_CHOSEN|(BENCH|INPUT|REQUIRE|TEST)_.*"  # of workers; of benchmarks, configurations and tests
     "|(.*_)?(SERVICE_HOST|PORT)(_.*)?)"  # as Kubernetes and Docker tell of a service whose name begins like ours
@@ -26,23 +23,25 @@ LEAST_LIKENESS = 0.88
 
 
 def misspelt(environ: Mapping[str, str]) -> str:
-    """What to tell of them, by their names alone; empty if there are none."""
-    given = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
-    if not given:
+    """A notice of variables that look like settings and set nothing; empty if there are none. It shows no values."""
+    names = {name for name in environ if name.startswith("WAYGRAPH_") and not _OTHERS.fullmatch(name)}
+    if not names:
         return ""
     from waygraph.registry.model.settings import VARIABLES  # only where something is set: help starts without it
 
-    known = VARIABLES | {"WAYGRAPH_REGISTRY"}
-    if not given - known:
+    variables = VARIABLES | {"WAYGRAPH_REGISTRY"}
+    if not names - variables:
         return ""
     from waygraph.registry.model.errors import nearest
 
     # What all begin with would make all alike.
-    rest = {name.removeprefix(_PREFIX) for name in known}
-    unknown = sorted(given - known)
+    rest = {name.removeprefix(_PREFIX) for name in variables}
+    unknown = sorted(names - variables)
     near = {name: nearest(name.removeprefix(_PREFIX), rest, least=LEAST_LIKENESS) for name in unknown}
     return "; ".join(
-        f"{name} is no setting; did you mean {_PREFIX}{found[0]}?" for name, found in near.items() if found
+        f"{name} is no setting; did you mean {_PREFIX}{candidates[0]}?"
+        for name, candidates in near.items()
+        if candidates
     )
 
 
@@ -103,8 +102,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         typer.echo(f"waygraph {version('waygraph')}")
@@ -152,11 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _status(arguments: Sequence[str] | None) -> int:
     try:
         app(arguments, prog_name="waygraph")
-    except SystemExit as left:
-        if isinstance(left.__context__, BrokenPipeError):  # the library that prints help ends with 1
-            leave_unwritten(left.__context__)
-        _tell_of_misplaced(left.__context__)
-        return left.code if isinstance(left.code, int) else 0
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # the library that prints help ends with 1
+            leave_unwritten(ending.__context__)
+        _tell_of_misplaced(ending.__context__)
+        return ending.code if isinstance(ending.code, int) else 0
     except OSError as error:
         if is_of_a_stream(error):  # help is printed by a library
             leave_unwritten(error)

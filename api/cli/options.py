@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
 
 
-# What the options before the command say: which registry, which embedder.
-
-
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """`location` empty: the default registry. `embedder` empty: the registry's own."""
@@ -63,9 +60,9 @@ class Invocation:
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """What this run of the program was told before the command."""
-    told = context.obj
-    return told if isinstance(told, Invocation) else Invocation()
+    """The options that stand before the command."""
+    options = context.obj
+    return options if isinstance(options, Invocation) else Invocation()
 
 
 TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
@@ -114,21 +111,23 @@ HistoryFile = Annotated[
         "{role: call, tool, outcome: ok|failed}.",
     ),
 ]
-Used = Annotated[
+UsedTools = Annotated[
     list[str] | None,
     typer.Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first."),
 ]
-Failed = Annotated[
+FailedTools = Annotated[
     list[str] | None, typer.Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
 ]
 
 
-def history(file: Path | None, used: Sequence[str] | None, failed: Sequence[str] | None) -> "tuple[Turn, ...]":
+def history(
+    file: Path | None, used_tools: Sequence[str] | None, failed_tools: Sequence[str] | None
+) -> "tuple[Turn, ...]":
     """The turns of the file, then the calls. Raises InvalidQuery, BadParameter for a file that cannot be read."""
     from waygraph.registry.model.nouns import Turn
 
-    calls = [Turn(role="call", tool=tool) for tool in used or ()]
-    calls += [Turn(role="call", tool=tool, outcome="failed") for tool in failed or ()]
+    calls = [Turn(role="call", tool=tool) for tool in used_tools or ()]
+    calls += [Turn(role="call", tool=tool, outcome="failed") for tool in failed_tools or ()]
     return (*(_read_history(file) if file else ()), *calls)
 
 
@@ -140,8 +139,8 @@ def _read_history(file: Path) -> "tuple[Turn, ...]":
 
     most = load_settings().max_body_bytes
     try:
-        with file.open("rb") as opened:
-            content = opened.read(most + 1)
+        with file.open("rb") as stream:
+            content = stream.read(most + 1)
         if len(content) > most:
             raise typer.BadParameter(f"{file} has more than {most} bytes (WAYGRAPH_MAX_BODY_BYTES)")
         return read_history(json.loads(content))
@@ -175,10 +174,10 @@ def filters(
     for kind in kinds or ():
         if kind not in AGENT_KINDS:
             raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
-    chosen: tuple[AgentKind, ...] = tuple(known for known in AGENT_KINDS if known in (kinds or ()))
+    chosen_kinds: tuple[AgentKind, ...] = tuple(known_kind for known_kind in AGENT_KINDS if known_kind in (kinds or ()))
     return Filters(
         tags=tuple(tags or ()),
-        kinds=chosen,
+        kinds=chosen_kinds,
         agent_ids=tuple(agents or ()),
         reachable=reachable,
         within=within,
@@ -275,14 +274,11 @@ class DefaultGroup(TyperGroup):
     """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named or not args else [next(iter(self.commands)), *args])
+        has_name = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if has_name or not args else [next(iter(self.commands)), *args])
 
 
-# A command line after `--`: `waygraph ingest -- uvx mcp-server-time`.
-
-
-_KEPT = "waygraph.after_dashes"
+_AFTER_DASHES = "waygraph.after_dashes"
 
 
 class CommandAfterDashes(TyperCommand):
@@ -290,7 +286,7 @@ class CommandAfterDashes(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
-        ctx.meta[_KEPT] = args[at + 1 :]
+        ctx.meta[_AFTER_DASHES] = args[at + 1 :]
         return super().parse_args(ctx, args[:at])
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -299,4 +295,4 @@ class CommandAfterDashes(TyperCommand):
 
 def after_dashes(context: typer.Context) -> list[str]:
     """The other program's command line; empty if there is none."""
-    return list(context.meta.get(_KEPT, ()))
+    return list(context.meta.get(_AFTER_DASHES, ()))

@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from waygraph.registry.access.visibility import Caller
 
 
-# The audit's line of one call: who, which tool, with arguments of which names, how it ended, how long it took.
-
-
 ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
@@ -94,9 +91,6 @@ def _names(arguments: Mapping[str, Any]) -> list[str]:
 def _arguments_text(arguments: Mapping[str, Any]) -> str:
     """JSON, what looks like a secret struck out."""
     return json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]
-
-
-# A person says yes to one call, or it does not run.
 
 
 SHOWN_ARGUMENTS_CHARS = 2_000

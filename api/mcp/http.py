@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 # A token may lack a scope: then HTTP says so before anything runs, and a host can have its person grant it (MCP
 # 2025-11-25, Authorization, Runtime Insufficient Scope Errors). Of a key nobody grants more: its caller is told by MCP.
-
-
 STEP_UP = "waygraph.mcp.step_up"
 """In the scope of a request that is refused so: the scopes that its caller has, with those that it needs."""
 _ASKS: Mapping[str, frozenset[Grant]] = {

@@ -91,9 +91,6 @@ def _opens(scope: Scope) -> bool:
     return _SESSION not in headers and (not version or version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
-# What a session holds on to while its host is silent: of many that are idle that is all that they cost.
-
-
 REQUEST = "waygraph.mcp.request"
 """In the scope of a request: its `SentRequest`."""
 _OF_REQUEST = (
@@ -154,16 +151,16 @@ async def release_request(ctx: Context, call_next: CallNext) -> HandlerResult:
             ctx.request.scope[REQUEST].note_handled(ctx.request)
 
 
-# A session of the SDK's sends through a task and a pair of streams of its own, a third of what an idle one costs. Its
-# transport is private below `connect`: `tests/gateway/test_idle_sessions.py` fails where that moves.
-
-
 _SDK_CHECKS = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """Hosts and origins are looked at before the SDK; one value, since each session would make its own."""
 
 
 class HandshakeSessions(StreamableHTTPSessionManager):
-    """The SDK's, of which each session sends straight to the streams of its requests."""
+    """The SDK's, of which each session sends straight to the streams of its requests.
+
+    The SDK's own session sends through a task and a pair of streams, which are a third of the cost of an idle session.
+    The transport is private below `connect`: `tests/gateway/test_idle_sessions.py` fails if the SDK moves it.
+    """
 
     def __init__(self, app: "Server[Any]", *, stateless: bool, max_request_body_size: int) -> None:
         super().__init__(

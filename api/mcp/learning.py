@@ -107,9 +107,6 @@ def open_counter(registry: "Registry", settings: "Settings") -> Iterator[CallCou
         yield counter
 
 
-# How each tool is used: for operators, in a file beside the registry, never in the graph.
-
-
 @dataclass(slots=True)
 class Called:
     """A call under way: `tool_id` once it is known which tool is meant, `sent_at` (monotonic) once it is sent."""

@@ -130,9 +130,6 @@ def stand_in(kind: Kind, agent: Agent, name: str) -> Tool:
     )
 
 
-# Whose is it? An address says so; a server's own name does where one server at this door lists it.
-
-
 async def find_owner(gateway: Gateway, asker: Asker, kind: Kind, address: str) -> tuple[Agent, str]:
     """The agent and its own name of what is meant. Raises UnknownName, also for what is hidden."""
     if len(address) <= MOST_ADDRESS_CHARS:
@@ -183,9 +180,6 @@ def _fits(template: str, uri: str) -> bool:
         return UriTemplate.parse(template).match(uri) is not None
     except InvalidUriTemplate:
         return False
-
-
-# Which servers are asked, and what they list.
 
 
 async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "") -> Offers:
@@ -359,9 +353,6 @@ def _hash_texts(*texts: str) -> bytes:
 def _is_suspicious(name: str, text: str) -> bool:
     tool = Tool(id="", agent_id="", name=name, description=text)
     return bool(suspicions(tool_flags(tool, lambda _: {})))
-
-
-# What a host asks for page by page, and what a model finds.
 
 
 PAGE = 100

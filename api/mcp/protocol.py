@@ -161,9 +161,6 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-# The schemas, made from the SDK's types.
-
-
 @cache
 def _shape_of_result(method: str) -> _Shape:
     schema, definitions = _schema_of(SERVER_RESULTS[method, VERSION])
@@ -226,7 +223,7 @@ def _validator(schema: Schema) -> Validator:
 
 
 def _is_base64(text: str) -> bool:
-    """As `atob` of a browser takes it."""
+    """As a browser takes it."""
     packed = text if text.isalnum() else re.sub(r"[ \t\n\f\r]+", "", text)
     bare = packed.rstrip("=")
     padded = len(packed) % 4 == 0 or len(bare) == len(packed)

@@ -306,9 +306,6 @@ def instructions(surface: Surface) -> str:
     return _INSTRUCTIONS[surface]
 
 
-# `find_tools`, `route_agents` and `route`: what a model asks before it calls anything.
-
-
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
 
 Arguments = Mapping[str, Any]

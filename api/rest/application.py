@@ -15,14 +15,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
-from waygraph.api.rest.mcp_mount import Challenged, OfferedGateway, at_work, routes
-from waygraph.api.rest.middleware import Careful, Limited
+from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
+from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.responses import Problem
 from waygraph.api.rest.routes import admin, catalog, discovery, health, search
 from waygraph.api.rest.routes.login_pages import login_routes
-from waygraph.api.telemetry.request_log import Application, Message, Observed, Receive, Scope, Send
+from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from waygraph.api.rest.dependencies import Lanes, Service
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.traces import Traces
 
 
-# HEAD: what GET answers, without its content. Balancers and monitors ask so.
-
-
-class Headed:
+class HeadApplication:
     """The application, with HEAD wherever an endpoint has GET; what streams without end, as MCP does, has none."""
 
     def __init__(self, application: FastAPI) -> None:
@@ -51,8 +48,8 @@ class Headed:
             scope["method"] = "HEAD"  # whoever stands around this may have to answer in its place
 
     def _is_read(self, scope: Scope) -> bool:
-        asked = {**scope, "method": "GET"}
-        return any(route.matches(asked)[0] is Match.FULL for route in self._routes)
+        read_scope = {**scope, "method": "GET"}
+        return any(route.matches(read_scope)[0] is Match.FULL for route in self._routes)
 
 
 def _as_head(scope: Scope, send: Send) -> Send:
@@ -92,13 +89,13 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
             ending.callback(service.lanes.close)
             ending.push_async_callback(service.lanes.wait, service.follower.stop)
             # What a first question would wait for. All else comes after it, so that it waits for nothing else.
-            loaded = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
-            await ending.enter_async_context(at_work(gateway, after=loaded))
-            following = asyncio.create_task(_follow(service, gateway, after=loaded))
+            loading = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
+            await ending.enter_async_context(at_work(gateway, after=loading))
+            following = asyncio.create_task(_follow(service, gateway, after=loading))
             yield
             await following
 
-    app = _Documented(
+    app = _DocumentedApp(
         title="Waygraph",
         version=version("waygraph"),
         description=DESCRIPTION,
@@ -108,7 +105,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
         docs_url=None,  # FastAPI's page fetches scripts from elsewhere; `health.browser_routes` does not
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # `Observed` does it
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # `ObservedApplication` does it
         lifespan=lifespan,
     )
     app.state.service, app.state.gateway = service, gateway
@@ -135,7 +132,7 @@ async def _follow(service: "Service", gateway: OfferedGateway | None, *, after: 
     await service.lanes.wait(service.follower.start)
 
 
-class _Documented(FastAPI):
+class _DocumentedApp(FastAPI):
     _document: dict[str, Any] | None = None
     _making = Lock()
 
@@ -149,8 +146,8 @@ class _Documented(FastAPI):
     def _make_document(self) -> dict[str, Any]:
         document = super().openapi()
         shapes = document["components"]["schemas"]
-        for unused in ("HTTPValidationError", "ValidationError"):
-            shapes.pop(unused, None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            shapes.pop(name, None)
         shapes["Problem"] = Problem.model_json_schema()
         complete(document)
         return document
@@ -173,16 +170,16 @@ def application(
 ) -> Application:
     """The endpoints behind limits and observed: what a server runs. `hosts`: see `Careful`."""
     settings = service.settings
-    limited = Limited(
-        Headed(create_app(service, gateway)),
+    inner = LimitedApplication(
+        HeadApplication(create_app(service, gateway)),
         max_body_bytes=settings.max_body_bytes,
         max_manifest_bytes=settings.max_manifest_bytes,
         body_timeout_s=settings.body_timeout_s,
         admit=lambda scope: service.admit(Request(scope)),
     )
-    app: Application = Stoppable(limited)
+    app: Application = Stoppable(inner)
     if gateway is not None and settings.oidc_issuer:
-        app = Challenged(app, settings)
+        app = ChallengingApplication(app, settings)
     if origins := settings.welcome_origins:
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
@@ -192,7 +189,7 @@ def application(
             expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
         )
     careful = Careful(app, hosts=hosts)
-    return Observed(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)
+    return ObservedApplication(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)
 
 
 @cache

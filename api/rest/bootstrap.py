@@ -1,4 +1,4 @@
-"""What `waygraph serve` runs: the service of one process, as it was told, in one or several."""
+"""What `waygraph serve` runs: the service in one process or several, as the options say."""
 
 import asyncio
 import errno
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.traces import Traces
 
 
-# uvicorn as this service needs it: on which socket, alone or in several processes, and how it is told to stop.
-
-
 STARTING_S = 20
 """A worker that gives no sign for so long is ended, and another one started; on a slow machine to start takes long."""
 KEEP_ALIVE_S = 30
@@ -70,15 +67,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def stops_in_order() -> Iterator[list[int]]:
-    """Signals to stop that come before uvicorn hears them itself.
+    """Signals to stop that come before uvicorn handles them itself.
 
-    It raises the one that stopped it again when it is done: told to stop, it did what it was told.
+    uvicorn raises the signal that stopped it again when it is done. Here that signal has no further effect.
     """
-    heard: list[int] = []
+    signals: list[int] = []
     stops = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in stops}
+    before = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in stops}
     try:
-        yield heard
+        yield signals
     finally:
         for number, action in before.items():
             signal.signal(number, action)
@@ -89,15 +86,15 @@ _TURNS = 5
 
 
 class Alone(uvicorn.Server):
-    """One process, which was perhaps told to stop before it heard for itself."""
+    """One process. It stops at once if a signal came before uvicorn handled signals."""
 
-    def __init__(self, config: uvicorn.Config, heard: Sequence[int]) -> None:
+    def __init__(self, config: uvicorn.Config, signals: Sequence[int]) -> None:
         super().__init__(config)
-        self._heard = heard
+        self._signals = signals
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self._heard:
+        if self._signals:
             self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -123,12 +120,12 @@ class Worker(multiprocess.Process):
 
 
 class Workers(Multiprocess):
-    """Several processes, and the one that keeps them, which was perhaps told to stop before it heard for itself."""
+    """Several processes and their parent, which stops at once if a signal came before uvicorn handled signals."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], heard: Sequence[int]) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], signals: Sequence[int]) -> None:
         super().__init__(config, sockets)
         multiprocess.Process = Worker  # type: ignore[misc]  # it takes no class
-        self.signal_queue += heard
+        self.signal_queue += signals
 
     def terminate_all(self) -> None:
         """Who comes from now on is refused: held open here, the port would take connections that nobody serves."""
@@ -160,15 +157,15 @@ def configuration(
     )
 
 
-CHOSEN = "WAYGRAPH_SERVICE_CHOSEN"
-"""The variable by which workers learn what their parent was told."""
+OPTIONS_VARIABLE = "WAYGRAPH_SERVICE_CHOSEN"
+"""The variable by which workers get the options of their parent."""
 _SERVER_THREADS = 32
 """On a graph server a question mostly waits for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """What the command `serve` was told. `embedder` empty: the registry's own."""
+class ServiceOptions:
+    """The options of the command `serve`. `embedder` empty: the registry's own."""
 
     location: str
     embedder: str = ""
@@ -187,68 +184,68 @@ class Chosen:
     """Whose servers the gateway starts before they are called."""
 
 
-def serve(chosen: Chosen) -> None:
+def serve(options: ServiceOptions) -> None:
     """Serves until SIGTERM or SIGINT, and then ends what was begun.
 
     Before it begins it raises InvalidSetting, and what opening a registry or a file of keys raises.
     """
     settings = load_settings()
-    asks = not chosen.open_to_all and authentication_of(settings) is not None
-    check_address(chosen, asks_who_calls=asks)
-    if chosen.workers > 1 and chosen.location == MEMORY:
+    asks = not options.open_to_all and authentication_of(settings) is not None
+    check_address(options, asks_who_calls=asks)
+    if options.workers > 1 and options.location == MEMORY:
         raise InvalidSetting("a registry in memory belongs to one process: use --workers 1, or a file")
-    with closing(listen(chosen.host, chosen.port)) as listening, _hand_over(os.environ, chosen):
-        app = worker() if chosen.workers == 1 else _try_factory(chosen, settings)
-        with stops_in_order() as heard:
-            print(_first_words(chosen, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
-            _run(app, chosen, settings, listening, heard)
+    with closing(listen(options.host, options.port)) as listening, _hand_over(os.environ, options):
+        app = worker() if options.workers == 1 else _try_factory(options, settings)
+        with stops_in_order() as signals:
+            print(_first_words(options, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
+            _run(app, options, settings, listening, signals)
 
 
-def _first_words(chosen: Chosen, listening: socket.socket, *, asks_who_calls: bool) -> str:
+def _first_words(options: ServiceOptions, listening: socket.socket, *, asks_who_calls: bool) -> str:
     """Where it is and who may call; also that there is no registry yet, by which a mistyped file is noticed."""
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     who = "asks who calls" if asks_who_calls else "without authentication: whoever reaches it may do everything"
     words = f"Waygraph on {address} ({who})"
-    if is_server(chosen.location) or chosen.location == MEMORY or as_written(chosen.location).exists():
+    if is_server(options.location) or options.location == MEMORY or as_written(options.location).exists():
         return words
-    return f"{words}\nThere is no registry at {chosen.location} yet: the first manifest makes it."
+    return f"{words}\nThere is no registry at {options.location} yet: the first manifest makes it."
 
 
-def check_address(chosen: Chosen, *, asks_who_calls: bool) -> None:
+def check_address(options: ServiceOptions, *, asks_who_calls: bool) -> None:
     """Without authentication only this machine is listened to. Raises InvalidSetting."""
-    if asks_who_calls or chosen.open_to_all or is_loopback(chosen.host):
+    if asks_who_calls or options.open_to_all or is_loopback(options.host):
         return
     raise InvalidSetting(
-        f"{chosen.host} can be reached from other machines, and nothing says who may call: make a key "
+        f"{options.host} can be reached from other machines, and nothing says who may call: make a key "
         "(`waygraph keys create`), name an OIDC issuer (WAYGRAPH_OIDC_ISSUER), or say --no-auth if that is meant."
     )
 
 
 def worker() -> "Application":
-    """The application of one process, as its parent was told. A factory for uvicorn."""
+    """The application of one process, by the options of its parent. A factory for uvicorn."""
     if parent := parent_process():  # it holds the port, and nobody else would end it
         die_with(parent.pid or 0, signal.SIGTERM)
     take_short_turns()
-    chosen = Chosen(**json.loads(os.environ[CHOSEN]))
-    return compose_application(open_service(chosen, load_settings(), os.environ), chosen, os.environ, sys.stderr)
+    options = ServiceOptions(**json.loads(os.environ[OPTIONS_VARIABLE]))
+    return compose_application(open_service(options, load_settings(), os.environ), options, os.environ, sys.stderr)
 
 
-def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Service:
+def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[str, str]) -> Service:
     """Raises what opening a registry and sources raises, InvalidSetting and KeysUnusable."""
-    if not settings.service_threads and is_server(chosen.location):
+    if not settings.service_threads and is_server(options.location):
         settings = replace(settings, service_threads=_SERVER_THREADS)
-    authenticator = None if chosen.open_to_all else authentication_of(settings)
+    authenticator = None if options.open_to_all else authentication_of(settings)
     # Of several workers none follows: the registry has one writer, and their parent is it.
-    follows = chosen.watch if chosen.workers == 1 else ()
-    followed_here = sources_to_follow(follows, chosen.location, settings, environ)
-    registry = _registry(chosen, settings, environ)
+    follows = options.watch if options.workers == 1 else ()
+    sources = sources_to_follow(follows, options.location, settings, environ)
+    registry = _registry(options, settings, environ)
     if settings.scanner:  # who sends a manifest would be told instead of who can mend it
         registry.open_model(settings.scanner, option="WAYGRAPH_SCANNER").close()
-    shared = environ.get(SHARED_FOLDER)
-    metrics = Metrics(lambda: _holding(registry), shared=Path(shared) if shared else None)
+    folder = environ.get(SHARED_FOLDER)
+    metrics = Metrics(lambda: _holding(registry), folder=Path(folder) if folder else None)
     audit = Audit(settings.audit_path, metrics=metrics)
-    share, most = chosen.workers, settings.rate_max_callers
+    share, most = options.workers, settings.rate_max_callers
     return Service(
         registry=registry,
         settings=settings,
@@ -261,32 +258,36 @@ def open_service(chosen: Chosen, settings: Settings, environ: Mapping[str, str])
         audit=audit,
         metrics=metrics,
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
-        follower=Follower(registry, followed_here, settings, audit),
+        follower=Follower(registry, sources, settings, audit),
     )
 
 
-def _registry(chosen: Chosen, settings: Settings, environ: Mapping[str, str]) -> Registry:
-    return Registry.open(chosen.location, embedder=chosen.embedder or None, settings=settings, environ=environ)
+def _registry(options: ServiceOptions, settings: Settings, environ: Mapping[str, str]) -> Registry:
+    return Registry.open(options.location, embedder=options.embedder or None, settings=settings, environ=environ)
 
 
-def compose_application(service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO) -> "Application":
+def compose_application(
+    service: Service, options: ServiceOptions, environ: Mapping[str, str], stream: TextIO
+) -> "Application":
     """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting, MissingExtra."""
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
-    alone = service.authenticator is None and is_loopback(chosen.host)
-    hosts = (*LOOPBACK, chosen.host) if alone else None
-    log, gateway, traces = _open_surroundings(service, chosen, environ, stream)
+    alone = service.authenticator is None and is_loopback(options.host)
+    hosts = (*LOOPBACK, options.host) if alone else None
+    log, gateway, traces = _open_surroundings(service, options, environ, stream)
     return application(service, gateway, log=log, traces=traces, hosts=hosts)
 
 
 def _open_surroundings(
-    service: Service, chosen: Chosen, environ: Mapping[str, str], stream: TextIO
+    service: Service, options: ServiceOptions, environ: Mapping[str, str], stream: TextIO
 ) -> "tuple[Logger, OfferedGateway | None, Traces | None]":
     """What stands around a service: all that can fail of an application. Raises InvalidSetting, MissingExtra."""
     settings = service.settings
     log = open_logs(settings.log_format, settings.log_level, stream, service.metrics.lost_log_line)
-    alone = chosen.workers == 1
+    alone = options.workers == 1
     gateway = (
-        OfferedGateway(service, environ, surface=chosen.surface, alone=alone, warm=chosen.warm) if chosen.mcp else None
+        OfferedGateway(service, environ, surface=options.surface, alone=alone, warm=options.warm)
+        if options.mcp
+        else None
     )
     return log, gateway, open_traces(environ, stream)
 
@@ -304,11 +305,11 @@ def _holding(registry: Registry) -> Holding:
     )
 
 
-def _try_factory(chosen: Chosen, settings: Settings) -> str:
+def _try_factory(options: ServiceOptions, settings: Settings) -> str:
     """The factory of workers; what would make each of them fail is raised here."""
-    service = open_service(chosen, settings, os.environ)
+    service = open_service(options, settings, os.environ)
     try:
-        _, _, traces = _open_surroundings(service, chosen, os.environ, sys.stderr)
+        _, _, traces = _open_surroundings(service, options, os.environ, sys.stderr)
         if traces:
             traces.close()
     finally:
@@ -318,29 +319,33 @@ def _try_factory(chosen: Chosen, settings: Settings) -> str:
 
 
 def _run(
-    app: "Application | str", chosen: Chosen, settings: Settings, listening: socket.socket, heard: Sequence[int]
+    app: "Application | str",
+    options: ServiceOptions,
+    settings: Settings,
+    listening: socket.socket,
+    signals: Sequence[int],
 ) -> None:
-    """`app` is an application, or with several workers where its factory is. `heard`: as `stops_in_order` gives it."""
-    config = configuration(app, settings, os.environ, workers=chosen.workers)
-    if chosen.workers == 1:
-        Alone(config, heard).run(sockets=[listening])
+    """`app`: an application, or with several workers where its factory is. `signals`: those of `stops_in_order`."""
+    config = configuration(app, settings, os.environ, workers=options.workers)
+    if options.workers == 1:
+        Alone(config, signals).run(sockets=[listening])
         return
-    sources = sources_to_follow(chosen.watch, chosen.location, settings, os.environ)
+    sources = sources_to_follow(options.watch, options.location, settings, os.environ)
     with (
         shared_folder(os.environ),
         closing(Audit(settings.audit_path)) as audit,
-        follow_sources(lambda: _registry(chosen, settings, os.environ), sources, settings, audit),
+        follow_sources(lambda: _registry(options, settings, os.environ), sources, settings, audit),
     ):
-        Workers(config, [listening], heard).run()
+        Workers(config, [listening], signals).run()
 
 
 @contextmanager
-def _hand_over(environ: MutableMapping[str, str], chosen: Chosen) -> Iterator[None]:
-    environ[CHOSEN] = json.dumps(asdict(chosen))
+def _hand_over(environ: MutableMapping[str, str], options: ServiceOptions) -> Iterator[None]:
+    environ[OPTIONS_VARIABLE] = json.dumps(asdict(options))
     try:
         yield
     finally:
-        del environ[CHOSEN]
+        del environ[OPTIONS_VARIABLE]
 
 
 HOST = "127.0.0.1"

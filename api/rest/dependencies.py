@@ -67,10 +67,10 @@ class Lanes:
         return await _run_in(self._tending, work)
 
     async def write[T](self, work: Callable[[], T]) -> T:
-        """What was begun ends, and its outcome is told."""
+        """A write that has begun ends, and its outcome is reported."""
         return await _run_in(self._writing, work)
 
-    def go_on(self, done: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
+    def go_on(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
         if self._closing.is_set():
             raise ServiceStopping
@@ -92,7 +92,7 @@ def default_threads() -> int:
     return max(2, processors())
 
 
-_KNOWN = "waygraph.caller"
+_CALLER_KEY = "waygraph.caller"
 STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 
 
@@ -139,16 +139,16 @@ class Service:
 
     async def caller(self, request: Request) -> Caller:
         """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
-        known = await self.caller_at_endpoint(request)
-        if known.toolset:
-            raise NotAllowed(f"this key is for the toolset {known.toolset!r} alone, at /{known.toolset}/mcp")
-        return known
+        caller = await self.caller_at_endpoint(request)
+        if caller.toolset:
+            raise NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
+        return caller
 
     async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
-        known = await self._caller_of(request)
-        self.count(known)
-        return known
+        caller = await self._caller_of(request)
+        self.count(caller)
+        return caller
 
     async def admit(self, request: Request) -> None:
         """Before a body is read: it has to be known who sends it. Raises as `caller`."""
@@ -166,18 +166,18 @@ class Service:
 
     async def _caller_of(self, request: Request) -> Caller:
         """Asked once of a request."""
-        known: Caller | None = request.scope.get(_KNOWN)
-        if known is None:
-            known = LOCAL if self.authenticator is None else await self._authenticate(self.authenticator, request)
-            request.scope[_KNOWN] = known
-            note_caller(request.scope, known)
-        return known
+        caller: Caller | None = request.scope.get(_CALLER_KEY)
+        if caller is None:
+            caller = LOCAL if self.authenticator is None else await self._authenticate(self.authenticator, request)
+            request.scope[_CALLER_KEY] = caller
+            note_caller(request.scope, caller)
+        return caller
 
     async def _authenticate(self, authenticator: "Authenticator", request: Request) -> Caller:
-        shown = request.headers.get("authorization"), request.headers.get("x-api-key")
+        credentials = request.headers.get("authorization"), request.headers.get("x-api-key")
         try:
-            known = authenticator.known_caller(*shown)
-            return known if known else await self.lanes.wait(lambda: authenticator.caller(*shown))
+            caller = authenticator.known_caller(*credentials)
+            return caller if caller else await self.lanes.wait(lambda: authenticator.caller(*credentials))
         except (NotAuthenticated, IssuerUnavailable):
             self.failures.count_failure(request.client.host if request.client else "")
             raise
@@ -194,9 +194,9 @@ async def _caller(request: Request) -> Caller:
 
 def _caller_with(scope: Scope) -> "Callable[[Request], Awaitable[Caller]]":
     async def caller(request: Request) -> Caller:
-        known = await _caller(request)
-        known.require(scope)
-        return known
+        known_caller = await _caller(request)
+        known_caller.require(scope)
+        return known_caller
 
     return caller
 

@@ -47,13 +47,13 @@ WATCH = Caller(id="watch", scopes=frozenset({"write"}), principal=None)
 
 
 def sources_to_follow(
-    given: Sequence[str], location: str, settings: "Settings", environ: "Mapping[str, str]"
+    source_names: Sequence[str], location: str, settings: "Settings", environ: "Mapping[str, str]"
 ) -> "list[FollowedSource]":
     """`location`: of the registry. Raises SourceError for what cannot be opened, so that a service says so before it
     begins.
     """
     place, around = place_of(location, settings), Surroundings.here(environ)
-    return followed_sources(given, [], Opening(settings=settings, registry=place, surroundings=around))
+    return followed_sources(source_names, [], Opening(settings=settings, registry=place, surroundings=around))
 
 
 class Follower:

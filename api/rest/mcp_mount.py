@@ -83,11 +83,11 @@ class OfferedGateway:
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **sent: str
+        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **credentials: str
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
         gateway = await asyncio.shield(self._future)
-        return await gateway.call_tool(caller, name, arguments, timeout_s, **sent)
+        return await gateway.call_tool(caller, name, arguments, timeout_s, **credentials)
 
     async def logins(self) -> "OwnLogins":
         """Of callers at the servers behind it. Raises why it could not be opened."""
@@ -186,9 +186,6 @@ class _Door:
         return own is not None and own.netloc == request.headers.get("host", "")
 
 
-# Where hosts log a person in: OAuth 2.0 Protected Resource Metadata (RFC 9728), and the challenge that points to it.
-
-
 METADATA = "/.well-known/oauth-protected-resource"
 _STEP_UP = "waygraph.mcp.step_up"
 """As `api.mcp.http` has it, which is imported late."""
@@ -199,14 +196,14 @@ async def _describe_resource(request: Request) -> Response:
     """RFC 9728, 2: the issuer, and the scopes that a host needs to find and call tools."""
     service: Service = request.app.state.service
     settings = service.settings
-    told = {
+    metadata = {
         "resource": _resource(settings, _address(settings, request, request.url.path.removeprefix(METADATA))),
         "authorization_servers": [settings.oidc_issuer],
         "scopes_supported": _scopes(settings),
         "bearer_methods_supported": ["header"],
         "resource_name": "Waygraph",
     }
-    return problems.as_json(told)
+    return problems.as_json(metadata)
 
 
 def _resource(settings: "Settings", address: str) -> str:
@@ -226,9 +223,9 @@ def _scopes(settings: "Settings") -> list[str]:
     return [f"{settings.oidc_scope_prefix}{scope}" for scope in ("route", "use")]
 
 
-class Challenged:
-    """The application. Who calls the gateway without a good token is told where to log in (RFC 9728, 5.1), and whose
-    token lacks a scope, which ones to ask for (RFC 6750, 3.1).
+class ChallengingApplication:
+    """The application. A caller without a good token learns where to log in (RFC 9728, 5.1). A caller whose token lacks
+    a scope learns which scopes to ask for (RFC 6750, 3.1).
     """
 
     def __init__(self, application: Application, settings: "Settings") -> None:
@@ -238,8 +235,8 @@ class Challenged:
         async def send_challenge(message: Message) -> None:
             is_refused = message["type"] == "http.response.start" and (message["status"] == 401 or _STEP_UP in scope)
             if is_refused:
-                kept = [header for header in message["headers"] if header[0] != b"www-authenticate"]
-                message = {**message, "headers": [*kept, (b"www-authenticate", self._challenge(Request(scope)))]}
+                headers = [header for header in message["headers"] if header[0] != b"www-authenticate"]
+                message = {**message, "headers": [*headers, (b"www-authenticate", self._challenge(Request(scope)))]}
             await send(message)
 
         is_door = scope["type"] == "http" and _DOOR.fullmatch(scope["path"])

@@ -29,7 +29,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 NOT_KEPT = (b"cache-control", b"no-store")
-CLOSED = {"Connection": "close"}
+CLOSE = {"Connection": "close"}
 """Said where a body is left unread."""
 MANIFESTS = "/v1/manifests"
 LOGIN_PAGES, MAX_FORM_BYTES = "/login/", 16 * 1024
@@ -54,11 +54,11 @@ class Careful:
             return
         application = self._application
         if self._hosts is not None and (host := _host(dict(scope["headers"]))) not in self._hosts:
-            application = problems.answer(problems.wrong_host(host), CLOSED)
+            application = problems.answer(problems.wrong_host(host), CLOSE)
         await application(scope, receive, _careful(send))
 
 
-class Limited:
+class LimitedApplication:
     """The application behind its limits.
 
     A body is read whole before the application begins, so that a slow sender holds a connection and nothing else;
@@ -82,12 +82,12 @@ class Limited:
             await self._application(scope, receive, send)
             return
         try:
-            refused, body = await self._read(scope, receive)
+            fault, body = await self._read(scope, receive)
         except WaygraphError as error:
-            await problems.refusal(error, CLOSED)(scope, receive, send)
+            await problems.refusal(error, CLOSE)(scope, receive, send)
             return
-        if refused is not None:
-            await problems.answer(refused, CLOSED)(scope, receive, send)
+        if fault is not None:
+            await problems.answer(fault, CLOSE)(scope, receive, send)
             return
         await self._application(scope, _replay_body(body, receive), send)
 
@@ -220,9 +220,9 @@ class Protocol(HttpToolsProtocol):
 
     def _take_target_host(self) -> None:
         """Of a target with a host in it, which takes the place of the Host header (RFC 9112, 3.2.2)."""
-        if found := _TARGET.match(self.url):
+        if match := _TARGET.match(self.url):
             self.headers[:] = [(name, value) for name, value in self.headers if name != b"host"]
-            self.headers.append((b"host", found[1].rpartition(b"@")[2]))
+            self.headers.append((b"host", match[1].rpartition(b"@")[2]))
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -285,8 +285,8 @@ class Protocol(HttpToolsProtocol):
             reason,
             extra={FACTS: {"request_id": request_id, "client": self.client[0] if self.client else ""}},
         )
-        found = problem(status, code, reason, f"urn:waygraph:request:{request_id}")
-        content = json.dumps(found).encode()
+        details = problem(status, code, reason, f"urn:waygraph:request:{request_id}")
+        content = json.dumps(details).encode()
         headers = [
             (b"content-type", MEDIA_TYPE.encode()),
             (b"content-length", str(len(content)).encode()),

@@ -52,7 +52,7 @@ _ENTRY = {
     "url": "https://registry.example.com/v1/agents/trencher-tables",
     "displayName": "Trencher Tables",
 }
-_FOUND: dict[str, Any] = {
+_SEARCH_ANSWER: dict[str, Any] = {
     "query": {
         "text": "book a table for four",
         "steps": [],
@@ -76,7 +76,7 @@ _FOUND: dict[str, Any] = {
     "elapsed_ms": 4.1,
 }
 _ROUTE = {
-    **_FOUND,
+    **_SEARCH_ANSWER,
     "matches": [{"agent": _AGENT, "score": 1.62, "tools": [_TOOL], "votes": []}],
     "pinned": [],
     "steps": [],
@@ -90,7 +90,7 @@ _SETTINGS = {
     "removed": False,
     "tools": None,
 }
-_CHANGED = {"created": [], "updated": [], "removed": [], "unchanged": 0}
+_NO_CHANGES = {"created": [], "updated": [], "removed": [], "unchanged": 0}
 _REPORT = {
     "source": "weather-team",
     "dry_run": True,
@@ -98,8 +98,8 @@ _REPORT = {
     "seconds": 0.004,
     "texts_embedded": 0,
     "notice": "",
-    "agents": {**_CHANGED, "created": ["gale-forecasts"]},
-    "tools": {**_CHANGED, "created": ["gale-forecasts/wind_at"]},
+    "agents": {**_NO_CHANGES, "created": ["gale-forecasts"]},
+    "tools": {**_NO_CHANGES, "created": ["gale-forecasts/wind_at"]},
     "changed_behaviour": [],
     "waiting": [],
     "flagged": [],
@@ -212,7 +212,7 @@ ANSWERS: dict[str, Any] = {
     "route": _ROUTE,
     "route_batch": {"answers": [{"route": _ROUTE, "problem": None}]},
     "search_tools": {
-        **_FOUND,
+        **_SEARCH_ANSWER,
         "matches": [{"tool": _TOOL, "agent": _AGENT, "score": 0.98, "votes": []}],
         "definitions": [
             {
@@ -337,9 +337,6 @@ PROBLEM: dict[str, Any] = {
 }
 
 
-# What the OpenAPI document says of each operation: its name, its answers, its problems, an example of each.
-
-
 _SHAPES: dict[str, type[BaseModel]] = {
     "route": r.Route,
     "route_batch": r.Batch,
@@ -426,7 +423,7 @@ _WHO_CALLS: dict[str, dict[str, str]] = {
     "APIKeyHeader": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key."},
 }
 """How a request shows it: one of these."""
-_SHOWN_OR_NOT = {"ai_catalog"}
+_OPTIONAL_LOGIN = {"ai_catalog"}
 
 
 def operation(name: str) -> dict[str, Any]:
@@ -443,7 +440,7 @@ def operation(name: str) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if name in REQUESTS:
         extra["requestBody"] = {"content": {"application/json": {"example": REQUESTS[name]}}}
-    if name not in _OPEN | _SHOWN_OR_NOT:
+    if name not in _OPEN | _OPTIONAL_LOGIN:
         extra["security"] = [{scheme: []} for scheme in _WHO_CALLS]
     return {"operation_id": name, "response_model": None, "responses": responses, "openapi_extra": extra or None}
 
@@ -476,15 +473,15 @@ def complete(document: dict[str, Any]) -> None:
     """
     document["components"]["securitySchemes"] = _WHO_CALLS
     for methods in document["paths"].values():
-        for told in methods.values():
-            name = told["operationId"]
-            content = told["responses"]["200"]["content"]
+        for description in methods.values():
+            name = description["operationId"]
+            content = description["responses"]["200"]["content"]
             for kind in set(content) - _kinds(name):
                 del content[kind]
             if name in ANSWERS:
                 next(iter(content.values()))["example"] = ANSWERS[name]
             if name in REQUESTS:
-                told["requestBody"]["content"]["application/json"]["example"] = REQUESTS[name]
+                description["requestBody"]["content"]["application/json"]["example"] = REQUESTS[name]
 
 
 def _kinds(name: str) -> set[str]:

@@ -67,9 +67,9 @@ async def unless_known(
     has = _tags(request.headers.get("if-none-match", ""))
     if tag in has:
         return Response(status_code=304, headers=headers)
-    told = await service.lanes.ask(lambda: as_json(shape(), headers, media_type=media_type or "application/json"))
+    response = await service.lanes.ask(lambda: as_json(shape(), headers, media_type=media_type or "application/json"))
     # Whether there is any answer is known when it is made.
-    return Response(status_code=304, headers=headers) if has == {ANY} else told
+    return Response(status_code=304, headers=headers) if has == {ANY} else response
 
 
 def etag(stamp: str, caller: "Caller") -> str:
@@ -145,13 +145,15 @@ def register(app: FastAPI) -> None:
 
 def problem_of(error: e.WaygraphError) -> Problem:
     """What a caller may know: of a fault on the service's side no more than its kind."""
-    found = public_problem(error, status_of(error), _instance())
-    is_told = found["status"] not in _OWN or isinstance(error, e.NotPublished)
-    return found if is_told else {**found, "detail": _OWN_FAULT, "facts": {}}
+    details = public_problem(error, status_of(error), _instance())
+    is_told = details["status"] not in _OWN or isinstance(error, e.NotPublished)
+    return details if is_told else {**details, "detail": _OWN_FAULT, "facts": {}}
 
 
-def answer(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(encode_json(found), status_code=found["status"], media_type=MEDIA_TYPE, headers=dict(headers or {}))
+def answer(details: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(
+        encode_json(details), status_code=details["status"], media_type=MEDIA_TYPE, headers=dict(headers or {})
+    )
 
 
 def too_large(limit_bytes: int) -> Problem:
@@ -183,17 +185,17 @@ async def _ours(_: Request, error: Exception) -> Response:
 
 
 def refusal(error: e.WaygraphError, headers: Mapping[str, str] | None = None) -> Response:
-    found = problem_of(error)
-    if found["status"] >= 500:
-        logger.error("%s: %s", found["code"], error)
-    return answer(found, {**_headers(error, found["status"]), **(headers or {})})
+    details = problem_of(error)
+    if details["status"] >= 500:
+        logger.error("%s: %s", details["code"], error)
+    return answer(details, {**_headers(error, details["status"]), **(headers or {})})
 
 
 def stop_response() -> Response:
     """To a request that was cut off."""
     reason = "the service is stopping; whether this was done is not known"
-    found = problem(503, "stopping", reason, _instance(), retryable=True)
-    return answer(found, {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
+    details = problem(503, "stopping", reason, _instance(), retryable=True)
+    return answer(details, {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
 
 
 def _headers(error: e.WaygraphError, status: int) -> dict[str, str]:
@@ -212,8 +214,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     if unread := [fault["ctx"]["error"] for fault in error.errors() if fault["type"] == "json_invalid"]:
         return answer(problem(400, "bad-request", f"the body is no JSON: {unread[0]}", _instance()))
     faults = faults_of(request, error.errors()[:_FAULTS])
-    said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
-    return answer(problem(422, "invalid-request", said[:2000], _instance(), facts={"faults": faults}))
+    summary = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
+    return answer(problem(422, "invalid-request", summary[:2000], _instance(), facts={"faults": faults}))
 
 
 async def _of_starlette(request: Request, error: Exception) -> Response:
@@ -232,8 +234,8 @@ def _says_json(request: Request) -> bool:
 def _allow_header(request: Request) -> dict[str, str]:
     """The methods of all routes of this path: starlette tells those of the first."""
     routes = request.app.state.routes
-    found = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
-    return {"Allow": ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))}
+    methods = {method for route in routes if route.matches(request.scope)[0] != Match.NONE for method in route.methods}
+    return {"Allow": ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))}
 
 
 async def _too_late(request: Request, _: Exception) -> Response:
@@ -252,37 +254,31 @@ def _instance() -> str:
     return f"urn:waygraph:request:{request_id()}"
 
 
-# What is cut off when a service stops is answered: in the shape of every other error, and not as a fault.
-
-
 class Stoppable:
-    """The application. A request that the server cancels, since it stops and waits no longer, is told so.
+    """The application. A request that the server cancels because it stops gets an error that says so.
 
-    Where an answer has begun nothing can be told any more: the connection ends in the middle of it.
+    If the answer has begun, the connection ends in the middle of it.
     """
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        has_begun = False
 
         async def note_message(message: Message) -> None:
-            nonlocal begun
-            begun = True
+            nonlocal has_begun
+            has_begun = True
             await send(message)
 
         try:
             await self._application(scope, receive, note_message)
         except asyncio.CancelledError:
             task = asyncio.current_task()
-            if begun or scope["type"] != "http" or task is None:
+            if has_begun or scope["type"] != "http" or task is None:
                 raise
             task.uncancel()
             await stop_response()(scope, receive, send)
-
-
-# What does not fit in a request: each fault with its place, and for an unknown field the one that was meant.
 
 
 def faults_of(request: Request, errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -298,19 +294,19 @@ def _body_of(request: Request) -> type[BaseModel] | None:
 
 
 def _reason(fault: Mapping[str, Any], body: type[BaseModel] | None) -> str:
-    said = reason_of(fault)
+    reason = reason_of(fault)
     if fault["type"] != "extra_forbidden" or body is None:
-        return said
+        return reason
     _, *way, name = fault["loc"]
-    return said + _suggestion(str(name), _fields(_model_at(body, way)))
+    return reason + _suggestion(str(name), _fields(_model_at(body, way)))
 
 
 def _suggestion(name: str, fields: Mapping[str, FieldInfo]) -> str:
     if holders := [outer for outer, field in fields.items() if name in _fields(_model_in(field.annotation))]:
         return f" here; it belongs in `{holders[0]}`"
     near = nearest(name, fields)
-    meant = f"; did you mean `{near[0]}`?" if near else ""
-    return f"; known: {', '.join(fields)}{meant}"
+    hint = f"; did you mean `{near[0]}`?" if near else ""
+    return f"; known: {', '.join(fields)}{hint}"
 
 
 def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:

@@ -78,7 +78,7 @@ class RequestTurn(Strict):
     result: str = Field(default="", description="A part of what a call gave. It is never read as a request.")
 
 
-class Asked(Strict):
+class SearchOptions(Strict):
     """What every question may say."""
 
     limit: Annotated[int, BeforeValidator(_whole)] = Field(
@@ -114,7 +114,7 @@ class Asked(Strict):
         return tuple(Turn(**turn.model_dump()) for turn in self.history)
 
 
-class RouteRequest(Asked):
+class RouteRequest(SearchOptions):
     """A request in plain words, or its steps: one of the two."""
 
     text: str = Field(default="", description="The request, in plain words.")
@@ -160,7 +160,7 @@ class CallRequest(Strict):
     )
 
 
-class SearchRequest(Asked):
+class SearchRequest(SearchOptions):
     text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 
     def query(self) -> Query:

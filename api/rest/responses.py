@@ -134,7 +134,7 @@ class Walked(Answer):
     failure: str = Field(description="Why the walk ended early; the answer is hybrid's then.")
 
 
-class Found(Answer):
+class SearchAnswer(Answer):
     query: Query
     recipe: str
     revision: int = Field(description="All of the answer is of this revision.")
@@ -147,7 +147,7 @@ class Found(Answer):
     elapsed_ms: float
 
 
-class Step(Found):
+class Step(SearchAnswer):
     matches: list[AgentMatch]
     pinned: list[AgentMatch]
     steps: list[Any]
@@ -158,7 +158,7 @@ class Route(Step):
     definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
 
 
-class ToolRoute(Found):
+class ToolRoute(SearchAnswer):
     matches: list[ToolMatch]
     definitions: list[dict[str, Any]] = Field(default=[], description="The tools in a host's own format, if asked for.")
 

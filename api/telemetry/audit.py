@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from waygraph.api.telemetry.logs import FACTS, HIDDEN, request_id, without_keys, without_secrets
+from waygraph.api.telemetry.logs import FACTS, MASK, request_id, without_keys, without_secrets
 from waygraph.ingest.manifest.transport import names_secret
 from waygraph.registry.model.errors import (
     AccessError,
@@ -56,7 +56,7 @@ def _audit_value(value: Any, levels: int) -> Any:
     if not isinstance(value, (Mapping, list)):
         return value
     if not levels:
-        return HIDDEN
+        return MASK
     return _object(value, levels - 1) if isinstance(value, Mapping) else list(_items(value, levels - 1))
 
 
@@ -65,9 +65,9 @@ def _object(fields: Mapping[str, Any], levels: int) -> dict[str, Any]:
     label = next((name for name in _LABELS if name in fields), "") if "value" in fields else ""
 
     def member_value(name: str, value: Any) -> Any:
-        called = fields[label] if label and name == "value" else name
-        is_secret = name != label and isinstance(called, str) and names_secret(called) and _may_hold(value)
-        return HIDDEN if is_secret else _audit_value(value, levels)
+        key = fields[label] if label and name == "value" else name
+        is_secret = name != label and isinstance(key, str) and names_secret(key) and _may_hold(value)
+        return MASK if is_secret else _audit_value(value, levels)
 
     return {without_keys(name): member_value(name, value) for name, value in fields.items()}
 
@@ -77,7 +77,7 @@ def _items(values: Sequence[Any], levels: int) -> Iterator[Any]:
     before: Any = None
     for value in values:
         is_named = isinstance(before, str) and _NAME.fullmatch(before) and names_secret(before)
-        yield HIDDEN if is_named and _may_hold(value) else _audit_value(value, levels)
+        yield MASK if is_named and _may_hold(value) else _audit_value(value, levels)
         before = value
 
 
@@ -86,10 +86,10 @@ def _text(text: str, levels: int) -> str:
     if text.lstrip()[:1] not in ("{", "["):
         return without_secrets(text)
     try:
-        parsed = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError):
         return without_secrets(text)
-    return json.dumps(_audit_value(parsed, levels), ensure_ascii=False)
+    return json.dumps(_audit_value(document, levels), ensure_ascii=False)
 
 
 def _may_hold(value: object) -> bool:
@@ -105,7 +105,7 @@ TARGET_CHARS = 2_000
 """Of a statement or another target."""
 SAID_CHARS = 4_000
 """Of what is said of it."""
-REFUSED = (
+REFUSALS = (
     AccessError,
     CypherBusy,
     CypherRefused,
@@ -156,8 +156,8 @@ class AuditFile:
                 old, self._file = self._file, self._open()
                 os.close(old)
             data = b"\n" * self._is_cut + line.encode() + b"\n"  # a line that was cut takes the next one not along
-            written = os.write(self._file, data)
-            self._is_cut = written != len(data)
+            count = os.write(self._file, data)
+            self._is_cut = count != len(data)
             if self._is_cut:
                 raise OSError("the line was cut, as the disk is full")
 
@@ -175,10 +175,10 @@ class AuditFile:
 
     def _is_gone(self) -> bool:
         try:
-            there, held = os.stat(self._path), os.fstat(self._file)
+            there, open_file = os.stat(self._path), os.fstat(self._file)
         except FileNotFoundError:
             return True
-        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+        return (there.st_dev, there.st_ino) != (open_file.st_dev, open_file.st_ino)
 
 
 @dataclass(slots=True)
@@ -207,22 +207,22 @@ class Audit:
         target: str,
         *,
         parameters: Iterable[str] = (),
-        said: str = "",
+        details: str = "",
         **facts: Fact,
     ) -> Iterator[Attempt]:
         """Records what happens within, also if it fails: an error's type is its code."""
-        started, attempt = time.perf_counter(), Attempt(target)
+        start_s, attempt = time.perf_counter(), Attempt(target)
         outcome: Outcome = "ok"
         try:
             yield attempt
             outcome = "failed" if attempt.error else "ok"
         except BaseException as exc:
-            outcome, attempt.error = "refused" if isinstance(exc, REFUSED) else "failed", type(exc).__name__
+            outcome, attempt.error = "refused" if isinstance(exc, REFUSALS) else "failed", type(exc).__name__
             raise
         finally:
             facts |= {"error": attempt.error, "revision": attempt.revision}
-            facts["duration_ms"] = round((time.perf_counter() - started) * 1000, 3)
-            self.record(caller, action, attempt.target, outcome, parameters=parameters, said=said, **facts)
+            facts["duration_ms"] = round((time.perf_counter() - start_s) * 1000, 3)
+            self.record(caller, action, attempt.target, outcome, parameters=parameters, details=details, **facts)
 
     def record(
         self,
@@ -232,11 +232,11 @@ class Audit:
         outcome: Outcome,
         *,
         parameters: Iterable[str] = (),
-        said: str = "",
+        details: str = "",
         **facts: Fact,
     ) -> None:
         """One line. `target` is an agent, a source or a statement; of `parameters` only the names are taken;
-        `said`, of the target, is JSON.
+        `details`, of the target, is JSON.
 
         Facts: `error` (a code), `revision` (after it), `duration_ms`. A line that the file does not take is an error
         in the log and counted, since what it tells of has been done.
@@ -249,7 +249,7 @@ class Audit:
             "parameters": sorted(parameters),
             "outcome": outcome,
             "request_id": request_id(),
-            **(_cut("said", said, SAID_CHARS) if said else {}),
+            **(_cut("said", details, SAID_CHARS) if details else {}),
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
         logger.info("audit", extra={FACTS: line})
@@ -288,5 +288,5 @@ class Audit:
 
 def _cut(name: str, text: str, most_chars: int) -> dict[str, object]:
     """Without what looks like a key; how long it was where it is longer than is kept."""
-    counted = {f"{name}_chars": len(text)} if len(text) > most_chars else {}
-    return {name: without_keys(text[:most_chars]), **counted}
+    length = {f"{name}_chars": len(text)} if len(text) > most_chars else {}
+    return {name: without_keys(text[:most_chars]), **length}

@@ -23,6 +23,6 @@ def escape_unsafe(text: str) -> str:
     return _UNSAFE.sub(_spell_character, text)
 
 
-def _spell_character(found: re.Match[str]) -> str:
-    units = found.group().encode("utf-16-be", "surrogatepass")
+def _spell_character(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

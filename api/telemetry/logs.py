@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Nothing of ours logs a header, a body or a query string. This is for text that others wrote, where a key may stand.
 
 
-HIDDEN = "***"
+MASK = "***"
 
 _KEY = re.compile(
     r"(?P<own>wg_[0-9A-Za-z]+_)[\w-]+"  # the id of a key of ours is public, what follows is not
@@ -57,17 +57,17 @@ def without_keys(text: str) -> str:
     return _KEY.sub(_secret_kind, text)
 
 
-def without_secrets(text: str, known: Iterable[str] = ()) -> str:
-    """The text without keys, tokens, passwords, query strings of URLs, and the secrets that are `known`."""
-    for secret in sorted(known, key=len, reverse=True):
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without keys, tokens, passwords, query strings of URLs, and the `secrets` given."""
+    for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _LEAST_CHARS:
-            text = text.replace(secret, HIDDEN)
+            text = text.replace(secret, MASK)
     return _IN_TEXT.sub(_secret_kind, without_keys(text))
 
 
-def _secret_kind(found: re.Match[str]) -> str:
+def _secret_kind(match: re.Match[str]) -> str:
     """What says of which kind the secret was, and no more."""
-    return next((part for part in found.groups() if part), "") + HIDDEN
+    return next((part for part in match.groups() if part), "") + MASK
 
 
 # structlog is imported where it is used: with it come the tracebacks of rich, and most processes log nothing.
@@ -86,8 +86,8 @@ _FIRST = ("time", "level", "event")
 class Lines:
     """Writes lines to a stream, one at a time. A stream that cannot be written to costs the line, not the request."""
 
-    def __init__(self, stream: TextIO, lost: Callable[[], None]) -> None:
-        self._stream, self._lost, self._lock = stream, lost, Lock()
+    def __init__(self, stream: TextIO, on_loss: Callable[[], None]) -> None:
+        self._stream, self._on_loss, self._lock = stream, on_loss, Lock()
 
     def write(self, line: str) -> None:
         try:
@@ -95,7 +95,7 @@ class Lines:
                 self._stream.write(line + "\n")
                 self._stream.flush()
         except (OSError, ValueError):  # a closed stream is a ValueError
-            self._lost()
+            self._on_loss()
 
     debug = info = warning = error = critical = write
 
@@ -121,21 +121,21 @@ class _FromLibraries(logging.Handler):
             self.handleError(record)
 
 
-def open_logs(log_format: str, level: str, stream: TextIO, lost: Callable[[], None] = lambda: None) -> "Logger":
-    """Sends all that this process logs to `stream`, and gives the logger of requests; `lost` is told of lost lines.
+def open_logs(log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None] = lambda: None) -> "Logger":
+    """Sends all that this process logs to `stream`, and returns the logger of requests. Each lost line calls `on_loss`.
 
     Raises InvalidSetting.
     """
     import structlog
 
-    lines, known, least = _take_over(log_format, level, stream, lost)
+    lines, form, least = _take_over(log_format, level, stream, on_loss)
     logger: Logger = structlog.wrap_logger(
         lines,
         processors=[
             structlog.processors.add_log_level,
             _stamp(),
             _in_order,
-            *_renderer(known, is_terminal=stream.isatty()),
+            *_renderer(form, is_terminal=stream.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         context_class=dict,
@@ -148,12 +148,14 @@ def take_over_logging(log_format: str, level: str, stream: TextIO) -> None:
     _take_over(log_format, level, stream, lambda: None)
 
 
-def _take_over(log_format: str, level: str, stream: TextIO, lost: Callable[[], None]) -> tuple[Lines, LogFormat, int]:
-    known: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
+def _take_over(
+    log_format: str, level: str, stream: TextIO, on_loss: Callable[[], None]
+) -> tuple[Lines, LogFormat, int]:
+    form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
     least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
-    lines = Lines(stream, lost)
-    _send_all_to(_FromLibraries(lines, known, is_terminal=stream.isatty()), least)
-    return lines, known, least
+    lines = Lines(stream, on_loss)
+    _send_all_to(_FromLibraries(lines, form, is_terminal=stream.isatty()), least)
+    return lines, form, least
 
 
 def request_id() -> str:
@@ -163,9 +165,9 @@ def request_id() -> str:
     return str(get_contextvars().get("request_id", ""))
 
 
-def _check_setting(setting: str, value: str, allowed: Any) -> Any:
-    if value not in allowed:
-        raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(allowed)}")
+def _check_setting(setting: str, value: str, choices: Any) -> Any:
+    if value not in choices:
+        raise InvalidSetting(f"WAYGRAPH_{setting.upper()}={value!r}: expected one of {', '.join(choices)}")
     return value
 
 

@@ -38,7 +38,7 @@ from waygraph.registry.model.nouns import HIDDEN_REASON
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable by which prometheus_client learns of the folder, when it is imported."""
-UNMATCHED = "unmatched"
+NO_ROUTE = "unmatched"
 """The route of every path that no route takes."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER_METHOD = "other"
@@ -64,14 +64,14 @@ class Holding:
 
 
 class Metrics:
-    """Counts what it is told; threads may share it. `holding` is asked at each scrape.
+    """Counts events; threads may share it. `holding` is asked at each scrape.
 
-    With `shared` the numbers of all workers that use this folder are told; prometheus_client must have been imported
+    With `folder`, reports the numbers of all workers that use it; prometheus_client must have been imported
     with SHARED_FOLDER set to it (see `shared_folder`).
     """
 
-    def __init__(self, holding: Callable[[], Holding] | None = None, *, shared: Path | None = None) -> None:
-        self._shared = shared
+    def __init__(self, holding: Callable[[], Holding] | None = None, *, folder: Path | None = None) -> None:
+        self._folder = folder
         disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each, which nobody reads
         own = CollectorRegistry()
         self._requests = Counter(
@@ -108,7 +108,7 @@ class Metrics:
         self._in_flight.inc()
 
     def count_answer(self, method: str, route: str, status: int, duration_s: float) -> None:
-        """It was answered; `route` is a route's template or UNMATCHED."""
+        """It was answered; `route` is a route's template or NO_ROUTE."""
         count, time = self._series(method if method in METHODS else OTHER_METHOD, route, status // 100)
         count.inc()
         time.observe(duration_s)
@@ -138,13 +138,13 @@ class Metrics:
 
     def exposition(self, *, reasons: bool = False) -> tuple[bytes, str]:
         """All numbers in Prometheus's text format, and its content type. `reasons`: also why what fails does."""
-        told = CollectorRegistry()
-        told.register(_Facts(self._holding, reasons=reasons))
-        if self._shared is None:
-            return generate_latest(self._own) + generate_latest(told), CONTENT_TYPE_LATEST
-        _forget_the_dead(self._shared)
-        MultiProcessCollector(told, path=str(self._shared))  # type: ignore[no-untyped-call]
-        return generate_latest(told), CONTENT_TYPE_LATEST
+        registry = CollectorRegistry()
+        registry.register(_Facts(self._holding, reasons=reasons))
+        if self._folder is None:
+            return generate_latest(self._own) + generate_latest(registry), CONTENT_TYPE_LATEST
+        _forget_the_dead(self._folder)
+        MultiProcessCollector(registry, path=str(self._folder))  # type: ignore[no-untyped-call]
+        return generate_latest(registry), CONTENT_TYPE_LATEST
 
     def _new_series(self, method: str, route: str, hundreds: int) -> tuple[Counter, Histogram]:
         return self._requests.labels(method, route, f"{hundreds}xx"), self._durations.labels(route)

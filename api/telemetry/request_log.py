@@ -15,7 +15,7 @@ from uuid import uuid4
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from waygraph.api.telemetry.logs import without_keys, without_secrets
-from waygraph.api.telemetry.metrics import UNMATCHED
+from waygraph.api.telemetry.metrics import NO_ROUTE
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -51,7 +51,7 @@ def note_caller(scope: Scope, caller: "Caller") -> None:
     bind_contextvars(caller=caller.id)
 
 
-class Observed:
+class ObservedApplication:
     """The application, observed. It is to be the outermost one: what answers errors must be inside.
 
     An error that escapes the application has been answered by its own handler then; it is logged once, with its
@@ -168,22 +168,22 @@ class _Exchange:
 
 
 def template(scope: Scope) -> str:
-    """The route's template with the prefixes of its routers and mounts, as routing left it; UNMATCHED if none was."""
+    """The route's template with the prefixes of its routers and mounts, as routing left it; NO_ROUTE if none was."""
     # FastAPI keeps an included router's prefix apart from the route.
-    found = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
-    mounted = "app_root_path" in scope
-    prefix = scope.get("root_path", "").removeprefix(scope["app_root_path"]) if mounted else ""
-    if path := getattr(found, "path", ""):
+    route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
+    is_mounted = "app_root_path" in scope
+    prefix = scope.get("root_path", "").removeprefix(scope["app_root_path"]) if is_mounted else ""
+    if path := getattr(route, "path", ""):
         return f"{prefix}{path}"
     # Plain routes of starlette leave no more than their endpoint: without parameters the path is the template.
-    is_fixed = "endpoint" in scope and not scope.get("path_params") and not mounted
-    return scope["path"] if is_fixed else UNMATCHED
+    is_fixed = "endpoint" in scope and not scope.get("path_params") and not is_mounted
+    return scope["path"] if is_fixed else NO_ROUTE
 
 
 def _request_id(headers: Mapping[bytes, bytes]) -> str:
     """The caller's own if it is sane, else a new one."""
-    given = headers.get(REQUEST_ID, b"")
-    return given.decode() if _SANE_ID.fullmatch(given) else uuid4().hex
+    value = headers.get(REQUEST_ID, b"")
+    return value.decode() if _SANE_ID.fullmatch(value) else uuid4().hex
 
 
 def _shown_path(scope: Scope) -> str:
@@ -192,14 +192,16 @@ def _shown_path(scope: Scope) -> str:
 
 def _traceback_text(error: Exception, secrets: Collection[str]) -> str:
     """The traceback without secrets; of a very long one begin and end."""
-    told = without_secrets("".join(traceback.format_exception(error)).rstrip(), secrets)
+    text = without_secrets("".join(traceback.format_exception(error)).rstrip(), secrets)
     half = TRACEBACK_CHARS // 2
-    return told if len(told) <= TRACEBACK_CHARS else f"{told[:half]}\n…\n{told[-half:]}"
+    return text if len(text) <= TRACEBACK_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _secrets(scope: Scope) -> list[str]:
     """What this request brought that nobody may read in a log: credentials, cookies, values of its query string."""
-    given = [value.decode("latin-1") for name, value in scope["headers"] if name in _SECRET_HEADERS]
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name in _SECRET_HEADERS]
     query = scope.get("query_string", b"").decode("latin-1")
-    parts = [part for value in given for part in re.split(r"[\s;=]+", value)] + [value for _, value in parse_qsl(query)]
-    return [*given, query, *(part for part in parts if len(part) >= _LEAST_PART_CHARS)]
+    parts = [part for value in values for part in re.split(r"[\s;=]+", value)] + [
+        value for _, value in parse_qsl(query)
+    ]
+    return [*values, query, *(part for part in parts if len(part) >= _LEAST_PART_CHARS)]

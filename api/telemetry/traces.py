@@ -42,10 +42,10 @@ def _exporter(environ: Mapping[str, str]) -> str:
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return _NONE
     default = _OTLP if any(environ.get(name) for name in ENDPOINTS) else _NONE
-    named = (environ.get(EXPORTER) or default).strip().lower()
-    if named not in (_OTLP, _CONSOLE, _NONE):
-        raise InvalidSetting(f"{EXPORTER}={named!r}: expected {_OTLP}, {_CONSOLE} or {_NONE}")
-    return named
+    exporter = (environ.get(EXPORTER) or default).strip().lower()
+    if exporter not in (_OTLP, _CONSOLE, _NONE):
+        raise InvalidSetting(f"{EXPORTER}={exporter!r}: expected {_OTLP}, {_CONSOLE} or {_NONE}")
+    return exporter
 
 
 def _provider(exporter: str, environ: Mapping[str, str], console: TextIO) -> "TracerProvider":
@@ -53,9 +53,9 @@ def _provider(exporter: str, environ: Mapping[str, str], console: TextIO) -> "Tr
     from opentelemetry.sdk.trace import TracerProvider
 
     # What the user states in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES overrules this.
-    stated = Resource.create({SERVICE_VERSION: _version()})
-    unnamed = str(stated.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service")
-    resource = stated.merge(Resource({SERVICE_NAME: _SERVICE})) if unnamed else stated
+    base = Resource.create({SERVICE_VERSION: _version()})
+    has_no_name = str(base.attributes.get(SERVICE_NAME, "unknown_service")).startswith("unknown_service")
+    resource = base.merge(Resource({SERVICE_NAME: _SERVICE})) if has_no_name else base
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(_processor(exporter, environ, console))
     return provider

@@ -122,7 +122,7 @@ class HostConfig:
 
 
 class Syntax(Protocol):
-    """A file's own syntax. `put` and `remove` raise Unfit, ValueError; `parsed` raises ValueError, RecursionError."""
+    """A file's own syntax. `put` and `remove` raise Unfit, ValueError; `parse` raises ValueError, RecursionError."""
 
     empty: str
 

@@ -17,11 +17,11 @@ from waygraph.api.rest.mcp_mount import OfferedGateway
 
 COMPOSED = """
 import sys
-from waygraph.api.rest.bootstrap import Chosen, compose_application, open_service
+from waygraph.api.rest.bootstrap import ServiceOptions, compose_application, open_service
 from waygraph.registry.model.settings import Settings
 
-service = open_service(Chosen(location=":memory:", embedder="none"), Settings(), {})
-compose_application(service, Chosen(location=":memory:"), {}, sys.stderr)
+service = open_service(ServiceOptions(location=":memory:", embedder="none"), Settings(), {})
+compose_application(service, ServiceOptions(location=":memory:"), {}, sys.stderr)
 service.registry.close()
 print("mcp" in sys.modules)
 """

@@ -12,7 +12,7 @@ import pytest
 
 from tests.rest.test_serving import workers
 from tests.service import TIMEOUT_S, process, until
-from waygraph.api.rest.bootstrap import Alone, Chosen, compose_application, configuration, open_service
+from waygraph.api.rest.bootstrap import Alone, ServiceOptions, compose_application, configuration, open_service
 from waygraph.registry.model.settings import Settings
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -48,7 +48,7 @@ def read_one(connection: socket.socket) -> None:
 def test_what_was_sent_before_it_closes_is_answered(tmp_path: Path) -> None:
     """On connections that were kept, and on new ones that nobody has taken yet; then all are closed."""
     settings = Settings()
-    chosen = Chosen(location=str(tmp_path / "r.grafeo"), embedder="none", mcp=False)
+    chosen = ServiceOptions(location=str(tmp_path / "r.grafeo"), embedder="none", mcp=False)
     service = open_service(chosen, settings, {})
     with open(tmp_path / "log", "w", encoding="utf-8") as log, socket.create_server(("127.0.0.1", 0)) as listening:
         app = compose_application(service, chosen, {}, log)

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.world import DATA_VARIABLE
 from waygraph.api.cli.app import misspelt
-from waygraph.api.rest.bootstrap import CHOSEN
+from waygraph.api.rest.bootstrap import OPTIONS_VARIABLE
 from waygraph.ingest.manifest.environment import INPUT_PREFIX
 from waygraph.registry.model.settings import VARIABLES
 
@@ -28,7 +28,7 @@ def test_a_misspelt_variable_is_told_with_the_nearest(given: str, meant: str) ->
     [
         *sorted(VARIABLES),
         "WAYGRAPH_REGISTRY",
-        CHOSEN,
+        OPTIONS_VARIABLE,
         DATA_VARIABLE,
         f"{INPUT_PREFIX}API_KEY",
         "WAYGRAPH_TEST_CACHE",

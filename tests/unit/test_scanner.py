@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
-from waygraph.api.rest.bootstrap import Chosen, open_service
+from waygraph.api.rest.bootstrap import ServiceOptions, open_service
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.sync import scanner
 from waygraph.ingest.sync.apply import sync
@@ -309,4 +309,4 @@ def test_a_scanner_that_cannot_be_is_told_at_once(spec: str, environ: Mapping[st
             take(registry, entry("a", add="Adds."))
         assert not registry.exists
     with pytest.raises(InvalidSetting):
-        open_service(Chosen(location=":memory:", embedder="none"), settings, environ)
+        open_service(ServiceOptions(location=":memory:", embedder="none"), settings, environ)

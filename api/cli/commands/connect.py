@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.cli_json import Connected
+from waygraph.api.cli.render.cli_json import ConnectOutcome
 from waygraph.api.cli.render.output import print_raw, show
 from waygraph.registry.model.files import as_written
 
@@ -54,7 +54,7 @@ def connect(
         bool, typer.Option("--project", help="The file of the project in this folder, not the user's own.")
     ] = False,
     file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
-    called: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
+    entry_name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
     namespace: Annotated[
         str,
         typer.Option(
@@ -73,41 +73,41 @@ def connect(
     waygraph connect claude --import
     """
     actions = {"--write": write, "--remove": remove, "--import": take, "--restore": restore}
-    chosen = [option for option, given in actions.items() if given]
-    if len(chosen) > 1:
-        raise typer.BadParameter(f"one at a time, not {' and '.join(chosen)}", param_hint=f"'{chosen[1]}'")
+    flags = [option for option, is_set in actions.items() if is_set]
+    if len(flags) > 1:
+        raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
     from waygraph.api.cli.render import operation_views
 
-    told = invocation(context)
-    target = _target(told, name, _Asked(file, project, url, called, namespace))
+    options = invocation(context)
+    target = _target(options, name, _EntryOptions(file, project, url, entry_name, namespace))
     if take:
         from waygraph.ingest.hosts.config import check_is_ours
 
         check_is_ours(target.config, target.name)
     if (take or restore) and not dry_run:
         with _in_turn(target) as current:
-            done = _DOERS[chosen[0]](told, current, dry_run)
+            outcome = _DOERS[flags[0]](options, current, dry_run)
     else:
-        done = _DOERS[chosen[0]](told, target, dry_run) if chosen else _entry(target)
-    if chosen or as_json:
-        show(done, operation_views.shape, operation_views.view, as_json)
+        outcome = _DOERS[flags[0]](options, target, dry_run) if flags else _entry(target)
+    if flags or as_json:
+        show(outcome, operation_views.shape, operation_views.view, as_json)
     else:
-        print_raw(done.entry.rstrip("\n") + "\n")
-    operation_views.remark(done)
+        print_raw(outcome.entry.rstrip("\n") + "\n")
+    operation_views.remark(outcome)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _EntryOptions:
     """The options that say which file and which entry."""
 
     file: str
     project: bool
     url: bool
-    called: str
+    entry_name: str
     namespace: str
 
 
-def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
+def _target(options: Invocation, name: str, entry_options: _EntryOptions) -> "Target":
     from waygraph.ingest.hosts.backup import shelf_of
     from waygraph.ingest.hosts.config import read_config
     from waygraph.ingest.hosts.hosts import Places, absolute, host_named, refuse_outside
@@ -116,34 +116,38 @@ def _target(told: Invocation, name: str, asked: _Asked) -> "Target":
     host = host_named(name)
     places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
-    path = absolute(asked.file, places.cwd) if asked.file else host.file(places, project=asked.project)
+    path = (
+        absolute(entry_options.file, places.cwd)
+        if entry_options.file
+        else host.file(places, project=entry_options.project)
+    )
     project = places.cwd if path == host.project_file(places) else None
     if project:
         refuse_outside(path, project)
     return Target(
         config=read_config(host, path),
-        gateway=_gateway(told, asked),
-        name=asked.called,
-        shelf=shelf_of(told.settings().data_path, host.id, path, usual),
+        gateway=_gateway(options, entry_options),
+        name=entry_options.entry_name,
+        shelf=shelf_of(options.settings().data_path, host.id, path, usual),
         project=project,
         folder=str(places.cwd) if host.folders and project is None else "",
     )
 
 
-def _gateway(told: Invocation, asked: _Asked) -> "Gateway":
+def _gateway(options: Invocation, entry_options: _EntryOptions) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
     from waygraph.ingest.hosts.hosts import program_of, service_entry, start_entry
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.storage.location import is_service
 
-    place = told.place(told.settings())
-    if asked.url and not is_service(place):
+    place = options.place(options.settings())
+    if entry_options.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
-    if asked.url:
-        return service_entry(str(place), os.environ, namespace=asked.namespace)
+    if entry_options.url:
+        return service_entry(str(place), os.environ, namespace=entry_options.namespace)
     location = place if "://" in str(place) else as_written(place).absolute()
     program = program_of(sys.executable)
-    return start_entry(program, location, os.environ, embedder=told.embedder, namespace=asked.namespace)
+    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry_options.namespace)
 
 
 @contextmanager
@@ -156,21 +160,18 @@ def _in_turn(target: "Target") -> Iterator["Target"]:
         yield replace(target, config=read_config(target.config.host, target.config.path))
 
 
-# -- what can be done ------------------------------------------------------------------------------
-
-
-def _entry(target: "Target") -> Connected:
+def _entry(target: "Target") -> ConnectOutcome:
     """The entry alone, as a file of the host's would have it."""
     from waygraph.ingest.hosts.config import HostConfig
     from waygraph.ingest.hosts.hosts import entry_of
 
     config = target.config
     alone = HostConfig(config.host, config.path, None)
-    written = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
-    return replace(_apply(target, config, dry_run=False), entry=(written.text or "").rstrip("\n"))
+    entry_config = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
+    return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
-def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+def _write(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
     from waygraph.ingest.hosts.config import check_is_ours
     from waygraph.ingest.hosts.hosts import entry_of
     from waygraph.ingest.hosts.takeover import gateway_for
@@ -184,7 +185,7 @@ def _write(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # n
     return _preview(target, change, dry_run=dry_run)
 
 
-def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # noqa: ARG001 - as the others
+def _remove(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
     from waygraph.ingest.hosts.config import check_is_ours
     from waygraph.registry.model.errors import SourceError
 
@@ -197,59 +198,63 @@ def _remove(told: Invocation, target: "Target", dry_run: bool) -> Connected:  # 
     return _preview(target, change, dry_run=dry_run)
 
 
-def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, dry_run: bool) -> Connected:
+def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, dry_run: bool) -> ConnectOutcome:
     from waygraph.ingest.hosts.backup import rewrite_file
     from waygraph.ingest.hosts.config import difference
 
     after = change(target.config)
-    done = _apply(target, after, dry_run=dry_run)
-    if dry_run or not done.changed:
-        return replace(done, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
+    outcome = _apply(target, after, dry_run=dry_run)
+    if dry_run or not outcome.changed:
+        return replace(outcome, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
     after, backup = rewrite_file(target.config, change)
-    return replace(done, backup=_text(backup))
+    return replace(outcome, backup=_text(backup))
 
 
-def _take_over(told: Invocation, target: "Target", dry_run: bool) -> Connected:
+def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
     from waygraph.ingest.hosts.config import difference
     from waygraph.ingest.hosts.takeover import offer_of, plan_takeover, take_over
 
-    told.own_place(told.settings())  # a service would not find how to start them
+    options.own_place(options.settings())  # a service would not find how to start them
     offer = offer_of(target)
     if not offer.servers:  # only the gateway itself is left to put there
-        return replace(_write(told, target, dry_run), stays=offer.stays)
+        return replace(_write(options, target, dry_run), stays=offer.stays)
     if dry_run:
         after = plan_takeover(target, offer)
-        done = _apply(target, after, dry_run=True)
+        outcome = _apply(target, after, dry_run=True)
         lines = tuple(difference(target.config, after, target.name))
-        return replace(done, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
-    with told.open() as registry:
-        made = take_over(target, offer, partial(_ask, registry, told.settings()))
-    done = _apply(target, made.after, dry_run=False)
+        return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
+    with options.open() as registry:
+        takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
+    outcome = _apply(target, takeover.after, dry_run=False)
     return replace(
-        done, taken=made.names, stays=made.stays, backup=_text(made.backup), kept_in=str(target.shelf.config)
+        outcome,
+        taken=takeover.names,
+        stays=takeover.stays,
+        backup=_text(takeover.backup),
+        kept_in=str(target.shelf.config),
     )
 
 
-def _restore(told: Invocation, target: "Target", dry_run: bool) -> Connected:
+def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
     from waygraph.ingest.hosts.config import difference
     from waygraph.ingest.hosts.takeover import put_back, write_back
 
-    told.own_place(told.settings())
+    options.own_place(options.settings())
     back = put_back(target.config, target.name, target.shelf)
-    done = replace(
+    outcome = replace(
         _apply(target, back.after, dry_run=dry_run), restored=back.names, kept=back.conflicts, whole=back.whole
     )
     if dry_run:
-        return replace(done, difference=tuple(difference(target.config, back.after, "")))
-    with told.open() as registry:
-        return replace(done, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
+        return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
+    with options.open() as registry:
+        return replace(outcome, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
 
 
-def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected:
+def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOutcome:
     from waygraph.ingest.hosts.hosts import hands_on
 
     host = target.config.host
-    return Connected(
+    return ConnectOutcome(
         host=host.name,
         file=str(target.config.path),
         changed=after.text != target.config.text,
@@ -261,9 +266,6 @@ def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> Connected
 
 def _text(path: Path | None) -> str:
     return "" if path is None else str(path)
-
-
-# -- the registry ----------------------------------------------------------------------------------
 
 
 def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
@@ -281,8 +283,8 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
         manifest = with_answers(parts, ask)
         if manifest.entries:
             Ingestion(opening=how).take(registry, source, parts, manifest, progress)
-    taken = {entry.key for entry in manifest.entries}
-    return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *taken}}
+    keys = {entry.key for entry in manifest.entries}
+    return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
 
 
 def _forget(registry: "Registry", source: str) -> None:
@@ -293,7 +295,7 @@ def _forget(registry: "Registry", source: str) -> None:
             registry.forget(source)
 
 
-_DOERS: Mapping[str, Callable[[Invocation, "Target", bool], Connected]] = {
+_DOERS: Mapping[str, Callable[[Invocation, "Target", bool], ConnectOutcome]] = {
     "--write": _write,
     "--remove": _remove,
     "--import": _take_over,

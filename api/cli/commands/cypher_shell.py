@@ -12,9 +12,6 @@ import typer
 from waygraph.api.cli.options import AsJson, invocation, json_or_text
 from waygraph.api.cli.render.output import complain, note, show
 
-# `cypher`: a read-only statement over the graph, or a shell for many.
-
-
 _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
 """As Grafeo says it, and as Neo4j does."""
 
@@ -38,12 +35,12 @@ def cypher(
     from waygraph.registry.model import shapes
 
     params = parameters(param or ())
-    told = invocation(context)
-    with told.open() as registry:
+    options = invocation(context)
+    with options.open() as registry:
 
-        def ask(asked: str, given: Mapping[str, object]) -> None:
+        def ask(text: str, values: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
-                result = registry.cypher(asked, given)
+                result = registry.cypher(text, values)
             show(result, shapes.shape, operation_views.cypher, as_json)
             note(result.notice)
             if result.truncated:
@@ -54,8 +51,8 @@ def cypher(
             return
 
         shell = Shell(ask, params)
-        failed = shell.converse(told.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
-    if failed:
+        has_failed = shell.converse(options.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
+    if has_failed:
         raise typer.Exit(1)
 
 
@@ -72,10 +69,10 @@ def _naming_parameters(how: str) -> Iterator[None]:
         raise
 
 
-def parameters(given: Sequence[str]) -> dict[str, object]:
+def parameters(texts: Sequence[str]) -> dict[str, object]:
     """Each `name=value`; a value that is no JSON is a text. Raises BadParameter."""
     params: dict[str, object] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--param'")
@@ -113,7 +110,7 @@ class Shell:
         return self._failed
 
     def converse(self, history_folder: Path) -> bool:
-        """Talks with a person until they leave. Errors were told as they came: never a failure."""
+        """Talks with a person until they leave. Errors are printed as they come, so it never fails."""
         self._talking = True
         with _history(history_folder / HISTORY):
             self.run(self._read_lines())

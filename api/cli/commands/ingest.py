@@ -101,15 +101,15 @@ def ingest(
     from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.ingest.pipeline import Ingestion
 
-    told, command = invocation(context), after_dashes(context)
-    found = _find_sources(told, all_of_them=yes) if discover else []
-    wanted = [*(given or ()), *found]
-    if discover and not wanted and not command:
+    options, command = invocation(context), after_dashes(context)
+    configs = _find_sources(options, all_of_them=yes) if discover else []
+    sources = [*(given or ()), *configs]
+    if discover and not sources and not command:
         return
-    _refuse_unnamed(len(wanted) + bool(command), source)
+    _refuse_unnamed(len(sources) + bool(command), source)
     read = partial(
         opening,
-        told.settings(),
+        options.settings(),
         os.environ,
         source=source,
         namespace=namespace,
@@ -122,30 +122,30 @@ def ingest(
         start=start,
     )
     take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    done = _outcomes(told, _Asked(wanted, command, questions, questions_by, dry_run), read, take)
-    show(done, cli_json.ingest, operation_views.ingest, as_json)
-    remark(done)
-    if any(outcome.is_failure for outcome in done):
+    results = _outcomes(options, _Intake(sources, command, questions, questions_by, dry_run), read, take)
+    show(results, cli_json.ingest, operation_views.ingest, as_json)
+    remark(results)
+    if any(outcome.is_failure for outcome in results):
         raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Intake:
     """Which sources, and the questions that their tools are to have."""
 
-    given: Sequence[str]
+    sources: Sequence[str]
     command: Sequence[str]
     questions: int
     questions_by: str
     dry_run: bool
 
 
-def _find_sources(told: Invocation, *, all_of_them: bool) -> list[str]:
+def _find_sources(options: Invocation, *, all_of_them: bool) -> list[str]:
     import os
 
     from waygraph.api.cli.commands.source_options import chosen_configs
 
-    return chosen_configs(told.settings(), os.environ, all_of_them=all_of_them)
+    return chosen_configs(options.settings(), os.environ, all_of_them=all_of_them)
 
 
 def _refuse_unnamed(sources: int, name: str) -> None:
@@ -157,7 +157,7 @@ def _refuse_unnamed(sources: int, name: str) -> None:
 
 
 def _outcomes(
-    told: Invocation, asked: _Asked, read: "Callable[..., Opening]", take: "Callable[..., Ingestion]"
+    options: Invocation, intake: _Intake, read: "Callable[..., Opening]", take: "Callable[..., Ingestion]"
 ) -> "list[Outcome]":
     """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
     who writes questions."""
@@ -166,22 +166,19 @@ def _outcomes(
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.sources.resolve import refuse_unused
 
-    settings = told.settings()
-    if asked.questions:
-        told.own_place(settings)
+    settings = options.settings()
+    if intake.questions:
+        options.own_place(settings)
     with (
-        asking(asked.questions, asked.questions_by, settings, os.environ, dry_run=asked.dry_run) as author,
-        told.open() as registry,
+        asking(intake.questions, intake.questions_by, settings, os.environ, dry_run=intake.dry_run) as author,
+        options.open() as registry,
         asking_servers(settings) as ask,
         progress_bar("Embedding", settings.progress_after_s) as progress,
     ):
         ingestion = take(opening=read(registry=registry.store.place, ask=ask), asking=author)
-        refuse_unused(asked.given, asked.command, ingestion.opening)
+        refuse_unused(intake.sources, intake.command, ingestion.opening)
         refuse_other_texts(registry, ingestion.texts)
-        return list(outcomes(ingestion, registry, asked.given, asked.command, progress))
-
-
-# Sources into the registry, one after the other: a bad one does not stop the others.
+        return list(outcomes(ingestion, registry, intake.sources, intake.command, progress))
 
 
 @contextmanager
@@ -201,21 +198,21 @@ def asking(
 
 
 def outcomes(
-    ingestion: Ingestion, registry: Registry, given: Sequence[str], command: Sequence[str], progress: Progress
+    ingestion: Ingestion, registry: Registry, sources: Sequence[str], command: Sequence[str], progress: Progress
 ) -> Iterator[Outcome]:
     """An outcome for each source, several for an export. Ends with the one that the registry itself refused."""
-    wanted: list[tuple[str, str | Sequence[str]]] = [(printable_source(text), text) for text in given]
+    named_sources: list[tuple[str, str | Sequence[str]]] = [(printable_source(text), text) for text in sources]
     if command:
-        wanted.append((name_of_command(command), command))
-    for named, text in wanted:
+        named_sources.append((name_of_command(command), command))
+    for name, text in named_sources:
         try:
-            for done in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
-                yield Outcome(named, report=done.report, without_questions=done.without_questions)
+            for result in ingestion.ingest(registry, open_given(text, ingestion.opening), progress):
+                yield Outcome(name, report=result.report, without_questions=result.without_questions)
         except (SourceError, MassRemoval) as error:
-            yield Outcome(named, error=str(error))
+            yield Outcome(name, error=str(error))
             ingestion.note_unreadable(registry, text, error)
         except WaygraphError as error:
-            yield Outcome(named, error=str(error))
+            yield Outcome(name, error=str(error))
             return
 
 
@@ -227,16 +224,16 @@ def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
 
 def remark(outcomes: Sequence[Outcome]) -> None:
     """On stderr: which sources failed and why, what reports say beside (once), and that records were rejected."""
-    noted = set[str]()
+    notices = set[str]()
     for outcome in outcomes:
         if outcome.report is None:
             complain(outcome.error)
             continue
-        if (notice := outcome.report.notice) not in noted:
+        if (notice := outcome.report.notice) not in notices:
             note(notice)
-            noted.add(notice)
+            notices.add(notice)
         if lacking := outcome.without_questions:
-            note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.given}")
-        if rejected := len(outcome.report.changes.rejected):
-            said = f"{rejected} {'record was' if rejected == 1 else 'records were'} rejected in {outcome.given}"
-            (complain if outcome.is_failure else note)(f"{said}, and none was taken" if outcome.is_failure else said)
+            note(f"no questions were made up for {lacking} {'tool' if lacking == 1 else 'tools'} in {outcome.source}")
+        if count := len(outcome.report.changes.rejected):
+            text = f"{count} {'record was' if count == 1 else 'records were'} rejected in {outcome.source}"
+            (complain if outcome.is_failure else note)(f"{text}, and none was taken" if outcome.is_failure else text)

@@ -51,17 +51,17 @@ def transitions(
     from waygraph.registry.model import shapes
     from waygraph.registry.storage.embedded import now
 
-    told = invocation(context)
-    settings = told.settings()
+    options = invocation(context)
+    settings = options.settings()
     counts = [each for file in files for each in read_call_counts(file, settings, now(), split=split)]
-    with told.open() as registry:
+    with options.open() as registry:
         registry.status()  # what is not there is not made
-        learned = registry.change(
+        result = registry.change(
             lambda session: session.learn_transitions(
                 counts, settings.learn_half_life_days, settings.max_transitions_kept
             )
         )
-    show(learned, shapes.shape, operation_views.view_learned, as_json)
+    show(result, shapes.shape, operation_views.view_learned, as_json)
 
 
 def forget(context: typer.Context, as_json: AsJson = False) -> None:
@@ -71,8 +71,8 @@ def forget(context: typer.Context, as_json: AsJson = False) -> None:
 
     with invocation(context).open() as registry:
         registry.status()
-        written = registry.change(lambda session: session.forget_transitions())
-    show(written, shapes.shape, operation_views.view_write, as_json)
+        result = registry.change(lambda session: session.forget_transitions())
+    show(result, shapes.shape, operation_views.view_write, as_json)
 
 
 def export(context: typer.Context, as_json: AsJson = False) -> None:

@@ -52,10 +52,10 @@ def add(context: typer.Context, agent: AgentId) -> None:
 
     import anyio
 
-    told = invocation(context)
-    settings = told.settings()
-    told.own_place(settings)
-    with told.open(settings) as registry:
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)
+    with options.open(settings) as registry:
         anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
     note(f"calls on this machine act with your account at {agent}")
 
@@ -63,9 +63,9 @@ def add(context: typer.Context, agent: AgentId) -> None:
 def _file(context: typer.Context) -> "LoginFile":
     from waygraph.ingest.upstream.logins import login_file
 
-    told = invocation(context)
-    settings = told.settings()
-    told.own_place(settings)  # they lie where the gateway runs
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)  # they lie where the gateway runs
     return login_file(settings)
 
 
@@ -89,14 +89,18 @@ async def _log_in(registry: "Registry", settings: "Settings", agent: "Agent", en
             key = typer.prompt(f"Your key at {agent.id}", hide_input=True, err=True)
             await logins.set_key(LOCAL_USER, agent, key)
             return
-        refused: WaygraphError | None = None
+        refusal: WaygraphError | None = None
         async with listen_for_callback(settings.upstream_login_timeout_s) as callback:
             try:
                 open_page(await logins.begin(LOCAL_USER, agent, callback.address, ""))
-                came = await callback.result()
-                said = {"code": came.code, "state": came.state or "", **({"iss": came.iss} if came.iss else {})}
-                await logins.finish(LOCAL_USER, agent, callback.address, "", said)
+                answer = await callback.result()
+                parameters = {
+                    "code": answer.code,
+                    "state": answer.state or "",
+                    **({"iss": answer.iss} if answer.iss else {}),
+                }
+                await logins.finish(LOCAL_USER, agent, callback.address, "", parameters)
             except WaygraphError as error:  # the group around it would wrap it
-                refused = error
-        if refused is not None:
-            raise refused
+                refusal = error
+        if refusal is not None:
+            raise refusal

@@ -31,23 +31,28 @@ def export(
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
     from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.api.cli.render.cli_json import Exported
+    from waygraph.api.cli.render.cli_json import Export
     from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
 
-    told = invocation(context)
+    options = invocation(context)
     output = None if output == STANDARD_OUTPUT else output
-    if output and is_part_of(output, told.place(told.settings())):
+    if output and is_part_of(output, options.place(options.settings())):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
-    with told.open() as registry:
+    with options.open() as registry:
         content = registry.export(form)
     size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        show(Exported(form, size_bytes, path=str(output)), cli_json.export_json, operation_views.view_export, as_json)
+        show(
+            Export(form, size_bytes, path=str(output)),
+            cli_json.export_json,
+            operation_views.view_export,
+            as_json,
+        )
     elif as_json:
-        show(Exported(form, size_bytes, content=content), cli_json.export_json, operation_views.view_export, as_json)
+        show(Export(form, size_bytes, content=content), cli_json.export_json, operation_views.view_export, as_json)
     else:
         print_raw(content)
 
@@ -68,7 +73,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _findings(told: Invocation, deep: bool) -> "list[Finding]":
+def _findings(options: Invocation, deep: bool) -> "list[Finding]":
     """What the examination found; the one reason why there was none, if the registry cannot be opened."""
     import os
 
@@ -76,17 +81,14 @@ def _findings(told: Invocation, deep: bool) -> "list[Finding]":
     from waygraph.registry.storage.integrity.examine import examine_at
     from waygraph.registry.storage.integrity.findings import Finding
 
-    settings = told.settings()
-    if told.embedder:
-        settings = replace(settings, embedder=told.embedder)
-    place = told.own_place(settings)
+    settings = options.settings()
+    if options.embedder:
+        settings = replace(settings, embedder=options.embedder)
+    place = options.own_place(settings)
     try:
         return examine_at(place, deep=deep, settings=settings, environ=os.environ)
     except WaygraphError as error:
         return [Finding(check="registry", ok=False, detail=str(error))]
-
-
-# `graph`: edges between near tools, made and removed on demand.
 
 
 graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between near tools.")
@@ -111,8 +113,8 @@ def link(
     """
     from waygraph.registry.storage.candidate_graph import Nearness
 
-    given = (above, nearest, mean_degree) != (None, None, None)
-    _link(context, Nearness(above=above, nearest=nearest, mean_degree=mean_degree if given else 8.0), as_json)
+    any_set = (above, nearest, mean_degree) != (None, None, None)
+    _link(context, Nearness(above=above, nearest=nearest, mean_degree=mean_degree if any_set else 8.0), as_json)
 
 
 @graph.command()
@@ -127,15 +129,12 @@ def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) ->
     from waygraph.registry.storage.candidate_graph import link_tools
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-    told = invocation(context)
-    settings = told.settings()
-    told.own_place(settings)
-    with told.open(settings) as registry:
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)
+    with options.open(settings) as registry:
         assert isinstance(registry, LocalRegistry)  # noqa: S101 - no service keeps it
         show(link_tools(registry, nearness), shapes.shape, operation_views.view_numbers, as_json)
-
-
-# `migrate`: a whole registry from one place to another.
 
 
 def migrate(
@@ -157,17 +156,14 @@ def migrate(
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.registry.storage.migrate import migrate_at
 
-    told = invocation(context)
-    settings = told.settings()
-    told.own_place(settings)
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
-        done = migrate_at(source, target, settings, progress)
-    show(done, cli_json.migration_json, operation_views.view_migration, as_json)
-    if not done.copied:
+        migration = migrate_at(source, target, settings, progress)
+    show(migration, cli_json.migration_json, operation_views.view_migration, as_json)
+    if not migration.copied:
         note("the copy was there already; it was compared and left as it is")
-
-
-# `model`: the files of embedding models on this machine.
 
 
 Spec = Annotated[
@@ -183,9 +179,9 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Fetch a model from the Hugging Face hub into the cache."""
     from waygraph.registry.embedding.weights import pull as fetch
 
-    told = invocation(context)
-    wanted = _choose_model(spec, told)
-    _show_place(wanted, fetch(wanted, told.settings()), as_json)
+    options = invocation(context)
+    model_spec = _choose_model(spec, options)
+    _show_place(model_spec, fetch(model_spec, options.settings()), as_json)
 
 
 @model.command("list")
@@ -202,15 +198,15 @@ def path(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
     """Print the folder of a model."""
     from waygraph.registry.embedding.weights import locate
 
-    told = invocation(context)
-    wanted = _choose_model(spec, told)
-    _show_place(wanted, locate(wanted, told.settings()), as_json)
+    options = invocation(context)
+    model_spec = _choose_model(spec, options)
+    _show_place(model_spec, locate(model_spec, options.settings()), as_json)
 
 
-def _choose_model(spec: str, told: Invocation) -> str:
+def _choose_model(spec: str, options: Invocation) -> str:
     from waygraph.registry.embedding.factory import default_spec
 
-    return spec or told.wanted_embedder or default_spec()
+    return spec or options.wanted_embedder or default_spec()
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:

@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     from waygraph.registry.registry import Registry
 
 
-# What a person writes for a source that the registry holds.
-
-
-def held_source(registry: "Registry", written: str) -> str:
-    """Its name; a file or folder may be written as it was ingested, while its name is the whole path.
+def held_source(registry: "Registry", name: str) -> str:
+    """The source's name; a file or folder may be written as it was ingested, while its name is the whole path.
 
     What is no source's name stays as it is written. Raises RegistryNotFound.
     """
-    held = {source.name for source in registry.sources()}
-    path = str(Path(written).resolve())
-    return path if written not in held and path in held else written
+    names = {source.name for source in registry.sources()}
+    path = str(Path(name).resolve())
+    return path if name not in names and path in names else name
 
 
 AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
@@ -69,7 +66,7 @@ def set_agent(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        said = registry.set(
+        setting = registry.set(
             name,
             tags=[] if no_tags else tag or None,
             visible_to=visible_to or None,
@@ -79,7 +76,7 @@ def set_agent(
             removed=False if restore else None,
         )
         comes_back = restore and all(agent.id != name for agent in registry.agents())
-    show(said, shapes.shape, operation_views.settings, as_json)
+    show(setting, shapes.shape, operation_views.settings, as_json)
     if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
@@ -111,8 +108,8 @@ def set_tool(
     waygraph set-tool harbor-git/merge_pull_request --pin method=squash
     """
     parameters: dict[str, dict[str, Any]] = {each: {"hidden": True} for each in hide or ()}
-    for given, key in ((rename_parameter, "name"), (describe_parameter, "description"), (pin, "pin")):
-        for each in given or ():
+    for pairs, key in ((rename_parameter, "name"), (describe_parameter, "description"), (pin, "pin")):
+        for each in pairs or ():
             parameter, equals, value = each.partition("=")
             if not equals:
                 raise typer.BadParameter(f"{each!r} is not NAME=…", param_hint="'ID'")
@@ -127,10 +124,10 @@ def set_tool(
 
     with invocation(context).open() as registry:
         if reset:
-            said = registry.set_tool(name, {"name": None, "description": None, "parameters": None})
+            setting = registry.set_tool(name, {"name": None, "description": None, "parameters": None})
         if changes:
-            said = registry.set_tool(name, changes)
-    show(said, shapes.shape, operation_views.settings, as_json)
+            setting = registry.set_tool(name, changes)
+    show(setting, shapes.shape, operation_views.settings, as_json)
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
@@ -183,13 +180,13 @@ def reindex(
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.registry.model import shapes
 
-    told = invocation(context)
+    options = invocation(context)
     with (
-        told.open_for_reindex() as registry,
-        progress_bar("Embedding", told.settings().progress_after_s) as progress,
+        options.open_for_reindex() as registry,
+        progress_bar("Embedding", options.settings().progress_after_s) as progress,
     ):
-        written = registry.reindex(texts=texts, embedder=told.wanted_embedder or None, progress=progress)
-    show(written, shapes.shape, operation_views.view_write, as_json)
+        result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
+    show(result, shapes.shape, operation_views.view_write, as_json)
 
 
 def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:
@@ -220,9 +217,9 @@ def changes(
 
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
-        found = registry.changes(since=start, agent_id=agent, limit=limit)
-    show(found, shapes.changes, operation_views.changes, as_json)
-    if not found and not as_json:
+        records = registry.changes(since=start, agent_id=agent, limit=limit)
+    show(records, shapes.changes, operation_views.changes, as_json)
+    if not records and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
 
 
@@ -242,9 +239,9 @@ def usage(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        used = registry.usage(agent_id=agent, sort=sort, limit=limit)
-    show(used, shapes.usage, operation_views.view_usage, as_json)
-    if not used and not as_json:
+        usages = registry.usage(agent_id=agent, sort=sort, limit=limit)
+    show(usages, shapes.usage, operation_views.view_usage, as_json)
+    if not usages and not as_json:
         note("no call was counted")
 
 
@@ -273,9 +270,9 @@ def approve(
 
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
-        done = registry.approve(*(names or ()), *sources)
-    show(done, shapes.shape, operation_views.view_approval, as_json)
-    if not (done.agents or done.tools or as_json):
+        approval = registry.approve(*(names or ()), *sources)
+    show(approval, shapes.shape, operation_views.view_approval, as_json)
+    if not (approval.agents or approval.tools or as_json):
         note("nothing of it waited")
 
 
@@ -290,6 +287,6 @@ def since_when(text: str, now: datetime) -> str:
     try:
         datetime.fromisoformat(text or now.isoformat())
     except ValueError:
-        said = f"{text!r} is neither a time in ISO 8601 nor one such as 2h or 3d"
-        raise typer.BadParameter(said, param_hint="'--since'") from None
+        message = f"{text!r} is neither a time in ISO 8601 nor one such as 2h or 3d"
+        raise typer.BadParameter(message, param_hint="'--since'") from None
     return text

@@ -9,7 +9,7 @@ import typer
 from waygraph.api.cli.options import (
     Agents,
     AsJson,
-    Failed,
+    FailedTools,
     Full,
     Groups,
     HistoryFile,
@@ -19,7 +19,7 @@ from waygraph.api.cli.options import (
     Reachable,
     RecipeName,
     Tags,
-    Used,
+    UsedTools,
     Within,
     filters,
     history,
@@ -89,8 +89,8 @@ def route(
     toolset: InToolset = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
-    used: Used = None,
-    failed: Failed = None,
+    used_tools: UsedTools = None,
+    failed_tools: FailedTools = None,
     group: Groups = None,
     explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
     full: Full = False,
@@ -107,16 +107,16 @@ def route(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
-    turns = history(history_file, used, failed)
+    selection = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
+    turns = history(history_file, used_tools, failed_tools)
     steps = tuple(step or ())
     if by_steps:
         from waygraph.registry.routing.steps import split_request
 
         text, steps = "", split_request(text, by_steps, invocation(context).settings(), os.environ)
-    query = Query(text=text, steps=steps, limit=limit, filters=chosen, strict=strict, history=turns)
+    query = Query(text=text, steps=steps, limit=limit, filters=selection, strict=strict, history=turns)
     with invocation(context).open() as registry:
-        found = registry.route(
+        answer = registry.route(
             query,
             recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode),
             agent_weight=agent_weight,
@@ -124,8 +124,8 @@ def route(
             principal=principal(group),
         )
     view = catalog_views.explained_route if explain else catalog_views.route
-    show(found, shapes.route, view, as_json, brief=not full)
-    _remark(found, as_json)
+    show(answer, shapes.route, view, as_json, brief=not full)
+    _remark(answer, as_json)
 
 
 @without_collection()
@@ -146,8 +146,8 @@ def find(
     toolset: InToolset = "",
     strict: Strict = False,
     history_file: HistoryFile = None,
-    used: Used = None,
-    failed: Failed = None,
+    used_tools: UsedTools = None,
+    failed_tools: FailedTools = None,
     group: Groups = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
     full: Full = False,
@@ -162,25 +162,25 @@ def find(
     from waygraph.registry.model.nouns import Query
     from waygraph.registry.routing.recipes import recipe_named
 
-    chosen = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
-    turns = history(history_file, used, failed)
-    query = Query(text=text, limit=limit, filters=chosen, strict=strict, history=turns)
+    selection = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
+    turns = history(history_file, used_tools, failed_tools)
+    query = Query(text=text, limit=limit, filters=selection, strict=strict, history=turns)
     with invocation(context).open() as registry:
-        found = registry.find_tools(
+        answer = registry.find_tools(
             query, recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode), principal=principal(group)
         )
     view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route
-    show(found, shapes.tool_route, view, as_json, brief=not full)
-    _remark(found, as_json)
+    show(answer, shapes.tool_route, view, as_json, brief=not full)
+    _remark(answer, as_json)
 
 
-def _remark(found: "Route | ToolRoute", as_json: bool) -> None:
+def _remark(answer: "Route | ToolRoute", as_json: bool) -> None:
     """What limits the answer, why it is empty, and what came nearest; JSON holds it already."""
     if not as_json:
-        note(found.notice)
-        note(f"{found.reason}; nearest: {', '.join(found.nearest)}" if found.nearest else found.reason)
-        if found.matches and found.confidence is not None and found.confidence < EVEN and not sys.stdout.isatty():
-            note(f"confidence {found.confidence:.2f}: it is likelier that nothing fits")  # a terminal shows it anyhow
+        note(answer.notice)
+        note(f"{answer.reason}; nearest: {', '.join(answer.nearest)}" if answer.nearest else answer.reason)
+        if answer.matches and answer.confidence is not None and answer.confidence < EVEN and not sys.stdout.isatty():
+            note(f"confidence {answer.confidence:.2f}: it is likelier that nothing fits")  # a terminal shows it anyhow
 
 
 def agents(
@@ -198,8 +198,8 @@ def agents(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        listed = registry.agents_page(filters=filters(tag, kind, None, within=within, toolset=toolset)).items
-    show(listed, shapes.agents, catalog_views.agents, as_json, brief=not full)
+        items = registry.agents_page(filters=filters(tag, kind, None, within=within, toolset=toolset)).items
+    show(items, shapes.agents, catalog_views.agents, as_json, brief=not full)
 
 
 def tools(
@@ -213,8 +213,8 @@ def tools(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        listed = registry.tools(agent)
-    show(listed, shapes.tools, catalog_views.tools, as_json, brief=not full)
+        items = registry.tools(agent)
+    show(items, shapes.tools, catalog_views.tools, as_json, brief=not full)
 
 
 def show_one(
@@ -229,8 +229,8 @@ def show_one(
 
     with invocation(context).open() as registry:
         match registry.lookup(name):
-            case Tool() as found:
-                show(found, shapes.tool, catalog_views.tool, as_json)
+            case Tool() as tool:
+                show(tool, shapes.tool, catalog_views.tool, as_json)
             case Agent(id=agent_id):
                 show(registry.about(agent_id), shapes.about, catalog_views.about, as_json)
 

@@ -49,12 +49,12 @@ def mcp(
     """
     from waygraph.registry.storage.location import is_service
 
-    told = invocation(context)
-    settings = told.settings()
-    if is_service(place := told.place(settings)):
+    options = invocation(context)
+    settings = options.settings()
+    if is_service(place := options.place(settings)):
         _bridge(str(place), settings, namespace, surface)
     else:
-        _serve(told, settings, surface, namespace)
+        _serve(options, settings, surface, namespace)
 
 
 def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> None:
@@ -66,13 +66,13 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
     serve_bridge(place, settings, namespace=namespace)
 
 
-def _serve(told: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
+def _serve(options: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
     from waygraph.registry.routing.find_tools.views import open_view
 
-    with told.open(settings) as registry, _loading(registry):
+    with options.open(settings) as registry, _loading(registry):
         if namespace and registry.exists:
-            open_view(registry, namespace)  # a mistyped name is told now, not by each of its requests
+            open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
             from waygraph.api.mcp.stdio import Served, run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
@@ -101,13 +101,10 @@ def _loading(registry: "Registry") -> Iterator[None]:
 
 
 def _load(registry: "Registry") -> None:
-    """Why something cannot be had is told to who asks for it."""
+    """Errors are left to the requests: they report why index or model cannot be had."""
     with suppress(WaygraphError):
         if registry.exists:
             registry.route("are you ready")
-
-
-# `serve`: the registry over REST.
 
 
 def serve(
@@ -148,13 +145,13 @@ def serve(
 
     waygraph serve --port 8080
     """
-    from waygraph.api.rest.bootstrap import Chosen, serve
+    from waygraph.api.rest.bootstrap import ServiceOptions, serve
 
-    told = invocation(context)
-    place = str(told.own_place(told.settings()))
-    chosen = Chosen(
+    options = invocation(context)
+    place = str(options.own_place(options.settings()))
+    service = ServiceOptions(
         location=place,
-        embedder=told.embedder,
+        embedder=options.embedder,
         host=host,
         port=port,
         workers=workers,
@@ -164,7 +161,7 @@ def serve(
         surface=surface,
         warm=warm,
     )
-    serve(chosen)
+    serve(service)
 
 
 NOT_AGAIN = "keep the key now: only its hash is stored, and it is not shown again"
@@ -203,8 +200,10 @@ def create(
     from waygraph.api.cli.render import cli_json, operation_views
 
     file = _file(context)
-    made = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=_days(expires_in))
-    show(made, cli_json.created_key, operation_views.created_key, as_json)
+    new_key = file.create(
+        name, scope, group or (), everything=everything, toolset=toolset, expires_in=_days(expires_in)
+    )
+    show(new_key, cli_json.created_key, operation_views.created_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -230,23 +229,23 @@ def revoke(
     from waygraph.ingest.upstream.logins import login_file
 
     file = _file(context)
-    ended = file.revoke(key_id)
-    login_file(invocation(context).settings()).forget(f"key:{ended.id}")  # nobody else gets them
-    show((ended, file.state(ended)), cli_json.api_key, operation_views.api_key, as_json)
+    key = file.revoke(key_id)
+    login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
+    show((key, file.state(key)), cli_json.api_key, operation_views.api_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
     from waygraph.registry.access.authenticator import key_file
 
-    told = invocation(context)
-    settings = told.settings()
-    told.own_place(settings)  # the keys of a service lie where it runs
+    options = invocation(context)
+    settings = options.settings()
+    options.own_place(settings)  # the keys of a service lie where it runs
     return key_file(settings)
 
 
-def _days(wanted: float | None) -> timedelta | None:
+def _days(days: float | None) -> timedelta | None:
     """Raises BadParameter for what is no number of days."""
     try:
-        return None if wanted is None else timedelta(days=wanted)
+        return None if days is None else timedelta(days=days)
     except (OverflowError, ValueError):
-        raise typer.BadParameter(f"{wanted:g} is no number of days", param_hint="'--expires-in'") from None
+        raise typer.BadParameter(f"{days:g} is no number of days", param_hint="'--expires-in'") from None

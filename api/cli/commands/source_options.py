@@ -73,7 +73,7 @@ def opening(
     since: str = "",
     connect: bool | None = None,
     start: bool = False,
-    named: bool = True,
+    is_named: bool = True,
     ask: "Ask | None" = None,
 ) -> "Opening":
     """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
@@ -93,7 +93,7 @@ def opening(
         since=since,
         connect=connect,
         start=start,
-        is_named=named,
+        is_named=is_named,
         ask=ask,
     )
 
@@ -112,30 +112,27 @@ def _variable(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
     return name, value if equals else f"${{{name}}}"
 
 
-# `ingest --discover`: the configurations of MCP hosts on this machine, each used only if the person says so.
-
-
 def chosen_configs(settings: Settings, environ: Mapping[str, str], *, all_of_them: bool) -> list[str]:
-    """Paths of those to use. Without a terminal to ask on, and not told to use all, none is."""
-    found = known_configs(Path.home(), environ, sys.platform, Path.cwd(), settings=settings)
-    if not found:
+    """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
+    configs = known_configs(Path.home(), environ, sys.platform, Path.cwd(), settings=settings)
+    if not configs:
         note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
-    return [str(config.path) for config in found if _is_chosen(config, all_of_them=all_of_them)]
+    return [str(config.path) for config in configs if _is_chosen(config, all_of_them=all_of_them)]
 
 
 def _is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
-    told = f"{config.client}: {config.path}"
+    label = f"{config.client}: {config.path}"
     if config.fault:
-        note(f"{told} {config.fault}")
+        note(f"{label} {config.fault}")
         return False
     if config.gateways and not config.servers:
-        note(f"{told}: not used, since it names nothing but Waygraph's own gateway")
+        note(f"{label}: not used, since it names nothing but Waygraph's own gateway")
         return False
     servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
     if all_of_them:
-        note(f"{told}, {servers}")
+        note(f"{label}, {servers}")
         return True
     if not sys.stdin.isatty():
-        note(f"{told}, {servers}: not used, since nobody can be asked here; --yes uses all")
+        note(f"{label}, {servers}: not used, since nobody can be asked here; --yes uses all")
         return False
-    return typer.confirm(f"{told}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+    return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)

@@ -80,10 +80,10 @@ def build(
         workers=workers,
         cross_domain=cross_domain,
     )
-    told = invocation(context)
-    own = told.settings()
-    told.own_place(own)
-    with told.open(own) as registry, ExitStack() as opened:
+    options = invocation(context)
+    own = options.settings()
+    options.own_place(own)
+    with options.open(own) as registry, ExitStack() as stack:
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
@@ -92,9 +92,9 @@ def build(
             return
         builder = _vectors_builder(settings)
         if model:
-            builder = _model_builder(model, settings, own, opened)
-        built = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
-    show(Structure.of(built), shapes.shape, taxonomy_views.view_structure, as_json)
+            builder = _model_builder(model, settings, own, stack)
+        tree = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
+    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
 
 
 @taxonomy.command()
@@ -116,16 +116,16 @@ def place(
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
 
-    told = invocation(context)
-    own = told.settings()
-    told.own_place(own)
-    with told.open(own) as registry, ExitStack() as opened:
-        held = _find_taxonomy(registry, name)
-        builder = partial(place_by_model, answers=_model_answers(model, own, opened))
-        placed = registry.build_taxonomy(
-            builder, name=name, of=held.of, private=bool(held.private), shown_to_all=held.shown_to_all
+    options = invocation(context)
+    own = options.settings()
+    options.own_place(own)
+    with options.open(own) as registry, ExitStack() as stack:
+        former = _find_taxonomy(registry, name)
+        builder = partial(place_by_model, answers=_model_answers(model, own, stack))
+        tree = registry.build_taxonomy(
+            builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
         )
-    show(Structure.of(placed), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
 
 
 @taxonomy.command("show")
@@ -142,12 +142,12 @@ def show_category(
     from waygraph.registry.model.errors import UnknownName
 
     with invocation(context).open() as registry:
-        found = _find_taxonomy(registry, name, group)
-    category = found.at(path)
+        tree = _find_taxonomy(registry, name, group)
+    category = tree.at(path)
     if category is None:
-        raise UnknownName("category", path, filter(None, found.paths().values()))
-    shown = taxonomy_views.Shown(found, category, "/".join(filter(None, path.split("/"))))
-    show(shown, taxonomy_views.shown_json, taxonomy_views.view_category, as_json)
+        raise UnknownName("category", path, filter(None, tree.paths().values()))
+    view = taxonomy_views.CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
+    show(view, taxonomy_views.category_json, taxonomy_views.view_category, as_json)
 
 
 @taxonomy.command()
@@ -158,8 +158,8 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
     from waygraph.registry.taxonomy.structure import read_drift
 
     with _open_own(invocation(context)) as registry:
-        found = registry.read(read_drift)
-    show(found, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
+        drifts = registry.read(read_drift)
+    show(drifts, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
 
 
 @taxonomy.command()
@@ -170,8 +170,8 @@ def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -
     from waygraph.registry.taxonomy.structure import Structure
 
     with invocation(context).open() as registry:
-        found = _find_taxonomy(registry, name)
-    show(Structure.of(found), shapes.shape, taxonomy_views.view_structure, as_json)
+        tree = _find_taxonomy(registry, name)
+    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
 
 
 Side = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
@@ -198,11 +198,11 @@ def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) 
     import json
 
     with invocation(context).open() as registry:
-        found = _find_taxonomy(registry, name).as_json()
+        content = _find_taxonomy(registry, name).as_json()
     if as_json:
-        show(found, dict, lambda _: (), as_json)
+        show(content, dict, lambda _: (), as_json)
     else:
-        print_raw(json.dumps(found, ensure_ascii=False, indent=2) + "\n")
+        print_raw(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
 
 
 @taxonomy.command()
@@ -217,24 +217,24 @@ def forget(
     from waygraph.registry.model import shapes
 
     with _open_own(invocation(context)) as registry:
-        done = registry.forget_taxonomy(name)
-    show(done, shapes.shape, operation_views.view_write, as_json)
+        result = registry.forget_taxonomy(name)
+    show(result, shapes.shape, operation_views.view_write, as_json)
 
 
-def _open_own(told: Invocation) -> "Registry":
-    settings = told.settings()
-    told.own_place(settings)
-    return told.open(settings)
+def _open_own(options: Invocation) -> "Registry":
+    settings = options.settings()
+    options.own_place(settings)
+    return options.open(settings)
 
 
 def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
     """Raises UnknownName, also for one of which nothing may be seen."""
     from waygraph.registry.model.errors import UnknownName
 
-    found = registry.taxonomy(name or None, principal=principal(groups))
-    if found is None:
+    tree = registry.taxonomy(name or None, principal=principal(groups))
+    if tree is None:
         raise UnknownName("taxonomy", name or "the current one", ())
-    return found
+    return tree
 
 
 def _side(registry: "Registry", side: str) -> "Taxonomy":
@@ -248,11 +248,11 @@ def _side(registry: "Registry", side: str) -> "Taxonomy":
     if not side.endswith(".json"):
         return _find_taxonomy(registry, side)
     try:
-        found = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
-        check_taxonomy(found)
+        tree = Taxonomy.of_json(json.loads(Path(side).read_text(encoding="utf-8")))
+        check_taxonomy(tree)
     except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError, InvalidSetting) as error:
         raise InvalidSetting(f"{side} is no taxonomy that `waygraph taxonomy export` wrote: {error}") from error
-    return found
+    return tree
 
 
 def _services(registry: "Registry", of: "Of", private: bool) -> "list[Service]":
@@ -270,38 +270,38 @@ def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
     return lambda services, vectors, before: build_by_vectors(services, vectors, before, settings)
 
 
-def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", opened: ExitStack) -> "Builder":
+def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
     """Raises InvalidSetting, LanguageModelRefused."""
     from functools import partial
 
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
-    answers = _model_answers(spec, own, opened)
-    noted = ("", 0)
+    answers = _model_answers(spec, own, stack)
+    last_note = ("", 0)
 
     def watch(work: Work) -> None:
-        nonlocal noted
+        nonlocal last_note
         at, calls = f"{work.state} {work.path}".strip(), work.usage.calls + work.usage.kept
-        if at != noted[0] or calls - noted[1] >= NOTED_EVERY:
-            noted = (at, calls)
+        if at != last_note[0] or calls - last_note[1] >= NOTED_EVERY:
+            last_note = (at, calls)
             tokens = work.usage.prompt_tokens + work.usage.completion_tokens
             note(f"{at}: {calls} calls, {tokens} tokens, {work.waiting} wait")
 
     return partial(build_by_model, answers=answers, settings=settings, watch=watch)
 
 
-def _model_answers(spec: str, own: "Settings", opened: ExitStack) -> "ModelAnswers":
+def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswers":
     """Answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
     import os
 
     from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
 
-    chosen = configured_model(
+    model = configured_model(
         spec, os.environ, option="--model", purpose="for the taxonomy", instead="build it by vectors, without --model"
     )
     folder = own.cache_path / "taxonomy"
     folder.mkdir(parents=True, exist_ok=True)
-    answers = ModelAnswers(ChatModel.open(chosen, own, os.environ), folder / "answers.jsonl")
-    opened.callback(answers.close)
+    answers = ModelAnswers(ChatModel.open(model, own, os.environ), folder / "answers.jsonl")
+    stack.callback(answers.close)
     return answers

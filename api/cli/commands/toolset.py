@@ -51,8 +51,8 @@ def create(
     with invocation(context).open() as registry:
         if any(each.name == name for each in registry.toolsets()):
             raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
-        made = registry.set_toolset(name, **_rule(tool, agent, tag, caller, description))
-    _show(made, as_json)
+        new_toolset = registry.set_toolset(name, **_rule(tool, agent, tag, caller, description))
+    _show(new_toolset, as_json)
 
 
 @toolset.command()
@@ -72,11 +72,11 @@ def update(
 
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
-    given = _rule(tool, agent, tag, caller, description)
-    given |= {str(each): "" if each is Part.description else () for each in clear or ()}
+    rule = _rule(tool, agent, tag, caller, description)
+    rule |= {str(each): "" if each is Part.description else () for each in clear or ()}
     with invocation(context).open() as registry:
-        changed = registry.set_toolset(name, **registry.toolset(name).rule | given)
-    _show(changed, as_json)
+        new_toolset = registry.set_toolset(name, **registry.toolset(name).rule | rule)
+    _show(new_toolset, as_json)
 
 
 @toolset.command("apply")
@@ -94,15 +94,15 @@ def apply_file(
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
 
-    wanted = _read(file)
+    file_toolsets = _read(file)
     with invocation(context).open() as registry:
-        for each in wanted:
+        for each in file_toolsets:
             registry.set_toolset(each.name, **each.rule)
-        for held in registry.toolsets() if prune else ():
-            if all(held.name != each.name for each in wanted):
-                registry.remove_toolset(held.name)
-        found = registry.toolsets()
-    show(found, shapes.toolsets, operation_views.view_toolsets, as_json)
+        for former in registry.toolsets() if prune else ():
+            if all(former.name != each.name for each in file_toolsets):
+                registry.remove_toolset(former.name)
+        toolsets = registry.toolsets()
+    show(toolsets, shapes.toolsets, operation_views.view_toolsets, as_json)
 
 
 @toolset.command("list")
@@ -112,16 +112,16 @@ def list_toolsets(context: typer.Context, *, group: Groups = None, as_json: AsJs
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        found = registry.toolsets(principal=principal(group))
-    show(found, shapes.toolsets, operation_views.view_toolsets, as_json)
+        toolsets = registry.toolsets(principal=principal(group))
+    show(toolsets, shapes.toolsets, operation_views.view_toolsets, as_json)
 
 
 @toolset.command("show")
 def show_toolset(context: typer.Context, name: Name, *, group: Groups = None, as_json: AsJson = False) -> None:
     """Show a toolset: what it names, the tools it includes now, and what is not there."""
     with invocation(context).open() as registry:
-        found = registry.toolset(name, principal=principal(group))
-    _show(found, as_json)
+        answer = registry.toolset(name, principal=principal(group))
+    _show(answer, as_json)
 
 
 @toolset.command()
@@ -131,8 +131,8 @@ def remove(context: typer.Context, name: Name, *, as_json: AsJson = False) -> No
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        done = registry.remove_toolset(name)
-    show(done, shapes.shape, operation_views.view_write, as_json)
+        result = registry.remove_toolset(name)
+    show(result, shapes.shape, operation_views.view_write, as_json)
 
 
 def _rule(
@@ -143,15 +143,15 @@ def _rule(
     description: str | None,
 ) -> dict[str, Any]:
     """What is given of it."""
-    given = {"tools": tools, "agents": agents, "tags": tags, "callers": callers, "description": description}
-    return {name: value for name, value in given.items() if value}
+    parts = {"tools": tools, "agents": agents, "tags": tags, "callers": callers, "description": description}
+    return {name: value for name, value in parts.items() if value}
 
 
-def _show(found: "Toolset", as_json: bool) -> None:
+def _show(toolset: "Toolset", as_json: bool) -> None:
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
 
-    show(found, shapes.shape, operation_views.view_toolset, as_json)
+    show(toolset, shapes.shape, operation_views.view_toolset, as_json)
 
 
 def _read(file: Path) -> "list[Toolset]":
@@ -164,8 +164,8 @@ def _read(file: Path) -> "list[Toolset]":
 
     try:
         text = file.read_text(encoding="utf-8")
-        told = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(str(file), text)  # JSON is YAML
-        toolsets = told.get("toolsets") if isinstance(told, dict) and len(told) == 1 else None
+        document = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(str(file), text)  # JSON is YAML
+        toolsets = document.get("toolsets") if isinstance(document, dict) and len(document) == 1 else None
         if not isinstance(toolsets, dict) or not all(isinstance(each, dict) for each in toolsets.values()):
             raise InvalidSetting("expected `toolsets`, by name, each with tools, agents or tags, and nothing beside")
         return [stated_toolset(**{**rule, "name": name}) for name, rule in toolsets.items()]

@@ -74,18 +74,18 @@ def watch(
     import os
     from dataclasses import replace
 
-    from waygraph.api.cli.commands.watch_process import Watched, known_sources, run_until_stopped
+    from waygraph.api.cli.commands.watch_process import WatchOptions, known_sources, run_until_stopped
     from waygraph.ingest.sources.resolve import refuse_unused
     from waygraph.registry.storage.location import place_of
 
-    told = invocation(context)
-    settings = told.settings()
-    place = told.own_place(settings)
+    options = invocation(context)
+    settings = options.settings()
+    place = options.own_place(settings)
     how = opening(
         settings,
         os.environ,
         registry=place_of(place, settings),
-        named=bool(given),  # what the registry knows, others may have put there
+        is_named=bool(given),  # what the registry knows, others may have put there
         namespace=namespace,
         kind=kind,
         headers=header,
@@ -97,21 +97,21 @@ def watch(
     )
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)
-    with told.open() as registry, _output(str(place), as_json=as_json) as output:
+    with options.open() as registry, _output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
-        wanted = list(given or ()) or ([] if command else known_sources(registry))
-        refuse_unused(wanted, command, how)
-        watched = Watched(
+        sources = list(given or ()) or ([] if command else known_sources(registry))
+        refuse_unused(sources, command, how)
+        watch_options = WatchOptions(
             registry=registry,
             settings=settings,
-            sources=wanted,
+            sources=sources,
             command=command,
             how=how,
             policy=policy,
             allow_mass_removal=allow_mass_removal,
             tell=output.tell,
         )
-        status = run_until_stopped(watched, once=once)
+        status = run_until_stopped(watch_options, once=once)
     raise typer.Exit(status)
 
 

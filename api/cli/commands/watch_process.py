@@ -31,8 +31,8 @@ INTERRUPTED, FAILED = 130, 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
-    """What is followed into which registry, and how."""
+class WatchOptions:
+    """Which sources to follow, into which registry, and how."""
 
     registry: Registry
     settings: Settings
@@ -45,62 +45,62 @@ class Watched:
 
 
 def known_sources(registry: Registry) -> list[str]:
-    """The files and folders among the registry's sources that are there; of the others it is told that they are not
+    """The files and folders among the registry's sources that are there; a note names the others, which are not
     followed. Raises SourceError if there are none, RegistryNotFound.
     """
     names = [source.name for source in registry.sources()]
-    found = [name for name in names if name.startswith("/") and Path(name).exists()]
-    if left := [name for name in names if name not in found]:
-        note(f"not followed, since no file or folder of this machine: {', '.join(left)}")
-    if not found:
+    paths = [name for name in names if name.startswith("/") and Path(name).exists()]
+    if others := [name for name in names if name not in paths]:
+        note(f"not followed, since no file or folder of this machine: {', '.join(others)}")
+    if not paths:
         raise SourceError(
             "watch", "name a source: this registry knows no file or folder that could be followed. Example: mcp.json"
         )
-    return found
+    return paths
 
 
-def run_until_stopped(watched: Watched, *, once: bool) -> int:
+def run_until_stopped(options: WatchOptions, *, once: bool) -> int:
     """The exit status: 130 where SIGINT ended it, 1 where one look (`once`) found nothing but failures, else 0.
 
     Raises SourceError; with `once` what the registry refuses; SystemExit once standard output takes nothing more.
     """
-    how = replace(watched.how, settings=watched.settings)
-    heard = _WhileHeard(watched.tell)
-    balance = _Balance(heard.tell)
-    sources = followed_sources(watched.sources, watched.command, how)
-    given = watching(
-        watched.settings,
+    how = replace(options.how, settings=options.settings)
+    relay = _Relay(options.tell)
+    balance = _Balance(relay.tell)
+    sources = followed_sources(options.sources, options.command, how)
+    watch_settings = watching(
+        options.settings,
         balance.tell,
-        policy=watched.policy,
-        allow_mass_removal=watched.allow_mass_removal,
+        policy=options.policy,
+        allow_mass_removal=options.allow_mass_removal,
         once=once,
     )
-    watch = Watch(watched.registry, sources, given)
-    ended_by, refused = list[int](), list[WaygraphError]()
+    watch = Watch(options.registry, sources, watch_settings)
+    stop_signals, refusals = list[int](), list[WaygraphError]()
 
     async def run() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with anyio.create_task_group() as group:
-                group.start_soon(_stop_by, signals, group.cancel_scope, ended_by)
-                heard.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
+                group.start_soon(_stop_by, signals, group.cancel_scope, stop_signals)
+                relay.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
                 try:
                     await watch.run(once=once)
                 except WaygraphError as error:  # a group of tasks would wrap it
-                    refused.append(error)
+                    refusals.append(error)
                 group.cancel_scope.cancel()
-        if ended_by:  # a second Ctrl-C while the process ends is the same wish
+        if stop_signals:  # a second Ctrl-C while the process ends is the same wish
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     anyio.run(run)
-    for ending in (heard.ending, *refused):
+    for ending in (relay.ending, *refusals):
         if ending:
             raise ending
-    if signal.SIGINT in ended_by:
+    if signal.SIGINT in stop_signals:
         return INTERRUPTED
-    return FAILED if once and not ended_by and balance.only_failures else 0
+    return FAILED if once and not stop_signals and balance.only_failures else 0
 
 
-class _WhileHeard:
+class _Relay:
     """Hands events on. Once that would end the program, which is no way out of a task or a thread, it stops the watch,
     and the program ends when that has ended.
     """
@@ -134,14 +134,14 @@ class _Balance:
                 self._learnt = True
             case SourceRead(servers=0, agents=agents) if agents:
                 self._learnt = True
-            case SourceRead(servers=0, rejected=rejected) if rejected:
+            case SourceRead(servers=0, rejected=count) if count:
                 self._failed = True
             case SourceFailed() | ServerSeen(event=Unreachable() | Failing()):
                 self._failed = True
         self._tell(event)
 
 
-async def _stop_by(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope, ended_by: list[int]) -> None:
+async def _stop_by(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope, stop_signals: list[int]) -> None:
     async for number in signals:
-        ended_by.append(number)
+        stop_signals.append(number)
         scope.cancel()

@@ -12,74 +12,71 @@ if TYPE_CHECKING:
     from waygraph.registry.model.taxonomy import Walked
 
 
-# What agents and tools were found, laid out for people.
-
-
-def route(found: "Route") -> Iterator[Block]:
+def route(answer: "Route") -> Iterator[Block]:
     """The agents; for a request in steps each step's agents after them; pinned agents last."""
-    yield _matches(found.matches)
-    for number, step in enumerate(found.steps, 1):
+    yield _matches(answer.matches)
+    for number, step in enumerate(answer.steps, 1):
         yield _matches(step.matches, title=f"step {number}: {step.query.text}")
-    if found.pinned:
+    if answer.pinned:
         yield Table(
             columns=("agent", "description"),
-            rows=[(match.agent.id, match.agent.description) for match in found.pinned],
+            rows=[(match.agent.id, match.agent.description) for match in answer.pinned],
             title="pinned",
             brief=("description",),
         )
-    yield Aside(_circumstances(found))
+    yield Aside(_circumstances(answer))
 
 
-def explained_route(found: "Route") -> Iterator[Block]:
+def explained_route(answer: "Route") -> Iterator[Block]:
     """The route, how a model walked to it, then the votes of each agent."""
-    yield from route(found)
-    if found.walked:
-        yield Lines(_walk_lines(found.walked), title=_walk_account(found.walked))
-    for part in found.steps or (found,):
+    yield from route(answer)
+    if answer.walked:
+        yield Lines(_walk_lines(answer.walked), title=_walk_account(answer.walked))
+    for part in answer.steps or (answer,):
         for number, match in enumerate(part.matches, 1):
-            yield _votes(number, match, part.query.text if found.steps else "")
+            yield _votes(number, match, part.query.text if answer.steps else "")
 
 
-def _walk_account(walked: "Walked") -> str:
-    shown = sum(len(visit.opened) + len(visit.pruned) for visit in walked.visits)
-    opened = sum(len(visit.opened) for visit in walked.visits)
-    tokens = f"{walked.prompt_tokens} + {walked.completion_tokens} tokens"
-    return f"walk {walked.mode}: {walked.calls} calls, {tokens}, {opened} of {shown} categories opened"
+def _walk_account(walk: "Walked") -> str:
+    total = sum(len(visit.opened) + len(visit.pruned) for visit in walk.visits)
+    opened_count = sum(len(visit.opened) for visit in walk.visits)
+    tokens = f"{walk.prompt_tokens} + {walk.completion_tokens} tokens"
+    return f"walk {walk.mode}: {walk.calls} calls, {tokens}, {opened_count} of {total} categories opened"
 
 
-def _walk_lines(walked: "Walked") -> str:
+def _walk_lines(walk: "Walked") -> str:
     """A line a category whose children were shown, as a tree, then a line a group."""
     lines = []
-    for visit in sorted(walked.visits, key=lambda visit: visit.path.split("/")):
+    for visit in sorted(walk.visits, key=lambda visit: visit.path.split("/")):
         indent, name = "  " * visit.path.count("/"), visit.path.rpartition("/")[2]
-        pruned = f" (not: {', '.join(visit.pruned)})" if visit.pruned else ""
-        lines.append(f"{'  ' if name else ''}{indent}{name or 'all'} → {', '.join(visit.opened) or 'none'}{pruned}")
-    places = [", ".join(path or "all" for path in pick.paths) for pick in walked.picks]
-    lines += [f"{pick.selected} of {pick.shown} in {at}" for pick, at in zip(walked.picks, places, strict=True)]
-    return "\n".join([*lines, walked.failure] if walked.failure else lines)
+        rest = f" (not: {', '.join(visit.pruned)})" if visit.pruned else ""
+        lines.append(f"{'  ' if name else ''}{indent}{name or 'all'} → {', '.join(visit.opened) or 'none'}{rest}")
+    places = [", ".join(path or "all" for path in pick.paths) for pick in walk.picks]
+    lines += [f"{pick.selected} of {pick.shown} in {at}" for pick, at in zip(walk.picks, places, strict=True)]
+    return "\n".join([*lines, walk.failure] if walk.failure else lines)
 
 
-def tool_route(found: "ToolRoute") -> Iterator[Block]:
+def tool_route(answer: "ToolRoute") -> Iterator[Block]:
     yield Table(
         columns=("#", "tool", "score", "description"),
         rows=[
             (number, match.tool.id, match.score, match.tool.description)
-            for number, match in enumerate(found.matches, 1)
+            for number, match in enumerate(answer.matches, 1)
         ],
         brief=("description",),
     )
-    yield Aside(_circumstances(found))
+    yield Aside(_circumstances(answer))
 
 
-def tool_route_with_schemas(found: "ToolRoute") -> Iterator[Block]:
-    yield from tool_route(found)
-    for match in found.matches:
+def tool_route_with_schemas(answer: "ToolRoute") -> Iterator[Block]:
+    yield from tool_route(answer)
+    for match in answer.matches:
         yield Lines.of_json(match.tool.input_schema, title=f"input of {match.tool.id}")
 
 
-def _circumstances(found: "Route | ToolRoute") -> str:
-    sure = "" if found.confidence is None else f"confidence {found.confidence:.2f}, "
-    return f"recipe {found.recipe}, {sure}revision {found.revision}, {found.elapsed_ms:.1f} ms"
+def _circumstances(answer: "Route | ToolRoute") -> str:
+    sure = "" if answer.confidence is None else f"confidence {answer.confidence:.2f}, "
+    return f"recipe {answer.recipe}, {sure}revision {answer.revision}, {answer.elapsed_ms:.1f} ms"
 
 
 def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:
@@ -115,7 +112,7 @@ def _votes(number: int, match: "AgentMatch", step: str) -> Table:
     )
 
 
-def agents(listed: "Sequence[ListedAgent]") -> Iterator[Block]:
+def agents(items: "Sequence[ListedAgent]") -> Iterator[Block]:
     yield Table(
         columns=("agent", "kind", "tools", "tags", "marks", "description"),
         rows=[
@@ -127,47 +124,47 @@ def agents(listed: "Sequence[ListedAgent]") -> Iterator[Block]:
                 _listed_marks(each.agent),
                 each.agent.description,
             )
-            for each in listed
+            for each in items
         ],
         brief=("description",),
     )
 
 
-def tools(listed: "Iterable[Tool]") -> Iterator[Block]:
+def tools(items: "Iterable[Tool]") -> Iterator[Block]:
     yield Table(
         columns=("tool", "marks", "description"),
-        rows=[(tool.id, _approval_marks(tool), tool.description) for tool in listed],
+        rows=[(tool.id, _approval_marks(tool), tool.description) for tool in items],
         brief=("description",),
     )
 
 
-def tool(held: "Tool") -> Iterator[Block]:
+def tool(entity: "Tool") -> Iterator[Block]:
     yield Fields(
         (
-            ("tool", held.id),
-            ("agent", held.agent_id),
-            ("call name", held.call_name),
-            ("tags", held.tags),
-            ("marks", _approval_marks(held)),
-            ("status", held.status),
+            ("tool", entity.id),
+            ("agent", entity.agent_id),
+            ("call name", entity.call_name),
+            ("tags", entity.tags),
+            ("marks", _approval_marks(entity)),
+            ("status", entity.status),
         )
     )
-    yield from _flags(held)
-    if held.description:
-        yield Lines(held.description, title="description")
-    if held.questions:
-        yield Lines("\n".join(held.questions), title="questions")
+    yield from _flags(entity)
+    if entity.description:
+        yield Lines(entity.description, title="description")
+    if entity.questions:
+        yield Lines("\n".join(entity.questions), title="questions")
     for title, text in (
-        ("input", held.input_schema),
-        ("output", held.output_schema),
-        ("annotations", held.annotations),
+        ("input", entity.input_schema),
+        ("output", entity.output_schema),
+        ("annotations", entity.annotations),
     ):
         if text:
             yield Lines.of_json(text, title=title)
 
 
-def about(known: "About") -> Iterator[Block]:
-    agent = known.agent
+def about(facts: "About") -> Iterator[Block]:
+    agent = facts.agent
     yield Fields(
         (
             ("agent", agent.id),
@@ -177,7 +174,7 @@ def about(known: "About") -> Iterator[Block]:
             ("tags", agent.tags),
             ("marks", _marks(agent)),
             ("status", agent.status),
-            ("sources", known.sources),
+            ("sources", facts.sources),
         )
     )
     yield from _flags(agent)
@@ -185,30 +182,30 @@ def about(known: "About") -> Iterator[Block]:
         yield Lines(agent.description, title="description")
     if agent.transport:
         yield Lines.of_json(agent.transport, title="transport")
-    if known.settings:
-        yield Lines(_setting_lines(known.settings), title="set by an operator")
-    yield from tools(known.tools)
+    if facts.settings:
+        yield Lines(_setting_lines(facts.settings), title="set by an operator")
+    yield from tools(facts.tools)
 
 
-def status(found: "Status") -> Iterator[Block]:
-    state = found.state
+def status(summary: "Status") -> Iterator[Block]:
+    state = summary.state
     yield Fields(
         (
-            ("registry", found.location),
+            ("registry", summary.location),
             ("revision", state.revision),
             ("agents", state.agents),
             ("tools", state.tools),
-            ("sources", found.sources),
+            ("sources", summary.sources),
             ("embedder", state.embedder or "none: searched by words only"),
             ("texts", state.texts),
             ("dimension", state.dimension),
         )
     )
-    yield from _failures(found.failures)
+    yield from _failures(summary.failures)
 
 
-def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
-    held = list(held)
+def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
+    summaries = list(summaries)
     yield Table(
         columns=("source", "kind", "namespace", "agents", "policy", "waiting", "not answering", "last seen"),
         rows=[
@@ -222,11 +219,11 @@ def sources(held: "Iterable[SourceSummary]") -> Iterator[Block]:
                 each.standing.unreachable + each.standing.failing if each.standing else 0,
                 each.seen_at or "never read",
             )
-            for each in held
+            for each in summaries
         ],
     )
-    yield from _failures(failure for each in held for failure in each.failures)
-    for each in held:
+    yield from _failures(failure for each in summaries for failure in each.failures)
+    for each in summaries:
         if each.pause_s:
             yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
 
@@ -256,8 +253,8 @@ def _approval_marks(entity: "Agent | Tool") -> list[str]:
     """Whether it waits, and whether its text is flagged."""
     from waygraph.registry.model.nouns import is_doubtful, suspicions
 
-    flagged = ("flagged" if is_doubtful(entity) else "flagged, approved") if suspicions(entity.flags) else ""
-    return [mark for mark in ("waits for approval" * entity.pending, flagged) if mark]
+    flag_mark = ("flagged" if is_doubtful(entity) else "flagged, approved") if suspicions(entity.flags) else ""
+    return [mark for mark in ("waits for approval" * entity.pending, flag_mark) if mark]
 
 
 def _flags(entity: "Agent | Tool") -> Iterator[Block]:
@@ -270,10 +267,10 @@ def _flags(entity: "Agent | Tool") -> Iterator[Block]:
             yield Lines("\n".join(lines), title=title)
 
 
-def _setting_lines(said: "OperatorSettings") -> str:
+def _setting_lines(setting: "OperatorSettings") -> str:
     """The settings that differ from those of an untouched agent, a line each."""
-    lines = [f"tags: {', '.join(said.tags)}"] if said.tags else []
-    if said.visible_to is not None:
-        lines.append(f"visible to: {', '.join(said.visible_to) or 'everyone'}")
-    lines += [name for name in ("pinned", "hidden", "removed") if getattr(said, name)]
+    lines = [f"tags: {', '.join(setting.tags)}"] if setting.tags else []
+    if setting.visible_to is not None:
+        lines.append(f"visible to: {', '.join(setting.visible_to) or 'everyone'}")
+    lines += [name for name in ("pinned", "hidden", "removed") if getattr(setting, name)]
     return "\n".join(lines) or "nothing"

@@ -18,17 +18,14 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.migrate import MigrationReport
 
 
-# What a command gathers from several answers of the core, before it is shown.
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one source. `given` is the SOURCE as typed; without a `report` the `error` says why.
+    """What became of one source. `source` is the SOURCE as typed; without a `report` the `error` says why.
 
     `without_questions`: tools that its author of questions had no fit answer for.
     """
 
-    given: str
+    source: str
     report: "SyncReport | None" = None
     error: str = ""
     without_questions: int = 0
@@ -40,7 +37,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class Export:
     """An export: in the file `path`, or as `content` if there is no path."""
 
     form: str
@@ -50,7 +47,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+class ConnectOutcome:
     """What became of a host's file. `difference`: lines, without values; only of a dry run.
 
     `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
@@ -79,24 +76,24 @@ class Connected:
 def ingest(outcomes: "Iterable[Outcome]") -> Shape:
     return {
         "sources": [
-            {"given": each.given, "error": each.error, "report": report(each.report) if each.report else None}
+            {"given": each.source, "error": each.error, "report": report(each.report) if each.report else None}
             for each in outcomes
         ]
     }
 
 
-def created_key(made: "tuple[ApiKey, str]") -> Shape:
+def created_key(new_key: "tuple[ApiKey, str]") -> Shape:
     """The one shape that holds a key itself."""
-    key, text = made
+    key, text = new_key
     return {"key": text, **api_key((key, "active"))}
 
 
-def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Shape:
-    return {"keys": [api_key(each) for each in held]}
+def api_keys(keys: "Iterable[tuple[ApiKey, KeyState]]") -> Shape:
+    return {"keys": [api_key(each) for each in keys]}
 
 
-def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
-    key, state = held
+def api_key(key_and_state: "tuple[ApiKey, KeyState]") -> Shape:
+    key, state = key_and_state
     return {
         "id": key.id,
         "name": key.name,
@@ -111,12 +108,12 @@ def api_key(held: "tuple[ApiKey, KeyState]") -> Shape:
     }
 
 
-def logins(held: "Iterable[Login]") -> Shape:
-    return {"logins": [{"caller": e.caller, "agent_id": e.agent_id, "by": e.by, "at": e.at} for e in held]}
+def logins(entries: "Iterable[Login]") -> Shape:
+    return {"logins": [{"caller": e.caller, "agent_id": e.agent_id, "by": e.by, "at": e.at} for e in entries]}
 
 
-def models(held: "Iterable[InstalledModel]") -> Shape:
-    return {"models": [{**asdict(each), "path": str(each.path)} for each in held]}
+def models(entries: "Iterable[InstalledModel]") -> Shape:
+    return {"models": [{**asdict(each), "path": str(each.path)} for each in entries]}
 
 
 def model_place(place: tuple[str, Path]) -> Shape:
@@ -124,31 +121,31 @@ def model_place(place: tuple[str, Path]) -> Shape:
     return {"spec": spec, "path": str(folder)}
 
 
-def export_json(done: "Exported") -> Shape:
-    return {"format": done.form, "path": done.path, "size_bytes": done.size_bytes, "content": done.content}
+def export_json(export: "Export") -> Shape:
+    return {"format": export.form, "path": export.path, "size_bytes": export.size_bytes, "content": export.content}
 
 
-def migration_json(done: "MigrationReport") -> Shape:
+def migration_json(migration: "MigrationReport") -> Shape:
     return {
-        "from": done.source,
-        "to": done.target,
-        "revision": done.revision,
-        "agents": done.agents,
-        "tools": done.tools,
-        "sources": done.sources,
-        "claims": done.claims,
-        "settings": done.settings,
-        "vectors": done.vectors,
-        "copied": done.copied,
-        "sha256": done.sha256,
-        "seconds": done.seconds,
+        "from": migration.source,
+        "to": migration.target,
+        "revision": migration.revision,
+        "agents": migration.agents,
+        "tools": migration.tools,
+        "sources": migration.sources,
+        "claims": migration.claims,
+        "settings": migration.settings,
+        "vectors": migration.vectors,
+        "copied": migration.copied,
+        "sha256": migration.sha256,
+        "seconds": migration.seconds,
     }
 
 
-def findings(found: "Sequence[Finding]") -> Shape:
+def findings(checks: "Sequence[Finding]") -> Shape:
     return {
-        "ok": all(each.ok for each in found),
+        "ok": all(each.ok for each in checks),
         "findings": [
-            {"check": each.check, "ok": each.ok, "detail": each.detail, "advice": each.advice} for each in found
+            {"check": each.check, "ok": each.ok, "detail": each.detail, "advice": each.advice} for each in checks
         ],
     }

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waygraph.api.cli.render.blocks import Aside, Block, Cell, Fields, Lines, Table
-from waygraph.api.cli.render.cli_json import Connected
+from waygraph.api.cli.render.cli_json import ConnectOutcome
 from waygraph.api.cli.render.output import note
 from waygraph.registry.model.shapes import Shape
 
 if TYPE_CHECKING:
-    from waygraph.api.cli.render.cli_json import Exported, Outcome
+    from waygraph.api.cli.render.cli_json import Export, Outcome
     from waygraph.ingest.upstream.logins import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.migrate import MigrationReport
 
 
-def changes(found: "Sequence[Change]") -> Iterator[Block]:
+def changes(records: "Sequence[Change]") -> Iterator[Block]:
     """A line for each, then the texts of each before and after."""
     yield Table(
         columns=("time", "revision", "agent", "tool", "change", "fields", "source"),
         rows=[
-            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in found
+            (each.at, each.revision, each.agent_id, each.tool, each.what, each.fields, each.source) for each in records
         ],
     )
-    for each in found:
+    for each in records:
         yield Table(
             columns=("field", "before", "after"),
             rows=_texts(each),
@@ -53,75 +53,75 @@ def _text(value: object) -> Cell:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def view_usage(used: "Sequence[ToolUsage]") -> Iterator[Block]:
+def view_usage(usages: "Sequence[ToolUsage]") -> Iterator[Block]:
     counts = ("calls", "ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled")
     times = ("p50_ms", "p95_ms", "last_at")
     yield Table(
         columns=("tool", *(name.replace("_", " ") for name in (*counts, *times))),
-        rows=[(each.tool_id, *(getattr(each, name) for name in (*counts, *times))) for each in used],
+        rows=[(each.tool_id, *(getattr(each, name) for name in (*counts, *times))) for each in usages],
     )
 
 
-def view_approval(done: "Approved") -> Iterator[Block]:
-    yield Fields((("agents", done.agents), ("tools", done.tools), ("revision", done.revision)))
+def view_approval(approval: "Approved") -> Iterator[Block]:
+    yield Fields((("agents", approval.agents), ("tools", approval.tools), ("revision", approval.revision)))
 
 
-def settings(said: "OperatorSettings") -> Iterator[Block]:
-    yield Fields(_settings_fields(said))
+def settings(setting: "OperatorSettings") -> Iterator[Block]:
+    yield Fields(_settings_fields(setting))
 
 
-def _settings_fields(said: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
+def _settings_fields(setting: "OperatorSettings") -> tuple[tuple[str, Cell], ...]:
     return (
-        ("agent", said.agent_id),
-        ("tags", said.tags),
-        ("visible to", "as its source says" if said.visible_to is None else said.visible_to or "everyone"),
-        ("pinned", said.pinned),
-        ("hidden", said.hidden),
-        ("removed", said.removed),
-        *((("tools", said.tools),) if said.tools else ()),
+        ("agent", setting.agent_id),
+        ("tags", setting.tags),
+        ("visible to", "as its source says" if setting.visible_to is None else setting.visible_to or "everyone"),
+        ("pinned", setting.pinned),
+        ("hidden", setting.hidden),
+        ("removed", setting.removed),
+        *((("tools", setting.tools),) if setting.tools else ()),
     )
 
 
-def view_write(done: "Written") -> Iterator[Block]:
-    yield Fields((("revision", done.revision), ("texts embedded", done.texts_embedded)))
+def view_write(result: "Written") -> Iterator[Block]:
+    yield Fields((("revision", result.revision), ("texts embedded", result.texts_embedded)))
 
 
-def view_toolset(found: "Toolset") -> Iterator[Block]:
+def view_toolset(toolset: "Toolset") -> Iterator[Block]:
     yield Fields(
         (
-            ("toolset", found.name),
-            ("description", found.description),
-            *((name, getattr(found, name)) for name in ("tools", "agents", "tags")),
-            ("callers", found.callers or "whoever may see anything in it"),
-            ("members", found.members),
-            ("not there", found.missing),
+            ("toolset", toolset.name),
+            ("description", toolset.description),
+            *((name, getattr(toolset, name)) for name in ("tools", "agents", "tags")),
+            ("callers", toolset.callers or "whoever may see anything in it"),
+            ("members", toolset.members),
+            ("not there", toolset.missing),
         )
     )
-    yield Table(columns=("tool",), rows=[(each,) for each in found.includes])
+    yield Table(columns=("tool",), rows=[(each,) for each in toolset.includes])
 
 
-def view_toolsets(found: "Sequence[Toolset]") -> Iterator[Block]:
-    rows = [(each.name, len(each.includes), len(each.members), each.callers, each.description) for each in found]
+def view_toolsets(toolsets: "Sequence[Toolset]") -> Iterator[Block]:
+    rows = [(each.name, len(each.includes), len(each.members), each.callers, each.description) for each in toolsets]
     yield Table(columns=("toolset", "tools", "agents", "callers", "description"), rows=rows)
 
 
-def view_learned(done: "LearningReport") -> Iterator[Block]:
-    yield Fields((("transitions", done.transitions), ("revision", done.revision)))
-    if done.unknown:
-        yield Aside(f"{len(done.unknown)} agents and tools are not in this registry, such as {done.unknown[0]}")
+def view_learned(result: "LearningReport") -> Iterator[Block]:
+    yield Fields((("transitions", result.transitions), ("revision", result.revision)))
+    if result.unknown:
+        yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")
 
 
-def view_forget(done: "Forgotten") -> Iterator[Block]:
+def view_forget(result: "Forgotten") -> Iterator[Block]:
     """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
-    yield Fields((("agents", len(done.agents)), ("tools", len(done.tools)), ("revision", done.revision)))
-    if done.agents:
-        names: dict[str, list[str]] = {agent_id: [] for agent_id in done.agents}
-        for tool_id in done.tools:
+    yield Fields((("agents", len(result.agents)), ("tools", len(result.tools)), ("revision", result.revision)))
+    if result.agents:
+        names: dict[str, list[str]] = {agent_id: [] for agent_id in result.agents}
+        for tool_id in result.tools:
             agent_id, _, name = tool_id.partition("/")
             names[agent_id].append(name)
         yield Table(columns=("removed", "tools"), rows=list(names.items()))
-    if done.ingest_again:
-        yield Table(columns=("ingest again",), rows=[(name,) for name in done.ingest_again])
+    if result.ingest_again:
+        yield Table(columns=("ingest again",), rows=[(name,) for name in result.ingest_again])
 
 
 def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:
@@ -134,39 +134,39 @@ def ingest(outcomes: "Sequence[Outcome]") -> Iterator[Block]:
     if changes:
         yield Table(columns=("change", "what", "detail"), rows=changes)
     telling = [
-        (updated.id, updated.fields)
+        (change.id, change.fields)
         for each in outcomes
         if each.report
-        for updated in each.report.changes.changed_behaviour
+        for change in each.report.changes.changed_behaviour
     ]
     if telling:
         yield Table(columns=("tool", "fields"), rows=telling, title="changed behaviour")
 
 
 def _numbers(outcome: "Outcome") -> tuple[Cell, ...]:
-    done = outcome.report
-    if done is None:
-        return (outcome.given, "failed", "", None, None, None, None)
-    changes = done.changes
+    report = outcome.report
+    if report is None:
+        return (outcome.source, "failed", "", None, None, None, None)
+    changes = report.changes
     return (
-        f"{changes.source} (dry run)" if done.dry_run else changes.source,
+        f"{changes.source} (dry run)" if report.dry_run else changes.source,
         _tally(changes.created_agents, changes.updated_agents, changes.removed_agents, changes.unchanged_agents),
         _tally(changes.created_tools, changes.updated_tools, changes.removed_tools, changes.unchanged_tools),
         len(changes.rejected),
-        done.texts_embedded,
-        f"{done.seconds:.2f}",
-        done.revision,
+        report.texts_embedded,
+        f"{report.seconds:.2f}",
+        report.revision,
     )
 
 
-def _tally(created: Sequence[object], updated: Sequence[object], removed: Sequence[object], unchanged: int) -> str:
-    counted = (
-        ("created", len(created)),
-        ("updated", len(updated)),
-        ("removed", len(removed)),
-        ("unchanged", unchanged),
+def _tally(additions: Sequence[object], updates: Sequence[object], removals: Sequence[object], same_count: int) -> str:
+    counts = (
+        ("created", len(additions)),
+        ("updated", len(updates)),
+        ("removed", len(removals)),
+        ("unchanged", same_count),
     )
-    return ", ".join(f"{count} {name}" for name, count in counted if count) or "none"
+    return ", ".join(f"{count} {name}" for name, count in counts if count) or "none"
 
 
 def _named_changes(outcome: "Outcome") -> Iterator[tuple[Cell, ...]]:
@@ -185,9 +185,6 @@ def _named_changes(outcome: "Outcome") -> Iterator[tuple[Cell, ...]]:
     yield from (("cut", each.where, each.reason) for each in changes.cut)
 
 
-# What the other commands tell, laid out for people: rows of Cypher, models, keys, copies, findings.
-
-
 def cypher(result: "CypherResult") -> Iterator[Block]:
     yield Table(columns=result.columns, rows=[[_value(value) for value in row] for row in result.rows])
     yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
@@ -200,10 +197,10 @@ def _value(value: object) -> Cell:
     return json.dumps(value, ensure_ascii=False)
 
 
-def models(held: "Iterable[InstalledModel]") -> Iterator[Block]:
+def models(entries: "Iterable[InstalledModel]") -> Iterator[Block]:
     yield Table(
         columns=("model", "languages", "where", "folder", "sha256"),
-        rows=[(each.spec, each.languages, each.where, str(each.path), each.sha256) for each in held],
+        rows=[(each.spec, each.languages, each.where, str(each.path), each.sha256) for each in entries],
     )
 
 
@@ -212,25 +209,25 @@ def model_place(place: tuple[str, Path]) -> Iterator[Block]:
     yield Lines(str(place[1]))
 
 
-def created_key(made: "tuple[ApiKey, str]") -> Iterator[Block]:
-    key, text = made
+def created_key(new_key: "tuple[ApiKey, str]") -> Iterator[Block]:
+    key, text = new_key
     yield Fields((("key", text), *_of_key(key)))
 
 
-def api_key(held: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
-    key, state = held
+def api_key(key_and_state: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
+    key, state = key_and_state
     yield Fields((*_of_key(key), ("state", state), ("revoked", key.revoked_at)))
 
 
-def api_keys(held: "Iterable[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
+def api_keys(keys: "Iterable[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
     yield Table(
         columns=("id", "name", "state", "scopes", "sees", "created", "expires"),
-        rows=[(key.id, key.name, state, key.scopes, _sees(key), key.created_at, key.expires_at) for key, state in held],
+        rows=[(key.id, key.name, state, key.scopes, _sees(key), key.created_at, key.expires_at) for key, state in keys],
     )
 
 
-def logins(held: "Iterable[Login]") -> Iterator[Block]:
-    rows = [(login.caller, login.agent_id, login.by, login.at) for login in held]
+def logins(entries: "Iterable[Login]") -> Iterator[Block]:
+    rows = [(login.caller, login.agent_id, login.by, login.at) for login in entries]
     yield Table(columns=("caller", "agent", "by", "since"), rows=rows)
 
 
@@ -250,89 +247,86 @@ def _sees(key: "ApiKey") -> Cell:
     return f"toolset {key.toolset}" if key.toolset else sees
 
 
-def view_export(done: "Exported") -> Iterator[Block]:
-    yield Fields((("written", done.path), ("format", done.form), ("size in bytes", done.size_bytes)))
+def view_export(export: "Export") -> Iterator[Block]:
+    yield Fields((("written", export.path), ("format", export.form), ("size in bytes", export.size_bytes)))
 
 
-def view_migration(done: "MigrationReport") -> Iterator[Block]:
+def view_migration(migration: "MigrationReport") -> Iterator[Block]:
     yield Fields(
         (
-            ("from", done.source),
-            ("to", done.target),
-            ("revision", done.revision),
-            ("agents", done.agents),
-            ("tools", done.tools),
-            ("sources", done.sources),
-            ("claims", done.claims),
-            ("operators' words", done.settings),
-            ("vectors", done.vectors),
-            ("rows copied", done.copied),
-            ("sha256", done.sha256),
-            ("seconds", f"{done.seconds:.2f}"),
+            ("from", migration.source),
+            ("to", migration.target),
+            ("revision", migration.revision),
+            ("agents", migration.agents),
+            ("tools", migration.tools),
+            ("sources", migration.sources),
+            ("claims", migration.claims),
+            ("operators' words", migration.settings),
+            ("vectors", migration.vectors),
+            ("rows copied", migration.copied),
+            ("sha256", migration.sha256),
+            ("seconds", f"{migration.seconds:.2f}"),
         )
     )
 
 
-def findings(found: "Iterable[Finding]") -> Iterator[Block]:
+def findings(checks: "Iterable[Finding]") -> Iterator[Block]:
     yield Table(
         columns=("check", "ok", "detail", "advice"),
-        rows=[(each.check, each.ok, each.detail, each.advice) for each in found],
+        rows=[(each.check, each.ok, each.detail, each.advice) for each in checks],
     )
 
 
-# How `connect` tells what became of a host's file.
+def shape(outcome: ConnectOutcome) -> Shape:
+    return {**asdict(outcome), "stays": dict(outcome.stays)}
 
 
-def shape(done: Connected) -> Shape:
-    return {**asdict(done), "stays": dict(done.stays)}
-
-
-def view(done: Connected) -> Iterator[Block]:
+def view(outcome: ConnectOutcome) -> Iterator[Block]:
     yield Fields(
         [
-            ("host", done.host),
-            ("file", done.file),
-            ("state", _state(done)),
-            ("backup", done.backup),
-            ("behind the gateway", done.taken),
-            ("kept in", done.kept_in),
-            ("put back", done.restored),
+            ("host", outcome.host),
+            ("file", outcome.file),
+            ("state", _state(outcome)),
+            ("backup", outcome.backup),
+            ("behind the gateway", outcome.taken),
+            ("kept in", outcome.kept_in),
+            ("put back", outcome.restored),
         ]
     )
-    if done.stays:
-        yield Table(("stays with the host", "reason"), list(done.stays.items()))
-    if done.entry:
-        yield Lines(done.entry)
-    if done.difference:
-        yield Lines("\n".join(done.difference))
+    if outcome.stays:
+        yield Table(("stays with the host", "reason"), list(outcome.stays.items()))
+    if outcome.entry:
+        yield Lines(outcome.entry)
+    if outcome.difference:
+        yield Lines("\n".join(outcome.difference))
 
 
-def remark(done: Connected) -> None:
+def remark(outcome: ConnectOutcome) -> None:
     """What a person has to do, or should know."""
-    if done.entry:
-        note(f"{done.host} keeps it in {done.file}; --write puts it there")
-    if done.changed and not done.dry_run and done.restart:
-        note(done.restart)
-    if done.lacking:
-        names = ", ".join(done.lacking)
-        note(f"{done.host} hands on no variables of its environment: {names} must be set where it starts programs")
-    if done.kept:
-        note(f"the file has other servers of these names now, which stay: {', '.join(done.kept)}")
+    if outcome.entry:
+        note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
+    if outcome.changed and not outcome.dry_run and outcome.restart:
+        note(outcome.restart)
+    if outcome.lacking:
+        names = ", ".join(outcome.lacking)
+        note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    if outcome.kept:
+        note(f"the file has other servers of these names now, which stay: {', '.join(outcome.kept)}")
 
 
-def _state(done: Connected) -> str:
-    if not done.changed:
+def _state(outcome: ConnectOutcome) -> str:
+    if not outcome.changed:
         return "as it was"
-    if done.dry_run:
+    if outcome.dry_run:
         return "would change"
-    return "as it was before the import" if done.whole else "written"
+    return "as it was before the import" if outcome.whole else "written"
 
 
-def view_numbers(made: object) -> Iterator[Block]:
+def view_numbers(noun: object) -> Iterator[Block]:
     """A noun of names and numbers; what it counts by names is in one line."""
     from waygraph.registry.model import shapes
 
-    yield Fields([(name.replace("_", " "), _number_cell(value)) for name, value in shapes.shape(made).items()])
+    yield Fields([(name.replace("_", " "), _number_cell(value)) for name, value in shapes.shape(noun).items()])
 
 
 def _number_cell(value: object) -> Cell:

@@ -24,8 +24,6 @@ from waygraph.api.cli.render.blocks import (
 )
 from waygraph.api.telemetry.escaping import escape_unsafe
 
-# Blocks in a pipe: a header and tab-separated rows, without colour.
-
 
 def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
     """The text of each block but the asides, a blank line between them. `brief` cuts the columns that may be cut."""
@@ -126,7 +124,7 @@ def leave_unwritten(error: OSError) -> NoReturn:
 
 
 def is_of_a_stream(error: OSError) -> bool:
-    """Whether it tells that a stream takes nothing more: what is of a file names it, or has become an error of ours."""
+    """Whether a stream takes nothing more. An error of a file names the file, or is already an error of ours."""
     return error.filename is None and error.errno in _UNWRITTEN
 
 
@@ -141,7 +139,7 @@ def flush() -> None:
 def open_closed_streams() -> None:
     """Stdin, stdout and stderr where whoever started this closed them, so that no file we open gets their number.
 
-    A closed stdout takes nothing, as before; what no one can hear is not told.
+    A closed stdout takes nothing, as before. Messages for a closed stderr are dropped.
     """
     for name, flags, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""Servers that are asked while a person waits: a table that lives on a terminal, a line for each in a pipe."""
+"""Progress on stderr while a person waits: a bar, and the state of each server that is asked."""
 
 import sys
 import time
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-# A progress bar on stderr, for a person who waits: only on a terminal, only when work takes a while.
-
-
 @contextmanager
 def progress_bar(what: str, after_s: float) -> Iterator[Callable[[int, int], None]]:
-    """Gives the function to tell (done, in all). The bar comes after `after_s` and goes at the end."""
+    """Yields a function that takes (count, total). The bar comes after `after_s` and goes at the end."""
     if not sys.stderr.isatty():
-        yield lambda done, total: None  # noqa: ARG005
+        yield lambda count, total: None  # noqa: ARG005
         return
     bar = _Bar(what, time.monotonic() + after_s)
     try:
@@ -38,13 +35,13 @@ def progress_bar(what: str, after_s: float) -> Iterator[Callable[[int, int], Non
 class _Bar:
     def __init__(self, what: str, starts_at: float) -> None:
         self._what, self._starts_at = what, starts_at
-        self._drawn: tuple[Progress, TaskID] | None = None
+        self._parts: tuple[Progress, TaskID] | None = None
 
-    def tell(self, done: int, total: int) -> None:
+    def tell(self, count: int, total: int) -> None:
         if time.monotonic() < self._starts_at:
             return
-        progress, task = self._drawn or self._start()
-        progress.update(task, completed=done, total=total)
+        progress, task = self._parts or self._start()
+        progress.update(task, completed=count, total=total)
 
     def _start(self) -> "tuple[Progress, TaskID]":
         from rich.console import Console
@@ -52,29 +49,29 @@ class _Bar:
 
         progress = Progress(console=Console(stderr=True), transient=True)
         progress.start()
-        self._drawn = (progress, progress.add_task(self._what))
-        return self._drawn
+        self._parts = (progress, progress.add_task(self._what))
+        return self._parts
 
     def stop(self) -> None:
-        if self._drawn:
-            self._drawn[0].stop()
+        if self._parts:
+            self._parts[0].stop()
 
 
 @contextmanager
 def asking_servers(settings: Settings) -> Iterator[Ask]:
-    """Gives what asks the servers of a source; how it stands with each is told on stderr."""
+    """Yields a function that asks the servers of a source. It reports the state of each server on stderr."""
     board = _Board() if sys.stderr.isatty() else None
 
     def ask(source: str, servers: Sequence[ServerEntry]) -> Manifest:
         tell = board.tell if board else _tell
-        asked = McpServers(
+        reader = McpServers(
             name=source,
             servers=servers,
             settings=settings,
             on_asked=tell,
             open_page=open_page if sys.stdin.isatty() else None,
         )
-        return asked.read()
+        return reader.read()
 
     try:
         yield ask
@@ -90,19 +87,19 @@ def open_page(url: str) -> None:
     webbrowser.open(url)
 
 
-def _tell(asked: ServerProgress) -> None:
-    if asked.state in {"online", "failed"}:
-        print(f"{one_line(asked.key)}: {_outcome(asked)}", file=sys.stderr, flush=True)  # noqa: T201
+def _tell(server: ServerProgress) -> None:
+    if server.state in {"online", "failed"}:
+        print(f"{one_line(server.key)}: {_outcome(server)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _outcome(asked: ServerProgress) -> str:
-    match asked.state:
+def _outcome(server: ServerProgress) -> str:
+    match server.state:
         case "online":
-            return f"{asked.tools} {'tool' if asked.tools == 1 else 'tools'} in {asked.seconds:.1f} s"
+            return f"{server.tools} {'tool' if server.tools == 1 else 'tools'} in {server.seconds:.1f} s"
         case "failed":
-            return one_line(asked.reason)
+            return one_line(server.reason)
         case _:
-            return asked.state
+            return server.state
 
 
 class _Board:
@@ -112,8 +109,8 @@ class _Board:
         self._rows: dict[str, ServerProgress] = {}
         self._live: Live | None = None
 
-    def tell(self, asked: ServerProgress) -> None:
-        self._rows[asked.key] = asked
+    def tell(self, server: ServerProgress) -> None:
+        self._rows[server.key] = server
         if self._live is None:
             self._live = self._start()
         self._live.update(self._table())
@@ -131,9 +128,9 @@ class _Board:
         from rich.text import Text
 
         table = Table(box=None, show_header=False, pad_edge=False)
-        for key, asked in self._rows.items():
-            style = {"online": "green", "failed": "red"}.get(asked.state, "dim")
-            table.add_row(one_line(key), Text(_outcome(asked), style=style))
+        for key, server in self._rows.items():
+            style = {"online": "green", "failed": "red"}.get(server.state, "dim")
+            table.add_row(one_line(key), Text(_outcome(server), style=style))
         return table
 
     def stop(self) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
 
 
-class Shown(NamedTuple):
+class CategoryView(NamedTuple):
     """A category of a taxonomy, as it is shown. `path` empty: the root."""
 
     taxonomy: "Taxonomy"
@@ -25,37 +25,37 @@ class Shown(NamedTuple):
         return [(each, sum(1 for _ in self.taxonomy.below(each))) for each in below]
 
 
-def shown_json(shown: Shown) -> dict[str, Any]:
-    category, taxonomy = shown.category, shown.taxonomy
+def category_json(view: CategoryView) -> dict[str, Any]:
+    category, taxonomy = view.category, view.taxonomy
     return {
         "taxonomy": taxonomy.name,
         "built_by": taxonomy.built_by,
         "of": taxonomy.of.value,
-        "path": shown.path,
+        "path": view.path,
         "description": category.description,
         "boundary": category.boundary,
         "entities": sum(1 for _ in taxonomy.below(category)),
         "children": [
             {"name": each.name, "description": each.description, "boundary": each.boundary, "entities": entities}
-            for each, entities in shown.children
+            for each, entities in view.children
         ],
         "holds": [{"id": entity, "by": by.value} for entity, by in category.holds.items()],
     }
 
 
-def view_category(shown: Shown) -> Iterator[Block]:
-    category, taxonomy = shown.category, shown.taxonomy
+def view_category(view: CategoryView) -> Iterator[Block]:
+    category, taxonomy = view.category, view.taxonomy
     yield Fields(
         (
             ("taxonomy", f"{taxonomy.name}, of {taxonomy.of}, built by {taxonomy.built_by}"),
-            ("path", shown.path or "/"),
+            ("path", view.path or "/"),
             ("description", category.description),
             ("boundary", category.boundary),
             (str(taxonomy.of), sum(1 for _ in taxonomy.below(category))),
         )
     )
     if category.children:
-        rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in shown.children]
+        rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
         yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
     if category.holds:
         yield Table(
@@ -94,17 +94,17 @@ def view_estimate(estimate: "Estimate") -> Iterator[Block]:
     yield Fields(tuple((name.replace("_", " "), getattr(estimate, name)) for name in estimate.__dataclass_fields__))
 
 
-def view_difference(found: "Difference") -> Iterator[Block]:
+def view_difference(difference: "Difference") -> Iterator[Block]:
     yield Fields(
         (
-            ("categories kept", found.kept),
-            ("moved", found.moved),
-            ("gone", found.gone),
-            ("new", found.new),
+            ("categories kept", difference.kept),
+            ("moved", difference.moved),
+            ("gone", difference.gone),
+            ("new", difference.new),
         )
     )
-    rows = [("only in the first", path, "") for path in found.only_first]
-    rows += [("only in the second", "", path) for path in found.only_second]
-    rows += [("renamed", was, now) for was, now in found.renamed]
+    rows = [("only in the first", path, "") for path in difference.only_first]
+    rows += [("only in the second", "", path) for path in difference.only_second]
+    rows += [("renamed", was, now) for was, now in difference.renamed]
     if rows:
         yield Table(columns=("what", "first", "second"), rows=rows)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table as Drawn
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from waygraph.api.cli.render.blocks import (
@@ -47,12 +47,12 @@ def _draw(block: Block, console: Console) -> None:
             console.print(Text(one_line(block.text), style="dim"))
 
 
-def _table(block: Table, width: int) -> Drawn:
+def _table(block: Table, width: int) -> RichTable:
     """Numbers stand to the right, a brief column takes the room that is left, any other one is folded, never cut."""
     title = Text(one_line(block.title), style="bold") if block.title else None
-    table = Drawn(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     cells = [[_cell(cell) for cell in row] for row in block.rows]
-    left = _room_left(block, cells, width)
+    room = _room_left(block, cells, width)
     for number, name in enumerate(block.columns):
         brief, kind = name in block.brief, type(block.rows[0][number]) if block.rows else str
         table.add_column(
@@ -60,7 +60,7 @@ def _table(block: Table, width: int) -> Drawn:
             justify="right" if kind in (int, float) else "left",
             no_wrap=brief or kind in (int, float, Bar),
             overflow="ellipsis" if brief else "fold",
-            max_width=left if brief else None,
+            max_width=room if brief else None,
         )
     for row in cells:
         table.add_row(*row)
@@ -69,15 +69,15 @@ def _table(block: Table, width: int) -> Drawn:
 
 def _room_left(block: Table, cells: list[list[Text]], width: int) -> int:
     """The cells of a line that the columns other than the brief one leave over."""
-    taken = 0
+    total = 0
     for number, name in enumerate(block.columns):
         if name not in block.brief:
-            taken += max(cell_len(name), *(row[number].cell_len for row in cells), 0)
-    return max(LEAST_BRIEF_CELLS, width - taken - GAP_CELLS * len(block.columns))
+            total += max(cell_len(name), *(row[number].cell_len for row in cells), 0)
+    return max(LEAST_BRIEF_CELLS, width - total - GAP_CELLS * len(block.columns))
 
 
-def _fields(block: Fields) -> Drawn:
-    grid = Drawn.grid(padding=(0, 2))
+def _fields(block: Fields) -> RichTable:
+    grid = RichTable.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in block.filled_pairs:

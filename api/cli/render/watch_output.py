@@ -1,4 +1,4 @@
-"""What a watch tells: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
+"""What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
 
 import json
 import threading
@@ -51,8 +51,8 @@ class Lines:
     def tell(self, event: WatchEvent) -> None:
         who, what = describe_event(event)
         with self._lock:
-            for said in (what, *remarks(event)):
-                print_line(one_line(f"{now()} {who}: {said}"))
+            for text in (what, *remarks(event)):
+                print_line(one_line(f"{now()} {who}: {text}"))
 
 
 def now() -> str:
@@ -63,17 +63,17 @@ def describe_event(event: WatchEvent) -> tuple[str, str]:
     """Of whom, and what, in words."""
     match event:
         case ServerSeen():
-            return event.key, told_of_server(event.event)
+            return event.key, describe_server(event.event)
         case SourceRead():
-            rejected = f", {event.rejected} rejected" if event.rejected else ""
+            suffix = f", {event.rejected} rejected" if event.rejected else ""
             return (
                 event.source,
-                f"read: {_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}{rejected}",
+                f"read: {_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}{suffix}",
             )
         case SourceFailed():
             return event.source, f"not taken: {event.reason}"
         case SourceSynced():
-            return event.report.changes.source, told_of_sync(event.report)
+            return event.report.changes.source, describe_sync(event.report)
         case NotWritten():
             return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
 
@@ -90,7 +90,7 @@ def remarks(event: WatchEvent) -> tuple[str, ...]:
     )
 
 
-def told_of_server(event: "ServerEvent") -> str:
+def describe_server(event: "ServerEvent") -> str:
     match event:
         case Starting():
             return "starting"
@@ -104,7 +104,7 @@ def told_of_server(event: "ServerEvent") -> str:
             return "stopped"
 
 
-def told_of_sync(report: "SyncReport") -> str:
+def describe_sync(report: "SyncReport") -> str:
     changes = report.changes
     counts = (
         (len(changes.created_agents), "agent", "created"),
@@ -115,10 +115,10 @@ def told_of_sync(report: "SyncReport") -> str:
         (len(changes.removed_tools), "tool", "removed"),
         (len(changes.rejected), "record", "rejected"),
     )
-    said = [f"{_count_text(count, noun)} {what}" for count, noun, what in counts if count]
+    parts = [f"{_count_text(count, noun)} {what}" for count, noun, what in counts if count]
     if waiting := len(changes.waiting):
-        said.append(f"{waiting} waiting for approval")
-    return f"revision {report.revision}: {', '.join(said) or 'claims confirmed'} ({report.seconds:.2f} s)"
+        parts.append(f"{waiting} waiting for approval")
+    return f"revision {report.revision}: {', '.join(parts) or 'claims confirmed'} ({report.seconds:.2f} s)"
 
 
 def _count_text(count: int, noun: str) -> str:

@@ -41,13 +41,13 @@ class _Row:
 
 
 class LiveTable:
-    """Drawn from what was told last of each server. Threads may tell."""
+    """Drawn from the last event of each server. Threads may call `tell`."""
 
     def __init__(self, place: str) -> None:
         self._place = place
         self._lock = threading.Lock()
         self._rows: dict[tuple[str, str], _Row] = {}
-        self._said: list[str] = []
+        self._lines: list[str] = []
 
     def tell(self, event: WatchEvent) -> None:
         with self._lock:
@@ -56,12 +56,12 @@ class LiveTable:
                     self._rows[event.source, event.key] = self._row(event)
                 case SourceFailed() | SourceSynced() | NotWritten():
                     who, what = describe_event(event)
-                    said = [f"{_time()} {_brief(who)}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
-                    self._said = [*self._said, *said][-LAST_WORDS:]
+                    lines = [f"{_time()} {_brief(who)}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
+                    self._lines = [*self._lines, *lines][-LAST_WORDS:]
 
-    def _row(self, seen: ServerSeen) -> _Row:
-        row = self._rows.get((seen.source, seen.key), _Row())
-        match seen.event:
+    def _row(self, server: ServerSeen) -> _Row:
+        row = self._rows.get((server.source, server.key), _Row())
+        match server.event:
             case ServerListed(listing=listing):
                 return _Row("online", len(listing.tools), _time())
             case Unreachable(reason=reason):
@@ -81,11 +81,11 @@ class LiveTable:
         with self._lock:
             for (_, key), row in sorted(self._rows.items()):
                 status = Text(row.status, style=_STYLES.get(row.status, ""))
-                told_of = (str(row.tools), row.at, _cut(row.note))
-                table.add_row(Text(one_line(key)), status, *told_of)
-            said = [_cut(line) for line in self._said]
+                cells = (str(row.tools), row.at, _cut(row.note))
+                table.add_row(Text(one_line(key)), status, *cells)
+            lines = [_cut(line) for line in self._lines]
         title = Text(f"Watching {_servers(len(self._rows))} into {one_line(self._place)}; Ctrl-C ends it", style="bold")
-        return Group(title, table, *said)
+        return Group(title, table, *lines)
 
 
 @contextmanager

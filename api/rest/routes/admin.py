@@ -61,13 +61,13 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
 
     It needs the scope `admin` too, or a caller who sees everything.
     """
-    wanted = asked.agents_wanted()
+    names = asked.agents_wanted()
 
     def approve_it() -> "Shape":
-        with _writing(service, caller, "approve", ", ".join(wanted)) as attempt:
-            done = service.registry.approve(*wanted, principal=caller.writer)
-            attempt.revision = done.revision
-        return shapes.shape(done)
+        with _writing(service, caller, "approve", ", ".join(names)) as attempt:
+            approval = service.registry.approve(*names, principal=caller.writer)
+            attempt.revision = approval.revision
+        return shapes.shape(approval)
 
     return as_json(await service.lanes.write(approve_it))
 
@@ -81,7 +81,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
-            said = service.registry.set(
+            settings = service.registry.set(
                 agent_id,
                 tags=asked.tags,
                 visible_to=asked.visible_to,
@@ -91,7 +91,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
                 removed=asked.removed,
                 principal=caller.writer,
             )
-        return shapes.settings(said, caller.transport_filter)
+        return shapes.settings(settings, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -104,12 +104,12 @@ async def set_tool(
 
     It needs the scope `admin` too, or a caller who sees everything.
     """
-    said = asked.model_dump(exclude_unset=True)
+    changes = asked.model_dump(exclude_unset=True)
 
     def set_it() -> "Shape":
-        with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(said)}):
-            done = service.registry.set_tool(f"{agent_id}/{tool_name}", said, principal=caller.writer)
-        return shapes.settings(done, caller.transport_filter)
+        with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(changes)}):
+            settings = service.registry.set_tool(f"{agent_id}/{tool_name}", changes, principal=caller.writer)
+        return shapes.settings(settings, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -123,8 +123,8 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            said = service.registry.remove(agent_id, principal=caller.writer)
-        return shapes.settings(said, caller.transport_filter)
+            settings = service.registry.remove(agent_id, principal=caller.writer)
+        return shapes.settings(settings, caller.transport_filter)
 
     return as_json(await service.lanes.write(remove))
 
@@ -135,12 +135,12 @@ async def set_toolset(name: ToolsetPath, asked: ToolsetRequest, service: Serving
 
     It needs a caller who sees everything.
     """
-    said = asked.model_dump()
+    rule = asked.model_dump()
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"toolset {name}", asked.model_dump(exclude_unset=True)):
-            done = service.registry.set_toolset(name, **said, principal=caller.writer)
-        return shapes.shape(done)
+            toolset = service.registry.set_toolset(name, **rule, principal=caller.writer)
+        return shapes.shape(toolset)
 
     return as_json(await service.lanes.write(set_it))
 
@@ -151,9 +151,9 @@ async def remove_toolset(name: ToolsetPath, service: Serving, caller: Calling) -
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", f"toolset {name}") as attempt:
-            done = service.registry.remove_toolset(name, principal=caller.writer)
-            attempt.revision = done.revision
-        return shapes.shape(done)
+            result = service.registry.remove_toolset(name, principal=caller.writer)
+            attempt.revision = result.revision
+        return shapes.shape(result)
 
     return as_json(await service.lanes.write(remove))
 
@@ -171,9 +171,9 @@ async def forget_source(
 
     def forget() -> "Shape":
         with _writing(service, caller, "forget", name) as attempt:
-            done = service.registry.forget(name, principal=caller.writer)
-            attempt.revision = done.revision
-        return shapes.shape(done)
+            result = service.registry.forget(name, principal=caller.writer)
+            attempt.revision = result.revision
+        return shapes.shape(result)
 
     return as_json(await service.lanes.write(forget))
 
@@ -185,8 +185,8 @@ async def forget_login(agent_id: AgentId, service: Serving, caller: Calling) -> 
     def forget() -> "Shape":
         with service.audit.attempt(caller, "logout", agent_id):
             caller.require("use")
-            gone = login_file(service.settings).forget(caller.id, agent_id)
-        return {"agent_id": agent_id, "forgotten": bool(gone)}
+            logins = login_file(service.settings).forget(caller.id, agent_id)
+        return {"agent_id": agent_id, "forgotten": bool(logins)}
 
     return as_json(await service.lanes.write(forget))
 
@@ -197,43 +197,45 @@ def _writing(
     caller: Caller,
     action: Action,
     target: str,
-    said: Mapping[str, object] = NOTHING,
+    details: Mapping[str, object] = NOTHING,
     *,
     dry_run: bool = False,
 ) -> Iterator[Attempt]:
     """Recorded whatever becomes of it, also if the caller may not write."""
-    with service.audit.attempt(caller, action, target, said=_report_line(said), dry_run=dry_run or None) as attempt:
+    with service.audit.attempt(
+        caller, action, target, details=_report_line(details), dry_run=dry_run or None
+    ) as attempt:
         caller.require("write")
         yield attempt
 
 
-def _report_line(said: Mapping[str, object]) -> str:
+def _report_line(details: Mapping[str, object]) -> str:
     """JSON. What is short comes first, so that no number of tags hides who may see an agent."""
-    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in said.items()), key=len)
+    parts = sorted((json.dumps({name: value}, ensure_ascii=False)[1:-1] for name, value in details.items()), key=len)
     return f"{{{', '.join(parts)}}}" if parts else ""
 
 
-def _take_documents(asked: ManifestRequest, service: Service, caller: Caller) -> "Shape":
+def _take_documents(request: ManifestRequest, service: Service, caller: Caller) -> "Shape":
     """A report for each manifest. What came before an error stays done, and is told beside it."""
     reports: list[Shape] = []
     try:
-        said = asked.model_dump(include=HOW, exclude_defaults=True)
-        with _writing(service, caller, "ingest", asked.source, said, dry_run=asked.dry_run) as attempt:
-            if asked.kind == export.KIND:
+        options = request.model_dump(include=HOW, exclude_defaults=True)
+        with _writing(service, caller, "ingest", request.source, options, dry_run=request.dry_run) as attempt:
+            if request.kind == export.KIND:
                 # What operators set, approved and ranked comes back with it, of whichever agent the file names.
                 caller.require_everything(f"a manifest of kind {export.KIND!r}")
-            for manifest in _manifests(asked, service):
-                done = sync(
+            for manifest in _manifests(request, service):
+                report = sync(
                     service.registry,
                     manifest,
-                    dry_run=asked.dry_run,
-                    allow_mass_removal=asked.allow_mass_removal,
-                    texts=asked.texts,
+                    dry_run=request.dry_run,
+                    allow_mass_removal=request.allow_mass_removal,
+                    texts=request.texts,
                     progress=service.lanes.go_on,
                     principal=caller.writer,
                 )
-                attempt.revision = done.revision
-                reports.append(shapes.report(done))
+                attempt.revision = report.revision
+                reports.append(shapes.report(report))
     except WaygraphError as error:
         if not reports:
             raise
@@ -241,24 +243,26 @@ def _take_documents(asked: ManifestRequest, service: Service, caller: Caller) ->
     return {"reports": reports, "problem": None}
 
 
-def _manifests(asked: ManifestRequest, service: Service) -> "list[Manifest]":
+def _manifests(request: ManifestRequest, service: Service) -> "list[Manifest]":
     """Raises SourceError."""
-    documents = [Document(each.name, each.text, each.unreadable) for each in asked.documents or ()]
-    if asked.manifest is not None:
-        documents = [Document(f"{asked.source}.json", json.dumps(asked.manifest))]
-    read = read_documents(documents, service.settings, source=asked.source, namespace=asked.namespace, kind=asked.kind)
+    documents = [Document(each.name, each.text, each.unreadable) for each in request.documents or ()]
+    if request.manifest is not None:
+        documents = [Document(f"{request.source}.json", json.dumps(request.manifest))]
+    read = read_documents(
+        documents, service.settings, source=request.source, namespace=request.namespace, kind=request.kind
+    )
     return [
         replace(
             manifest,
-            partial=manifest.partial or asked.partial,
-            is_part=manifest.is_part or asked.partial,
-            policy=asked.policy or manifest.policy,
+            partial=manifest.partial or request.partial,
+            is_part=manifest.is_part or request.partial,
+            policy=request.policy or manifest.policy,
         )
         for manifest in read
     ]
 
 
-class UsageAsked(BaseModel):
+class UsageQuery(BaseModel):
     """Which tools, and in which order."""
 
     model_config = ConfigDict(extra="forbid")
@@ -269,7 +273,7 @@ class UsageAsked(BaseModel):
 
 
 @router.get("/usage", **operation("usage"))
-async def usage(service: Serving, caller: Calling, asked: Annotated[UsageAsked, Query()]) -> Response:
+async def usage(service: Serving, caller: Calling, asked: Annotated[UsageQuery, Query()]) -> Response:
     """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
     everything.
     """

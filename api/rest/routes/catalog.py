@@ -50,7 +50,7 @@ class Part(BaseModel):
     cursor: str = Field(default="", max_length=4096, description="`following` of the part before.")
 
 
-class Filtered(BaseModel):
+class AgentFilters(BaseModel):
     """Which agents."""
 
     model_config = ConfigDict(extra="forbid")
@@ -73,11 +73,11 @@ class Filtered(BaseModel):
         )
 
 
-class AgentsPart(Part, Filtered):
+class AgentsPart(Part, AgentFilters):
     pass
 
 
-class CategoryAsked(Filtered):
+class CategoryQuery(AgentFilters):
     path: str = Field(
         default="", max_length=MAX_NAME_CHARS, description="A category, such as travel/flights; empty: the root."
     )
@@ -112,7 +112,7 @@ class ToolsPart(Part, Detail):
     pass
 
 
-class Exported(BaseModel):
+class ExportQuery(BaseModel):
     """What to write."""
 
     model_config = ConfigDict(extra="forbid")
@@ -144,8 +144,8 @@ async def agent(
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
 
     def describe_agent() -> "Shape":
-        known = service.registry.about(agent_id, principal=caller.principal)
-        return shapes.about(known, schemas=detail.tool_schema, transport=caller.transport_filter)
+        facts = service.registry.about(agent_id, principal=caller.principal)
+        return shapes.about(facts, schemas=detail.tool_schema, transport=caller.transport_filter)
 
     return await unless_known(request, service, caller, describe_agent)
 
@@ -207,22 +207,22 @@ async def call_tool(asked: CallRequest, request: Request, caller: Calling, tool_
     gateway: OfferedGateway | None = request.app.state.gateway
     if gateway is None:
         raise NotCallable(tool_id, "this service offers no gateway (--no-mcp)")
-    sent = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
-    return as_json(await gateway.call_tool(caller, tool_id, asked.arguments, asked.timeout_s, **sent))
+    credentials = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
+    return as_json(await gateway.call_tool(caller, tool_id, asked.arguments, asked.timeout_s, **credentials))
 
 
 async def _tool(request: Request, service: Service, caller: Caller, name: str, detail: Detail) -> Response:
     def describe_tool() -> "Shape":
-        found = service.registry.tool(name, principal=caller.principal)
-        shape = shapes.tool(found, schemas=detail.tool_schema)
-        return {**shape, **_offer_tools([found], detail.format, service, caller)}
+        tool = service.registry.tool(name, principal=caller.principal)
+        shape = shapes.tool(tool, schemas=detail.tool_schema)
+        return {**shape, **_offer_tools([tool], detail.format, service, caller)}
 
     return await unless_known(request, service, caller, describe_tool)
 
 
 @router.get("/taxonomy", **operation("taxonomy"))
 async def taxonomy(
-    request: Request, service: Serving, caller: ForRead, asked: Annotated[CategoryAsked, Query()]
+    request: Request, service: Serving, caller: ForRead, asked: Annotated[CategoryQuery, Query()]
 ) -> Response:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
 
@@ -238,10 +238,10 @@ async def logins(service: Serving, caller: Calling) -> Response:
     caller.require("use")
 
     def list_own() -> "Shape":
-        seen = {agent.id for agent in service.registry.agents(principal=caller.principal)}
+        visible_ids = {agent.id for agent in service.registry.agents(principal=caller.principal)}
         own = [each for each in login_file(service.settings).list() if each.caller == caller.id]
         return {
-            "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in seen],
+            "logins": [{"agent_id": e.agent_id, "by": e.by, "at": e.at} for e in own if e.agent_id in visible_ids],
         }
 
     return as_json(await service.lanes.ask(list_own))
@@ -252,9 +252,9 @@ async def toolsets(request: Request, service: Serving, caller: ForRead) -> Respo
     """The toolsets that the caller may use, by name, each with what the caller may see of it."""
 
     def list_toolsets() -> "Shape":
-        found = service.registry.toolsets(principal=caller.principal)
+        items = service.registry.toolsets(principal=caller.principal)
         revision = service.registry.status(principal=caller.principal).state.revision
-        return {"toolsets": shapes.toolsets(found), "revision": revision}
+        return {"toolsets": shapes.toolsets(items), "revision": revision}
 
     return await unless_known(request, service, caller, list_toolsets)
 
@@ -279,8 +279,8 @@ async def sources(request: Request, service: Serving, caller: ForRead) -> Respon
 
     def stamp() -> str:
         # A sync that finds nothing new makes no revision, but was here; nor does what fails.
-        seen = [(source.seen_at, source.pause_s, source.failures) for source in read_sources()]
-        return f"{service.registry.stamp} {digest(str(seen))}"
+        states = [(source.seen_at, source.pause_s, source.failures) for source in read_sources()]
+        return f"{service.registry.stamp} {digest(str(states))}"
 
     def list_sources() -> "Shape":
         return shapes.sources(read_sources(), caller.transport_filter)
@@ -324,7 +324,7 @@ async def status(request: Request, service: Serving, caller: ForRead) -> Respons
 
 
 @router.get("/export", **operation("export"))
-async def export(service: Serving, caller: ForRead, asked: Annotated[Exported, Query()]) -> Response:
+async def export(service: Serving, caller: ForRead, asked: Annotated[ExportQuery, Query()]) -> Response:
     """The whole registry as a file. It needs the scope `admin` and a caller who sees everything."""
     caller.require("admin")
     caller.require_everything("an export")

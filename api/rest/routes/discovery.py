@@ -52,41 +52,41 @@ async def search_resources(asked: ResourceSearch, request: Request, service: Ser
 
     A score is how near an entry comes to the best one, times how likely that one is right, in percent.
     """
-    base_url, skipped = _base_url(request, service), _read_offset(asked.page_token)
-    return as_json(await service.lanes.ask(lambda: _find_entries(asked, service, caller, base_url, skipped)))
+    base_url, offset = _base_url(request, service), _read_offset(asked.page_token)
+    return as_json(await service.lanes.ask(lambda: _find_entries(asked, service, caller, base_url, offset)))
 
 
-def _find_entries(asked: ResourceSearch, service: Service, caller: Caller, base_url: str, skipped: int) -> "Shape":
+def _find_entries(search: ResourceSearch, service: Service, caller: Caller, base_url: str, offset: int) -> "Shape":
     from waygraph.registry.storage.export.formats import catalog_entry, fits_entry
 
-    found: Shape = {"results": []}
-    filters, wanted = nouns.Filters(), asked.query.filter
-    if wanted:
+    answer: Shape = {"results": []}
+    filters, entry_filter = nouns.Filters(), search.query.filter
+    if entry_filter:
         agents = service.registry.agents(principal=caller.principal)
-        fit = (agent.id for agent in agents if fits_entry(catalog_entry(agent, base_url), wanted))
+        fit = (agent.id for agent in agents if fits_entry(catalog_entry(agent, base_url), entry_filter))
         filters = nouns.Filters(agent_ids=tuple(fit))
-    if skipped < MAX_PART and (filters.agent_ids or not wanted):
-        query = nouns.Query(text=asked.query.text, limit=min(skipped + asked.page_size + 1, MAX_PART), filters=filters)
+    if offset < MAX_PART and (filters.agent_ids or not entry_filter):
+        query = nouns.Query(text=search.query.text, limit=min(offset + search.page_size + 1, MAX_PART), filters=filters)
         route = service.registry.route(query, principal=caller.principal)
         matches = sorted((*route.matches, *route.pinned), key=lambda match: (-match.score, match.agent.id))
         matches = [match for match in matches if match.score > 0]
         sure = 1.0 if route.confidence is None else route.confidence
-        found["results"] = [
+        answer["results"] = [
             catalog_entry(match.agent, base_url)
             | {"score": round(100 * sure * match.score / matches[0].score), "source": f"{base_url}/ard"}
-            for match in matches[skipped : skipped + asked.page_size]
+            for match in matches[offset : offset + search.page_size]
         ]
-        if len(matches) > skipped + asked.page_size:
-            found["pageToken"] = cursor(str(skipped + asked.page_size))
-    return found | ({"referrals": []} if asked.federation == "referrals" else {})
+        if len(matches) > offset + search.page_size:
+            answer["pageToken"] = cursor(str(offset + search.page_size))
+    return answer | ({"referrals": []} if search.federation == "referrals" else {})
 
 
 def _read_offset(token: str) -> int:
     """How many entries came before. Raises InvalidQuery."""
-    found = read_digits(after(token) or "0")
-    if found is None:
+    offset = read_digits(after(token) or "0")
+    if offset is None:
         raise InvalidQuery("this `pageToken` is not one that a page ended with")
-    return found
+    return offset
 
 
 class ServersPart(BaseModel):
@@ -124,11 +124,11 @@ async def servers(
             and entry["server"]["name"] > start
             and (not versions or entry["server"]["version"] in versions)
         ]
-        shown = fit[: part.limit]
-        following = cursor(shown[-1]["server"]["name"]) if len(fit) > len(shown) else ""
+        page = fit[: part.limit]
+        following = cursor(page[-1]["server"]["name"]) if len(fit) > len(page) else ""
         return {
-            "servers": shown,
-            "metadata": {"count": len(shown), **({"nextCursor": following} if following else {})},
+            "servers": page,
+            "metadata": {"count": len(page), **({"nextCursor": following} if following else {})},
         }
 
     return await unless_known(request, service, caller, list_servers)
@@ -155,22 +155,26 @@ async def server(
 def _servers(request: Request, service: Service, caller: Caller) -> list[dict[str, Any]]:
     from waygraph.registry.storage.export.server_list import servers
 
-    shown = caller.transport_filter or (lambda transport: transport)
-    held = service.registry.agents(principal=caller.principal)
+    transport_filter = caller.transport_filter or (lambda transport: transport)
+    agents = service.registry.agents(principal=caller.principal)
     gateway = any(getattr(route, "path", "") == WHOLE for route in request.app.router.routes)
     return list(
-        servers(((agent, shown(agent.transport)) for agent in held), _base_url(request, service), gateway=gateway)
+        servers(
+            ((agent, transport_filter(agent.transport)) for agent in agents),
+            _base_url(request, service),
+            gateway=gateway,
+        )
     )
 
 
 def _server(request: Request, service: Service, caller: Caller, name: str, version: str) -> dict[str, Any]:
     """Raises UnknownName."""
-    listed = {entry["server"]["name"]: entry for entry in _servers(request, service, caller)}
-    if (found := listed.get(name)) is None:
-        raise UnknownName("server", name, listed, some=True)
-    if version not in (LATEST, has := found["server"]["version"]):
+    entries = {entry["server"]["name"]: entry for entry in _servers(request, service, caller)}
+    if (item := entries.get(name)) is None:
+        raise UnknownName("server", name, entries, some=True)
+    if version not in (LATEST, has := item["server"]["version"]):
         raise UnknownName("version", version, [has])
-    return found
+    return item
 
 
 def _base_url(request: Request, service: Service) -> str:

@@ -43,7 +43,6 @@ async def metrics(service: Serving, caller: ForRead) -> Response:
 
 # The API browser at `/docs`: Swagger UI over `/openapi.json`. All its files are in this package. They are those of
 # npm's `swagger-ui-dist` 5.35.0, beside our `index.html` and `start.js`.
-
 FILES = StaticFiles(directory=Path(__file__).parent.parent / "swagger_ui")
 HEADERS = {
     "Cache-Control": "private, no-cache",

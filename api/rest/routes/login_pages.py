@@ -78,11 +78,11 @@ class Browser:
         return file.seal_text(_browsers().dump_python(self, mode="json"), f"{_PURPOSE} {site}")
 
     @classmethod
-    def unseal(cls, file: "LoginFile", sealed: str, site: str) -> "Browser | None":
+    def unseal(cls, file: "LoginFile", cookie: str, site: str) -> "Browser | None":
         """None: it has ended, is by another key or of another site, or made up."""
         with suppress(LoginsUnusable, ValidationError):
-            found = _browsers().validate_python(file.open_text(sealed, f"{_PURPOSE} {site}")) if sealed else None
-            return found if found and found.ends_at >= time.time() else None
+            browser = _browsers().validate_python(file.open_text(cookie, f"{_PURPOSE} {site}")) if cookie else None
+            return browser if browser and browser.ends_at >= time.time() else None
         return None
 
 
@@ -114,9 +114,11 @@ class LoginPages:
         try:
             return await step(await self._visit(request))
         except WaygraphError as error:
-            told = problem_of(error)
-            status = 403 if told["status"] == 401 else told["status"]  # a browser cannot answer a challenge of ours
-            return _page("This did not work", f"<p>{escape(told['detail'])}</p>", status)
+            details = problem_of(error)
+            status = (
+                403 if details["status"] == 401 else details["status"]
+            )  # a browser cannot answer a challenge of ours
+            return _page("This did not work", f"<p>{escape(details['detail'])}</p>", status)
 
     async def _visit(self, request: Request) -> "_Visit":
         service = self._service
@@ -141,16 +143,16 @@ class LoginPages:
         keys = self._service.authenticator.keys
         if caller.id.startswith("oidc:"):
             return bool(self._service.settings.oidc_issuer)
-        held = [key for key in keys.list() if f"key:{key.id}" == caller.id]
-        return any(keys.state(key) == "active" and "use" in key.scopes for key in held)
+        caller_keys = [key for key in keys.list() if f"key:{key.id}" == caller.id]
+        return any(keys.state(key) == "active" and "use" in key.scopes for key in caller_keys)
 
     async def _with_groups_in_use(self, caller: Caller) -> Caller:
         """Of the caller's groups those that an agent names: the others change nothing, and a cookie holds 4 KiB."""
         if caller.principal is None:
             return caller
         agents = await self._service.lanes.ask(self._service.registry.agents)
-        used = {group for agent in agents for group in agent.visible_to}
-        return replace(caller, principal=Principal(groups=tuple(used.intersection(caller.principal.groups))))
+        groups = {group for agent in agents for group in agent.visible_to}
+        return replace(caller, principal=Principal(groups=tuple(groups.intersection(caller.principal.groups))))
 
     # -- the page ------------------------------------------------------------------------------------
 
@@ -178,18 +180,18 @@ class LoginPages:
         _, launch = await visit.logins.server_of(agent)
         parts = urlsplit(launch.url)
         is_in = visit.logins.file.find(caller.id, agent.id, launch.url) is not None
-        told = (
+        text = (
             f"<p>You are {who}. Tools of the agent <b>{escape(agent.id)}</b> will act with your account at "
             f"<b>{escape(parts.netloc.rpartition('@')[2])}</b>, in calls that you make through this gateway and in no "
             "others.</p>"
         )
-        told += "<p>You are logged in there now.</p>" if is_in else ""
+        text += "<p>You are logged in there now.</p>" if is_in else ""
         if rule.by == "oauth":
             fields = _BUTTON.format(do="begin", label="Log in with another account" if is_in else "Log in there")
         else:
             fields = _FIELD.format(label="Your key there:") + _BUTTON.format(do="key", label="Keep it")
         end = visit.form(_BUTTON.format(do="forget", label="Log out")) if is_in else ""
-        return told + visit.form(fields) + end
+        return text + visit.form(fields) + end
 
     async def _agent(self, visit: "_Visit") -> Agent:
         """That the caller may see, and is called as each caller. Raises UnknownName for any other."""
@@ -208,11 +210,11 @@ class LoginPages:
 
     async def take_form(self, visit: "_Visit") -> Response:
         request, browser = visit.request, visit.browser
-        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        fields = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
         from_elsewhere = request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        if from_elsewhere or not hmac.compare_digest(given.get("mark", "").encode(), browser.mark.encode()):
+        if from_elsewhere or not hmac.compare_digest(fields.get("mark", "").encode(), browser.mark.encode()):
             raise NotAllowed("this form is not of this browser, or too old: open the page again")
-        do, secret = given.get("do", ""), given.get("secret", "")
+        do, secret = fields.get("do", ""), fields.get("secret", "")
         if do == "prove":
             return await self._prove(visit, secret)
         if do == "issuer":
@@ -230,7 +232,7 @@ class LoginPages:
                 return visit.keep(_page("You are logged out", "<p>Calls act with your account no more.</p>"))
             if do == "key":
                 await visit.logins.set_key(caller.id, agent, secret)
-                return visit.keep(_page("You are logged in", _DONE))
+                return visit.keep(_page("You are logged in", _LOGIN_DONE))
         raise NotAllowed("this form asks for nothing that there is")
 
     async def _prove(self, visit: "_Visit", secret: str) -> Response:
@@ -262,7 +264,7 @@ class LoginPages:
         page = await self._service.lanes.wait(lambda: _documents(self._service).login_page())
         way = {"state": secrets.token_urlsafe(24), "verifier": secrets.token_urlsafe(48), "agent": visit.agent_id}
         challenge = urlsafe_b64encode(sha256(way["verifier"].encode()).digest()).rstrip(b"=").decode()
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": settings.oidc_client_id,
             "redirect_uri": f"{visit.site}/login",
@@ -273,31 +275,31 @@ class LoginPages:
             "resource": settings.oidc_audience,
         }
         browser = replace(visit.browser, way=way)
-        return replace(visit, browser=browser).keep(_leave(str(page.copy_merge_params(asked))))
+        return replace(visit, browser=browser).keep(_leave(str(page.copy_merge_params(parameters))))
 
     async def come_back_proven(self, visit: "_Visit") -> Response:
         """From the gateway's own issuer."""
-        settings, way, said = self._service.settings, visit.browser.way, visit.parameters
-        if not way or not hmac.compare_digest(said.get("state", "").encode(), way["state"].encode()):
+        settings, way, parameters = self._service.settings, visit.browser.way, visit.parameters
+        if not way or not hmac.compare_digest(parameters.get("state", "").encode(), way["state"].encode()):
             raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
-        if "code" not in said:
+        if "code" not in parameters:
             raise NotAuthenticated("the issuer says of nobody that they are here")
         self._count_stranger(visit)
         form = {
             "grant_type": "authorization_code",
-            "code": said["code"],
+            "code": parameters["code"],
             "redirect_uri": f"{visit.site}/login",
             "client_id": settings.oidc_client_id,
             "code_verifier": way["verifier"],
             "resource": settings.oidc_audience,
             **({"client_secret": settings.oidc_client_secret} if settings.oidc_client_secret else {}),
         }
-        issuer, iss = _documents(self._service), said.get("iss")
+        issuer, iss = _documents(self._service), parameters.get("iss")
         answer = await self._service.lanes.wait(lambda: issuer.redeem_code(form, iss))
         authenticator = self._service.authenticator
         assert authenticator is not None  # noqa: S101
-        shown = f"Bearer {answer.get('access_token', '')}"
-        caller = await self._service.lanes.wait(lambda: authenticator.caller(shown, None))
+        header = f"Bearer {answer.get('access_token', '')}"
+        caller = await self._service.lanes.wait(lambda: authenticator.caller(header, None))
         return await self._let_in(visit, caller, way["agent"])
 
     async def come_back(self, visit: "_Visit") -> Response:
@@ -307,10 +309,10 @@ class LoginPages:
         caller, agent = visit.caller, await self._agent(visit)
         with self._service.audit.attempt(caller, "login", agent.id):
             await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, visit.parameters)
-        return visit.keep(_page("You are logged in", _DONE))
+        return visit.keep(_page("You are logged in", _LOGIN_DONE))
 
 
-_DONE = "<p>Tools of this agent act with your account in calls that you make. You can close this page.</p>"
+_LOGIN_DONE = "<p>Tools of this agent act with your account in calls that you make. You can close this page.</p>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +336,10 @@ class _Visit:
     @property
     def parameters(self) -> Mapping[str, str]:
         """What an issuer sent with the browser. Raises NotAllowed where one is there twice (RFC 6749, 3.1)."""
-        told = self.request.query_params.multi_items()
-        if len(dict(told)) < len(told):
+        pairs = self.request.query_params.multi_items()
+        if len(dict(pairs)) < len(pairs):
             raise NotAllowed("the issuer's answer says a thing twice: begin the login again")
-        return dict(told)
+        return dict(pairs)
 
     @property
     def callback(self) -> str:
@@ -349,8 +351,8 @@ class _Visit:
 
     def go_on_as(self, caller: Caller, agent_id: str) -> Response:
         """Back to the agent's page, under another id than before it was known who it is."""
-        known = replace(self, browser=Browser(caller=replace(caller, scopes=frozenset())))
-        return known.keep(RedirectResponse(f"{self.site}/login/{quote(agent_id)}", 303))
+        visit = replace(self, browser=Browser(caller=replace(caller, scopes=frozenset())))
+        return visit.keep(RedirectResponse(f"{self.site}/login/{quote(agent_id)}", 303))
 
     def keep(self, response: Response) -> Response:
         response.set_cookie(
@@ -368,7 +370,7 @@ class _Visit:
 def _cookie_of(request: Request, name: str) -> str:
     """Raises NotAllowed for two of one name: a neighbour of this host, or below it, may have set one of them."""
     pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
-    values = {value.strip('"') for called, _, value in pairs if called == name}
+    values = {value.strip('"') for key, _, value in pairs if key == name}
     if len(values) > 1:
         raise NotAllowed("this browser has two cookies for logins here: remove the cookies of this site, and try again")
     return values.pop() if values else ""
@@ -382,9 +384,9 @@ def _documents(service: "Service") -> Any:
 
 def _leave(address: str) -> Response:
     """A page that goes on to an address elsewhere: a form may lead nowhere but to this service."""
-    shown, host = escape(address), escape(urlsplit(address).netloc)
-    head = f'<meta http-equiv="refresh" content="0;url={shown}">'
-    return _page("You are being led to the login page", f'<p>Go on to <a href="{shown}">{host}</a>.</p>', head=head)
+    link, host = escape(address), escape(urlsplit(address).netloc)
+    head = f'<meta http-equiv="refresh" content="0;url={link}">'
+    return _page("You are being led to the login page", f'<p>Go on to <a href="{link}">{host}</a>.</p>', head=head)
 
 
 def _page(title: str, body: str, status: int = 200, *, head: str = "") -> Response:

@@ -37,8 +37,8 @@ async def route_batch(asked: BatchRequest, service: Serving, caller: ForRoute) -
     """Many requests at once: for each its route, or the problem with it. Each counts against the rate limit."""
     answers = []
     for number, one in enumerate(asked.requests):
-        counted = number == 0  # as the request that they all came in
-        answers.append(await service.lanes.ask(partial(_route_or_nearest, one, service, caller, counted=counted)))
+        is_counted = number == 0  # as the request that they all came in
+        answers.append(await service.lanes.ask(partial(_route_or_nearest, one, service, caller, is_counted=is_counted)))
     return as_json({"answers": answers})
 
 
@@ -62,23 +62,23 @@ async def recipes(caller: ForRoute) -> Response:  # noqa: ARG001 - it has to be 
     return as_json({"recipes": [{"name": recipe.name, "purpose": recipe.purpose} for recipe in RECIPES.values()]})
 
 
-def _route(asked: RouteRequest, service: Service, caller: Caller) -> "Shape":
+def _route(request: RouteRequest, service: Service, caller: Caller) -> "Shape":
     route = service.registry.route(
-        asked.query(),
-        recipe=asked.chosen_recipe(),
-        agent_weight=asked.agent_weight,
-        tool_weight=asked.tool_weight,
+        request.query(),
+        recipe=request.chosen_recipe(),
+        agent_weight=request.agent_weight,
+        tool_weight=request.tool_weight,
         principal=caller.principal,
     )
-    shape = shapes.route(route, votes=asked.explain, schemas=asked.tool_schema, transport=caller.transport_filter)
-    return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], asked.format)}
+    shape = shapes.route(route, votes=request.explain, schemas=request.tool_schema, transport=caller.transport_filter)
+    return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], request.format)}
 
 
-def _route_or_nearest(asked: RouteRequest, service: Service, caller: Caller, *, counted: bool) -> "Shape":
+def _route_or_nearest(request: RouteRequest, service: Service, caller: Caller, *, is_counted: bool) -> "Shape":
     try:
-        if not counted:
+        if not is_counted:
             service.count(caller)
-        return {"route": _route(asked, service, caller), "problem": None}
+        return {"route": _route(request, service, caller), "problem": None}
     except WaygraphError as error:
         return {"route": None, "problem": problem_of(error)}
 

@@ -217,7 +217,7 @@ def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _tables_by_name(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """At the top, and in the part of one host or of one of its features: `powers` of Kiro, `augment.advanced`."""
+    """At the top, and in the part of one host or of one of its features, as those of Kiro and Augment."""
     for name, part in document.items():
         if str(name).rpartition(".")[2] in _TABLES:
             yield pointer(name), part

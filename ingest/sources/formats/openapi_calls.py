@@ -59,7 +59,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What is sent as `media` type. `demanded`: a call without it is wrong."""
+    """What is sent as `media` type. `is_required`: a call without it is wrong."""
 
     media: str
     schema: object

@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from waygraph.registry.routing.searchable import Searchable
 
 
-# Which agents a namespace holds: those that its sources claim.
-
-
 def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
     """Ids of at least one agent that the principal may see.
 
@@ -65,9 +62,6 @@ def agents_of_namespace(registry: "Searchable", namespace: str, principal: Princ
         return frozenset(agents)
     hint = "It is there as soon as a source is ingested with it (`waygraph ingest --namespace`)."
     raise UnknownName("namespace", namespace, (name for name, agents in owners.items() if agents), hint=hint)
-
-
-# A policy over one registry, for one caller: what it needs to know of the sources is read once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +92,6 @@ def _claims(registry: "Searchable", principal: Principal | None) -> dict[str, fr
         for agent_id in source.agent_ids:
             claims.setdefault(agent_id, set()).add(source.name)
     return {agent_id: frozenset(names) for agent_id, names in claims.items()}
-
-
-# What there is to find, in numbers: never the list.
 
 
 TAGS, SOURCES = 20, 15
@@ -394,9 +385,6 @@ def _survey(registry: "Searchable", request: FindAsked, principal: Principal | N
     return SurveyAnswer({"overview": overview(registry, principal, request.agent_ids), "hint": hint})
 
 
-# The taxonomy, a step at a time: a model that reads what is in a category chooses the next.
-
-
 _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
@@ -477,9 +465,6 @@ def _nothing(
     if route.notice:
         facts["notice"] = route.notice
     return ToolsAnswer([], facts)
-
-
-# What a gateway can do, for whoever asks before it calls.
 
 
 def capabilities(registry: "Searchable") -> dict[str, Any]:

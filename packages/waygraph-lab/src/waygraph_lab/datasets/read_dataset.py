@@ -17,9 +17,6 @@ from waygraph_lab.datasets.decisions import read_decisions
 from waygraph_lab.datasets.folder import FILES, gold_agents, gold_tools, read_folder
 from waygraph_lab.evaluation.dataset import Dataset, Need, Question
 
-# A2X's sets: `service.json`, flat services that count as agents without tools, and `query.json`.
-
-
 SERVICES, A2X_QUERIES = "service.json", "query.json"
 A2X_FILES = (SERVICES, A2X_QUERIES)
 
@@ -66,9 +63,6 @@ def _a2x_question(record: Mapping[str, Any], known: CatalogueNames, where: str) 
     if not isinstance(text, str) or not text.strip():
         raise InvalidDataset(where, "a query needs a text")
     return Question(id=name, need=Need(text=text, gold=gold_agents(known, right, where)))
-
-
-# LiveMCPBench: `tools.json`, and `steps_aligned.json`, which resolves its annotations to servers and tools.
 
 
 TOOLS, STEPS = "tools.json", "steps_aligned.json"

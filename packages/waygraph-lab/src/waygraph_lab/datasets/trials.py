@@ -84,9 +84,6 @@ def _registry_of(trial: Trial) -> tuple[str, TextForm]:
     return trial.embedder, trial.texts
 
 
-# Language models tried on a dataset whose agents are served: a registry in memory, and every task through the loop.
-
-
 RECIPES: tuple[str, ...] = ("lexical", "tools", "hybrid")
 """The paper's text search and vector search, and this product's default."""
 

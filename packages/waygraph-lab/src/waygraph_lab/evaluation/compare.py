@@ -14,9 +14,6 @@ from waygraph.registry.model.errors import InvalidDataset, UnknownName
 from waygraph_lab.evaluation.metrics import Gold, measure_query, paired_p
 from waygraph_lab.evaluation.record import Record
 
-# Two records compared: which queries a change won and which it lost, and the votes on both sides.
-
-
 Votes = Mapping[str, Sequence[Sequence[Any]]]
 
 
@@ -343,9 +340,6 @@ def _metrics_of(query: Record) -> Mapping[str, float]:
 
 _measured = lru_cache(maxsize=2**14)(measure_query)
 """The method that all others are tested by is judged once."""
-
-
-# -- Markdown ------------------------------------------------------------------------------------------
 
 
 def markdown(tables: Iterable[Table]) -> str:

@@ -14,9 +14,6 @@ from waygraph.registry.model.numbers import read_number, read_whole
 from waygraph_lab.evaluation.dataset import Dataset
 from waygraph_lab.evaluation.run import Judgement, Mean, Outcome
 
-# Where a figure comes from: the commit of the checkout whose code measured it.
-
-
 CHECKOUT = Path(__file__).resolve().parents[5]
 """The root of the project in a checkout; in an installation a folder that is no checkout."""
 NO_CODE = ("evals", "docs", "*.md")

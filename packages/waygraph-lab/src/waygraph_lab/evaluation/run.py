@@ -232,9 +232,6 @@ def vary_recipe(
     return replace(recipe, calibrations=()) if changed else recipe
 
 
-# Ablations: every combination of what is to be varied, as trials.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """What to vary. `None` among the values: as the recipe has it. Weights are (agent, tool)."""

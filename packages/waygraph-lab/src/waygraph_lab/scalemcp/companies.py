@@ -17,8 +17,6 @@ from typing import Any, Literal, NamedTuple, get_args
 from waygraph.ingest.sources.parse import parse_yaml
 from waygraph.registry.model.errors import InvalidDataset
 
-# The package's own YAML files.
-
 
 def read_yaml(name: str) -> Any:
     """`name` is relative to this package."""
@@ -140,9 +138,6 @@ def _begins(name: str, short: str) -> bool:
     return name.casefold() == short.casefold() or name.casefold().startswith(f"{short.casefold()} ")
 
 
-# The five tools of a company, and the agents that offer them.
-
-
 Kind = Literal["current_stock_price", "stock_price_history", "analyst_price_targets", "revenue", "net_income"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Layout = Literal["tools", "companies"]
@@ -229,9 +224,6 @@ def _tool(company: Company, kind: Kind, questions: int) -> dict[str, Any]:
         "inputSchema": schema,
         **({"questions": asked} if asked else {}),
     }
-
-
-# What the five tools of a company return: invented figures, the same for the same company at all times.
 
 
 STEPS: Mapping[str, float] = {"d": 0.01, "w": 0.03, "m": 0.07}

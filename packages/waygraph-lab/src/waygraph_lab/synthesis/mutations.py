@@ -234,9 +234,6 @@ def _agents(evolution: Evolution) -> Iterator[Record]:
             yield stated | {"tags": [SYNTHETIC], "tools": tools} | mark
 
 
-# By a language model.
-
-
 _SYSTEM: Mapping[Level, str] = {
     "tools": (
         "You design tools for language models by mutation. Given a tool as JSON and a mutation, you create one new, "

@@ -162,9 +162,6 @@ class _Catalogue(NamedTuple):
         return list(islice((each for each in order if self.agents[each] not in agents), NEAREST))
 
 
-# The training itself. What it has done lies in a folder of work, so that one that was stopped goes on.
-
-
 def train(
     base: Path,
     pairs: Sequence[Pair],
@@ -288,9 +285,6 @@ def _write(path: Path, tensors: Mapping[str, "NDArray[Any]"]) -> None:
     from safetensors.numpy import save
 
     write_atomically(path, save({name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)}))
-
-
-# Whether a trained model is better than its base: query by query, on data sets that it did not learn from.
 
 
 CHOSEN_BY = "nDCG@5"
