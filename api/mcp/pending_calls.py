@@ -48,7 +48,7 @@ class Hearing(Protocol):
     @property
     def log_level(self) -> str: ...
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None: ...
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: object, logger: str | None) -> None: ...
 
@@ -160,9 +160,9 @@ class _Call(OfSession):
             self._questions.pop(key, None)
         raise NotAnswered(f"the host did not come back within {PARKED_S:g} s")
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:
         if self._hearing:
-            await self._hearing.progress(done, total, message)
+            await self._hearing.progress(amount, total, message)
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
         if self._hearing:

@@ -190,9 +190,9 @@ class Heard:
     def __init__(self, ctx: Context, session: Session) -> None:
         self._ctx, self._session = ctx, session
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:
         try:
-            await self._ctx.session.report_progress(done, total, message)
+            await self._ctx.session.report_progress(amount, total, message)
         except _GONE:
             return
 
@@ -309,9 +309,9 @@ class OnBehalf(Through):
             raise NotAnswered(f"the agent asks more than {QUESTIONS_PER_MINUTE:g} questions a minute") from exc
         return await super().ask(question, _sign_question(question, params, self._agent.id))
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:
         told = f"Agent {self._agent.id}: {message}" if message else f"Agent {self._agent.id}"
-        await super().progress(done, total, told)
+        await super().progress(amount, total, told)
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
         said = "" if data is None else data  # the protocol demands some, and the SDK sends no null

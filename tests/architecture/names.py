@@ -95,7 +95,7 @@ def bound_names(tree: ast.AST) -> Iterator[Name]:
                 yield Name("variable", name, node.lineno)
 
 
-def participle_shares(paths: Iterable[Path]) -> dict[Kind, float]:
+def participle_shares(paths: Iterable[Path]) -> dict[str, float]:
     """Kind → the share of its names that are participles."""
     names = [name for path in paths for name in bound_names(syntax(path))]
     every, participles = Counter(n.kind for n in names), Counter(n.kind for n in names if n.is_participle)

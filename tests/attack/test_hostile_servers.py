@@ -45,7 +45,7 @@ class Listening(Deaf):
         self.told.append(data)
         self.names.append(logger)
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
         self.names.append(message)
 
 

@@ -33,7 +33,7 @@ class Listening(Deaf):
     def __init__(self) -> None:
         self.heard: list[str | None] = []
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:  # noqa: ARG002
         self.heard.append(message)
 
 

@@ -50,9 +50,9 @@ class Listening:
             raise NotAnswered(self.refuses)
         return self.answers[question]
 
-    async def progress(self, done: float, total: float | None, message: str | None) -> None:
+    async def progress(self, amount: float, total: float | None, message: str | None) -> None:
         await anyio.lowlevel.checkpoint()
-        self.heard.append((done, total, message))
+        self.heard.append((amount, total, message))
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
         await anyio.lowlevel.checkpoint()
