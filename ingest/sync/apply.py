@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
@@ -34,6 +33,7 @@ from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, co
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
+from waygraph.registry.storage import embedded
 from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
 
 Member = tuple[str, str]
@@ -184,9 +184,8 @@ def _failures_after(
         **{key: status_of_fault(reason) for key, reason in faults.items()},
         **dict(manifest.silent),
     }
-    now = datetime.now(UTC).isoformat(timespec="seconds")
     remaining = None if manifest.is_part else keys_not_asked
-    return continue_failures(manifest.source, before, statuses, now, remaining=remaining)
+    return continue_failures(manifest.source, before, statuses, embedded.now(), remaining=remaining)
 
 
 def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> bool:
