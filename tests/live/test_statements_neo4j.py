@@ -146,7 +146,10 @@ def live(registry: Registry, folder: Path) -> None:
     registry.forget_taxonomy("tools")
     registry.set_toolset("other", agents=["harbor-git"])
     registry.remove_toolset("other")
-    registry.forget(registry.sources()[0].name)
+    source = registry.sources()[0].name
+    registry.put_statuses({}, {source: {"": "failing: it is gone"}})
+    assert [failure.reason for failure in registry.sources()[0].failures] == ["it is gone"]
+    registry.forget(source)
 
 
 @pytest.mark.parametrize("server", SERVERS)
