@@ -232,9 +232,12 @@ class OpenedSource:
         return self.with_answers(self.parts())
 
     def with_answers(self, parts: Parts) -> Manifest:
-        """With what its servers say. Raises NoAnswer if it is one, and says nothing."""
+        """With what its servers say. Raises NoAnswer if the source is one server alone, and says nothing."""
         manifest = with_answers(parts, self.ask)
-        if len(parts.servers) == 1 and not manifest.entries and (faults := manifest.rejected or manifest.cut):
+        if len(parts.servers) != 1 or manifest.entries or parts.manifest.rejected:
+            return manifest
+        faults = manifest.rejected or manifest.cut[len(parts.manifest.cut) :]
+        if faults:
             reason = faults[0].reason  # nothing at all could be read
             if parts.no_document:
                 reason = f"{parts.no_document}; as an MCP server: {reason}"
