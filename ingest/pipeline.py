@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
@@ -28,7 +29,7 @@ from waygraph.ingest.sources.resolve import (
 )
 from waygraph.ingest.sync.apply import put_statuses, sync, with_statuses
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Document, Manifest, Policy, Rejected, SyncReport
+from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm

@@ -6,17 +6,17 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of
 from waygraph.registry.model.usage import Sort
-from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.location import is_service, named_place
+from waygraph.registry.taxonomy.tree import DEFAULT_NAME, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import (
         Approved,
         Change,
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         Written,
     )
     from waygraph.registry.model.failures import SourceStatuses
-    from waygraph.registry.model.taxonomy import Taxonomy
-    from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.usage import ToolUsage
+    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
     from waygraph.registry.storage.writer import WriteSession
+    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 

@@ -15,9 +15,9 @@ from tests.docs.pages import DOCS, ROOT, rows
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 PAGE = DOCS / "cypher.md"
 ALGORITHM = "Algorithm 1 as one statement"

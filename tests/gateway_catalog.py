@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
-from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
+from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))

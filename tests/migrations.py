@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import engine
 from waygraph.registry.index.local import generation
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage.migrate import migrate_at

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import openapi
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.settings import Settings
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import overlaid
 from waygraph.registry.graph.schema import migrate
-from waygraph.registry.model.changes import AgentEntry, ChangeSet, Manifest, Rejected, Written
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.storage.store import Writing, prepare_nothing

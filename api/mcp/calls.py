@@ -22,6 +22,8 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.services import TO_DO
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, NotAnswered
+from waygraph.registry.catalog.find_tools.find import judging
+from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import (
     InvalidArguments,
@@ -36,8 +38,6 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
-from waygraph.registry.routing.find_tools.find import judging
-from waygraph.registry.routing.find_tools.resolve import is_exact_name, tool_meant
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.gateway import Gateway

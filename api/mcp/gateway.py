@@ -17,10 +17,10 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
+from waygraph.registry.catalog.find_tools.views import View, open_view
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.find_tools.views import View, open_view
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 
 TIMEOUT_KEY = "waygraph/timeout_s"

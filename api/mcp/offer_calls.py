@@ -15,9 +15,9 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.upstream.connection import Host, NotOffered, Result
 from waygraph.registry.access.policy import Judgement
+from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.model.errors import NotCallable, UpstreamAnswered, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
-from waygraph.registry.routing.find_tools.find import judging
 
 MOST_VALUES = 100
 """Of a completion, by MCP."""

@@ -28,12 +28,12 @@ from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.manifest.poisoning import tool_flags
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
+from waygraph.registry.catalog.find_tools.find import Judging, judging, list_agents
+from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.index.analyser import query_terms, rarity, terms
 from waygraph.registry.model.errors import CallTimedOut, NeedsLogin, UnknownName, WaygraphError
 from waygraph.registry.model.identity import holds_control, is_broken, name_fault, tool_id
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtful, suspicions
-from waygraph.registry.routing.find_tools.find import Judging, judging, list_agents
-from waygraph.registry.routing.tool_formats import summary
 
 Kind = Literal["prompt", "resource", "template"]
 AGENTS = "waygraph://agents/"

@@ -56,8 +56,8 @@ from waygraph.api.mcp.tools import (
     version,
 )
 from waygraph.api.mcp.warming import keep_warm
+from waygraph.registry.catalog.find_tools.find import capabilities
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.routing.find_tools.find import capabilities
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions

@@ -19,11 +19,7 @@ from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.model.arguments import unknown_name
-from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
-from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn, is_doubtful
-from waygraph.registry.model.validation import read_history
-from waygraph.registry.routing.find_tools.find import (
+from waygraph.registry.catalog.find_tools.find import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     FindAnswer,
@@ -36,13 +32,17 @@ from waygraph.registry.routing.find_tools.find import (
     list_agents,
     overview,
 )
-from waygraph.registry.routing.find_tools.resolve import reading_tool
-from waygraph.registry.routing.tool_formats import DETAILS, definition, host_schema, summary
+from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.catalog.tool_formats import DETAILS, definition, host_schema, summary
+from waygraph.registry.model.arguments import unknown_name
+from waygraph.registry.model.errors import InvalidArguments, RegistryNotFound, WaygraphError
+from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn, is_doubtful
+from waygraph.registry.model.validation import read_history
 
 if TYPE_CHECKING:
     from waygraph.api.mcp.offers import Kind
+    from waygraph.registry.catalog.tool_formats import Detail
     from waygraph.registry.model.nouns import Tool
-    from waygraph.registry.routing.tool_formats import Detail
 
 
 IDENTITY = {"name": NAME, "title": "Waygraph"}

@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
+from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
-from waygraph.registry.model.validation import MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART
+from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
+from waygraph.registry.operators import approval
+from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, MOST_WEIGHT, RECIPES, Recipe, recipe_named
-from waygraph.registry.routing.tool_formats import ToolFormat
-from waygraph.registry.storage import approval
 
 MAX_STEPS = 50
 MAX_BATCH = 100

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, EntityKind, TextForm
-from waygraph.registry.model.taxonomy import Of
+from waygraph.registry.taxonomy.tree import Of
 
 
 class Answer(BaseModel):

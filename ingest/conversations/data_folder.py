@@ -9,10 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing
-from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidDataset, nearest
 from waygraph.registry.model.identity import tool_id
 from waygraph.registry.model.settings import Settings

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from unicodedata import category
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, is_lines
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.index.analyser import CAMEL
-from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.files import write_atomically
 from waygraph.registry.model.identity import replace_surrogates, sealed_tool
@@ -23,7 +24,7 @@ from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
 
 ASKS: Mapping[str, tuple[str, ...]] = {
     "get": ("What is the {}?", "Show me the {}", "Look up the {}"),
@@ -190,7 +191,7 @@ def parse_questions(answer: str, count: int) -> tuple[str, ...]:
 
     Lines that are empty, too long or hold what is no text do not count.
     """
-    from waygraph.registry.http.openai_endpoint import list_in  # it imports an HTTP client
+    from waygraph.registry.language_model.endpoint import list_in  # it imports an HTTP client
 
     items = list_in(answer, "questions")
     if not is_lines(items):
@@ -235,7 +236,7 @@ def open_author(spec: str, settings: Settings, environ: Mapping[str, str]) -> Qu
     """`templates`, or `openai:MODEL`. Raises InvalidSetting. Touches no network."""
     if spec == TEMPLATES:
         return TemplateAuthor()
-    from waygraph.registry.http.openai_endpoint import ChatModel, model_in  # it imports an HTTP client
+    from waygraph.registry.language_model.endpoint import ChatModel, model_in  # it imports an HTTP client
 
     if model := model_in(spec):
         return LanguageModelAuthor(ChatModel.open(model, settings, environ), settings.cache_path / "questions")

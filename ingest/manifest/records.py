@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.identity import (
     agent_id,
     name_fault,

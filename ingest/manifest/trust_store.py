@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, ServerEntry, StdioLaunch, held_transport
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.identity import digest

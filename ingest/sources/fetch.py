@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.formats.a2a_card import card_urls
@@ -29,7 +30,6 @@ from waygraph.registry.http.client import (
 )
 from waygraph.registry.http.coding import decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.process import run_whole

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, ToolRecord
 from waygraph.ingest.sources.formats import (
     a2a_card,
@@ -23,7 +24,6 @@ from waygraph.ingest.sources.formats import (
     tools_list,
 )
 from waygraph.ingest.sources.parse import Lines
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidSetting, SourceError, WaygraphError
 from waygraph.registry.model.plugins import Unfit, in_a_line, load_plugin, package_of, points
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.poisoning import text_chars, tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
-from waygraph.registry.model.changes import AgentEntry, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.identity import name_fault, sealed_agent
 from waygraph.registry.model.nouns import Tool, failing, suspicions, unreachable

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.fields import MOST_TOLD, REPEATED
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway, launches_gateway, omission
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
 from waygraph.ingest.manifest.trust_store import Approvals, launch_in
@@ -22,7 +23,7 @@ from waygraph.ingest.sources.kinds import Kind, UnknownShape, kind_named, kind_o
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK
 from waygraph.ingest.sources.parse import Content, parse, read_file, text_of
 from waygraph.ingest.sources.skill_folder import is_skill, read_skill_file
-from waygraph.registry.model.changes import AgentEntry, Document, Manifest, Rejected
+from waygraph.registry.model.changes import AgentEntry, Document, Rejected
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import httpx2
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake, ServerEntry
 from waygraph.ingest.sources.formats import mcp_registry
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
@@ -27,7 +28,6 @@ from waygraph.registry.http.client import (
 )
 from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings

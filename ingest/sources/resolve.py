@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
 from waygraph.ingest.manifest.records import AgentRecord, Intake, Refusal, ServerEntry
 from waygraph.ingest.manifest.transport import references_only, without_path_keys
@@ -37,7 +38,6 @@ from waygraph.ingest.sources.read import (
     with_answers,
 )
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidSetting, RegistryLocked, SourceError, StorageFailed
 from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.settings import Settings

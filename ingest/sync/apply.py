@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import draft, plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
-from waygraph.registry.access.operators import refuse_non_operator
 from waygraph.registry.access.visibility import seen_flags, visible
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
@@ -25,12 +25,13 @@ from waygraph.registry.graph.read import (
     read_graph_view,
     read_state,
 )
-from waygraph.registry.model.changes import ChangeSet, Flagged, Manifest, SourceSummary, SyncReport, Written
+from waygraph.registry.model.changes import ChangeSet, Flagged, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
 from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
+from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage import embedded

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.graph.read import GraphView, StoredAgent
-from waygraph.registry.model.changes import AgentEntry, Claim, Manifest, OperatorSettings, Rejected, plain_key
+from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
 from waygraph.registry.model.nouns import JsonText, parse_field

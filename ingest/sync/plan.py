@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft, OldTools
 from waygraph.ingest.sync.copies import Original, alike_names, is_long, server_of
 from waygraph.ingest.sync.diff import Comparison, Judge
@@ -13,7 +14,7 @@ from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, overlaid, speaks
-from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Manifest, Policy, plain_key
+from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Policy, plain_key
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
 

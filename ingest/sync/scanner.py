@@ -26,7 +26,7 @@ from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, parse_field
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
@@ -251,7 +251,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def parse_verdicts(answer: object, ids: Collection[str]) -> dict[str, str]:
     """By id; empty for anything but one verdict of the closed set for each id, and nothing beside."""
-    from waygraph.registry.http.model_answers import object_in  # it imports an HTTP client
+    from waygraph.registry.language_model.answers import object_in  # it imports an HTTP client
 
     document = object_in(answer) if isinstance(answer, str) else {}
     verdicts = document.get("verdicts")

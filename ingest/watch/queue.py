@@ -8,6 +8,7 @@ from hashlib import sha256
 
 import anyio
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import LIVE_RANK, Answer, entry_of
 from waygraph.ingest.sources.read import Parts
@@ -16,7 +17,7 @@ from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
 from waygraph.ingest.watch.intervals import Intervals
-from waygraph.registry.model.changes import AgentEntry, Manifest, Policy, Rejected, SourceSummary
+from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary
 from waygraph.registry.model.errors import MassRemoval
 from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE

@@ -11,6 +11,7 @@ from random import Random
 import anyio
 from anyio import to_thread
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
 from waygraph.ingest.sources.read import STDIN, Parts, list_path
@@ -32,7 +33,7 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.queue import Inbox, Offer, WriteAbandoned, Writer
 from waygraph.ingest.watch.supervisor import Backoff, Fleet, Pace, Supervision
-from waygraph.registry.model.changes import Manifest, Policy
+from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import ONLINE

@@ -122,7 +122,7 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
 def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":
     from waygraph.registry.embedding.openai import OpenAIEmbedder
-    from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL
+    from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL
 
     return OpenAIEmbedder(
         base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
@@ -215,7 +215,7 @@ def _maker_name(embedder: Embedder) -> str:
     """What the vectors on disk are of: OpenAI's own have its name, those of other endpoints one for each endpoint."""
     if not isinstance(embedder, ConnectedEmbedder):
         return embedder.fingerprint
-    from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL  # it imports an HTTP client
+    from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL  # it imports an HTTP client
 
     if embedder.place == DEFAULT_BASE_URL:
         return embedder.fingerprint

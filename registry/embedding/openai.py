@@ -10,7 +10,7 @@ import httpx2
 import numpy as np
 
 from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order, unit_rows
-from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
+from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 
 if TYPE_CHECKING:

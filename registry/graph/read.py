@@ -3,19 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import GraphSession, batches
-from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
-from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.failures import read_failures
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
-from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
@@ -236,100 +231,6 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
 def read_transitions(session: GraphSession) -> list[Transition]:
     """In order of their keys: those of agents and of tools."""
     return sorted((Transition(**row) for row in session.run(load("read/transitions"))), key=lambda each: each.key)
-
-
-class Contents:
-    """One revision of the graph as sources state it: each part is read once, when it is first asked for.
-
-    Lists and maps are in order of id. Parts that are read may be asked for after the session has ended.
-    """
-
-    def __init__(self, session: GraphSession) -> None:
-        self.session = session
-
-    def read(self, *parts: str) -> Self:
-        """Reads these parts now."""
-        for part in parts:
-            getattr(self, part)
-        return self
-
-    @cached_property
-    def state(self) -> RegistryState:
-        """Raises RegistryNotFound if the graph is not a registry."""
-        state = read_state(self.session)
-        if state is None:
-            raise RegistryNotFound("the graph")
-        return state
-
-    @cached_property
-    def agents(self) -> dict[str, StoredAgent]:
-        return read_agents(self.session)
-
-    @cached_property
-    def tools(self) -> list[StoredTool]:
-        """A row for each owner of a tool: one that has two is here twice."""
-        return read_tools(self.session)
-
-    @cached_property
-    def claims(self) -> list[Claim]:
-        return read_claims(self.session)
-
-    @cached_property
-    def sources(self) -> list[SourceSummary]:
-        return read_sources(self.session, self.claims)
-
-    @cached_property
-    def settings(self) -> dict[str, OperatorSettings]:
-        return read_settings(self.session)
-
-    @cached_property
-    def changes(self) -> list[Change]:
-        return read_changes(self.session)
-
-    @cached_property
-    def transitions(self) -> list[Transition]:
-        return read_transitions(self.session)
-
-    @cached_property
-    def taxonomies(self) -> list[Taxonomy]:
-        return read_taxonomies(self.session)
-
-    @cached_property
-    def toolsets(self) -> list[Toolset]:
-        from waygraph.registry.graph.toolsets import read_toolsets
-
-        return read_toolsets(self.session)
-
-    @cached_property
-    def directions(self) -> dict[str, Vectors]:
-        """Of the categories of each taxonomy, by its name: float32 of shape (dimension,)."""
-        return {each.name: read_directions(self.session, each.name) for each in self.taxonomies}
-
-    @cached_property
-    def vectors(self) -> Vectors:
-        return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
-
-    @cached_property
-    def counts(self) -> Mapping[str, int]:
-        """What the graph itself counts, by the names of `check/counts`."""
-        return self.session.run(load("check/counts"))[0]
-
-    @property
-    def vector_keys(self) -> dict[str, str]:
-        """Entity id → of which texts and model its vector is; empty without one."""
-        keys = {agent_id: item.vector_key for agent_id, item in self.agents.items()}
-        return keys | {item.tool.id: item.vector_key for item in self.tools}
-
-    @property
-    def overlaid_agents(self) -> dict[str, Agent]:
-        """Each with the operator's word over its source's."""
-        return {agent_id: overlaid(item.agent, self.settings) for agent_id, item in self.agents.items()}
-
-    def tools_by_agent(self) -> dict[str, list[Tool]]:
-        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in self.agents}
-        for item in self.tools:
-            tools[item.tool.agent_id].append(item.tool)
-        return tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

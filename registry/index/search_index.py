@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.texts import parameter_text
+from waygraph.registry.graph.contents import GraphNoun, Named
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.identity import call_prefix
@@ -13,9 +14,7 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Filters, Principal,
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Vector
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
-    from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.tool_settings import ToolSetting
-    from waygraph.registry.model.toolset import Toolset
 
 
 Leg = Literal["agent_vector", "tool_vector", "capability_vector", "agent_text", "capability_text", "name"]
@@ -96,12 +95,8 @@ class SearchIndex(Records, Protocol):
         """How calls follow each other; None: nothing was learnt."""
         ...
 
-    def taxonomies(self) -> "Sequence[Taxonomy]":
-        """All of them, in order of their names, whoever may see what is in them."""
-        ...
-
-    def toolsets(self) -> "Sequence[Toolset]":
-        """All of them, in order of their names, whoever may use them."""
+    def values[T: Named](self, noun: GraphNoun[T]) -> Sequence[T]:
+        """All of a kind, such as toolsets, in order of their names, whoever may see or use them."""
         ...
 
     def search(

@@ -8,8 +8,6 @@ from typing import Literal, get_args
 from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
-from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.toolset import Toolset
 
 _IN = " @ "
 """Between the key of an entry and its document."""
@@ -143,42 +141,6 @@ def entries_of(agents: Iterable[Agent], tools: Iterable[Tool]) -> list[AgentEntr
     for tool in tools:
         tools_by_agent.setdefault(tool.agent_id, []).append(tool)
     return [AgentEntry(key=agent.id, agent=agent, tools=tuple(tools_by_agent.get(agent.id, ()))) for agent in agents]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What one source says now. `rank`: a live source (1) speaks before a catalogue (0) for a shared agent.
-
-    `partial`: some of the source could not be read, so that what it does not list is not gone for certain.
-    """
-
-    source: str
-    namespace: str = ""
-    rank: int = 0
-    entries: tuple[AgentEntry, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
-    cut: tuple[Rejected, ...] = ()
-    partial: bool = False
-    operator: tuple[OperatorSettings, ...] = ()
-    """What an export says that operators had set."""
-    unrestored: int = 0
-    """How many of those an export holds that was not asked to restore them."""
-    restores: bool = False
-    """Whether it is an export that was: what it does not say waits was in routing, whatever the policy."""
-    taxonomies: tuple[Taxonomy, ...] = ()
-    """Those of an export that are put where the registry has none of the name."""
-    toolsets: tuple[Toolset, ...] = ()
-    """The same."""
-    gone: tuple[str, ...] = ()
-    """Keys of agents that the source says are no more; also a partial one can say so."""
-    policy: Policy | None = None
-    """None: as it was, and `accept` for a new source."""
-    silent: tuple[tuple[str, str], ...] = ()
-    """Of servers that were asked and did not answer as they should: the key, and the status that this gives."""
-    is_part: bool = False
-    """Whether nothing else of the source was looked at: what failed of the rest still fails."""
-    pause_s: int | None = None
-    """As the source keeps it: how long a watch waits with the next change. None: as it was."""
 
 
 @dataclass(frozen=True, slots=True)

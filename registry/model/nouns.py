@@ -4,9 +4,8 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple
-
-from waygraph.registry.model.taxonomy import Walked
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
@@ -115,7 +114,7 @@ def is_doubtful(entity: Agent | Tool) -> bool:
 class Principal:
     """Who asks. Without groups it sees what is public; `principal=None` (library, local CLI) sees everything.
 
-    `operates`: it may set what operators set, of what it sees (`access.operators`).
+    `operates`: it may set what operators set, of what it sees (`operators.rights`).
     """
 
     id: str = ""
@@ -240,6 +239,46 @@ class ToolMatch:
     agent: Agent
     score: float
     votes: Votes = ()
+
+
+class Mode(StrEnum):
+    """What a walk looks for: all that could serve, one of each function, or the single best."""
+
+    ALL = "get_all"
+    IMPORTANT = "get_important"
+    ONE = "get_one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A category whose children were shown: the names of those that the model opened, and of the others."""
+
+    path: str
+    opened: tuple[str, ...]
+    pruned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A group of entities that were shown: where they stand, how many, and how many of them the model selected."""
+
+    paths: tuple[str, ...]
+    shown: int
+    selected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """What a walk found and cost. `selected`: ids. `failure`: why it ended early; then nothing is selected."""
+
+    mode: Mode
+    selected: tuple[str, ...] = ()
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    visits: tuple[Visit, ...] = ()
+    picks: tuple[Pick, ...] = ()
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

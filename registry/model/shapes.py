@@ -35,7 +35,6 @@ from waygraph.registry.model.nouns import (
     parse_field,
     public_status,
 )
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import ToolUsage
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ def read_changes(document: Mapping[str, Any]) -> Page[Change]:
     return _page(document, (read(Change, each) for each in document["changes"]))
 
 
-def toolsets(items: Iterable[Toolset]) -> list[Shape]:
+def toolsets(items: Iterable[object]) -> list[Shape]:
     return list(map(shape, items))
 
 

@@ -1,6 +1,5 @@
-"""What callers hand in, checked where it enters: queries, settings and toolsets of operators, limits and cursors."""
+"""What callers hand in, checked where it enters: queries, settings of operators, limits and cursors."""
 
-import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -19,7 +18,6 @@ from waygraph.registry.model.nouns import (
     is_status,
 )
 from waygraph.registry.model.numbers import read_whole, show_value
-from waygraph.registry.model.toolset import RULE, Toolset
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
 
@@ -329,42 +327,6 @@ def checked_names(field: str, names: Sequence[str]) -> tuple[str, ...]:
     if any(map(holds_control, values)):
         raise InvalidSetting(f"{field} must not hold control characters: {show_value(values)}")
     return tuple(sorted(set(values)))
-
-
-_TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_PAGES = "login"
-MAX_DESCRIPTION_CHARS = 2_000
-"""Of a toolset."""
-
-
-def stated_toolset(name: str, **rule: Any) -> Toolset:
-    """The rule alone, its names in order. Raises InvalidSetting."""
-    if not isinstance(name, str) or not _TOOLSET_NAME.fullmatch(name):
-        raise InvalidSetting(
-            f"{repr(name)[:100]} cannot be a toolset's name; expected letters, digits, `_`, `.` and `-`, at most 64, "
-            "with a letter or digit first"
-        )
-    if name == _PAGES:
-        raise InvalidSetting(f"{name!r} cannot be a toolset's name: a service has its pages for logins there")
-    if astray := sorted(map(str, rule.keys() - {*RULE})):
-        raise InvalidSetting(f"a toolset has no {astray[0]!r}; it has {', '.join(RULE)}")
-    text: object = rule.pop("description", "")
-    if not isinstance(text, str) or len(text) > MAX_DESCRIPTION_CHARS:
-        raise InvalidSetting(f"the description of a toolset is a text of at most {MAX_DESCRIPTION_CHARS} characters")
-    toolset = Toolset(
-        name=name,
-        description=replace_surrogates(text),
-        **{each: checked_names(each, names) for each, names in rule.items()},
-    )
-    for each in rule:
-        if len(names := getattr(toolset, each)) > MAX_NAMES:
-            raise InvalidSetting(f"{each} of a toolset are at most {MAX_NAMES}, not {len(names)}")
-    for tool in toolset.tools:
-        if "/" not in tool:
-            raise InvalidSetting(f"a tool of a toolset is named by its id, such as agent/tool, not {tool!r}")
-    if not (toolset.tools or toolset.agents or toolset.tags):
-        raise InvalidSetting("a toolset needs at least one tool, agent or tag")
-    return toolset
 
 
 MAX_PART = 1000

@@ -39,8 +39,6 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.taxonomy import CategoryView
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
     MAX_ID_CHARS,
@@ -53,11 +51,12 @@ from waygraph.registry.model.validation import (
     checked_path,
     cursor,
     setting_changes,
-    stated_toolset,
 )
 from waygraph.registry.model.validation import after as id_of
+from waygraph.registry.operators.toolset import Toolset, stated_toolset
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
+from waygraph.registry.taxonomy.tree import CategoryView
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.export.formats import ExportFormat
@@ -312,7 +311,7 @@ def changes_page(
     principal: Principal | None = None,
 ) -> Talk[Page[Change]]:
     """As `agents_page`."""
-    from waygraph.registry.routing.queries import ChangesQuery
+    from waygraph.registry.catalog.queries import ChangesQuery
 
     _refuse_principal(principal)
     query = ChangesQuery.of(since, agent_id, after, limit)
@@ -405,7 +404,7 @@ ingest = _reports(take)
 
 
 def approve(*names: str, principal: Principal | None = None) -> Call[Approved]:
-    from waygraph.registry.storage.approval import checked_names
+    from waygraph.registry.operators.approval import checked_names
 
     _refuse_principal(principal)
     body = {"names": checked_names(names)}

@@ -11,9 +11,9 @@ from waygraph.registry.model.changes import CypherResult, Status
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, Of
 from waygraph.registry.remote import calls
 from waygraph.registry.storage.location import ServiceAddress
+from waygraph.registry.taxonomy.tree import DEFAULT_NAME, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress

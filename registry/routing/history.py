@@ -10,11 +10,11 @@ from itertools import chain
 from typing import NamedTuple
 
 from waygraph.registry.access.visibility import routable, tools_within
+from waygraph.registry.index.names import find_all_named
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
 from waygraph.registry.model.nouns import Principal, Query, Turn
 from waygraph.registry.routing.fusion import Standing, Weights
-from waygraph.registry.routing.queries import find_all_named
 from waygraph.registry.routing.recipes import HistoryShares
 
 TURN_CHARS = 400

@@ -8,8 +8,7 @@ from typing import Literal, get_args
 
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Leg
 from waygraph.registry.model.errors import InvalidSetting, UnknownRecipe
-from waygraph.registry.model.nouns import EntityKind, TextForm
-from waygraph.registry.model.taxonomy import Mode
+from waygraph.registry.model.nouns import EntityKind, Mode, TextForm
 
 Merge = Literal["one_list", "by_owner", "by_score"]
 """`one_list`: all hits in one list with a global rank (Algorithm 1). `by_owner`: each leg ranks agents. `by_score`:

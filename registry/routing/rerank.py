@@ -34,7 +34,7 @@ from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Reran
 from waygraph.registry.routing.router import union_of_steps, without_history
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
 
 # What a reranker is, and where other packages name theirs.
 
@@ -199,7 +199,7 @@ def parse_order(answer: str, count: int, names: Sequence[str] = ()) -> tuple[int
     """Indices from 0, each once, after whatever the model thinks aloud: of `{"order": [numbers from 1 to count]}`, of
     one name, or of a JSON list of names. Empty for anything else.
     """
-    from waygraph.registry.http.openai_endpoint import list_in
+    from waygraph.registry.language_model.endpoint import list_in
 
     reply = answer.rpartition(_THINKING_END)[2].strip()
     lines = [line for line in reply.splitlines() if line.strip() and not line.startswith(_FENCE)]
@@ -269,7 +269,7 @@ def open_reranker(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
     if model and scheme == "ranker":
         return RankerStage(Ranker.open(model))
     if model and scheme == "openai":
-        from waygraph.registry.http.openai_endpoint import ChatModel
+        from waygraph.registry.language_model.endpoint import ChatModel
 
         return ListwiseReranker(ChatModel.open(model, settings, environ))
     from waygraph.registry.model.plugins import names

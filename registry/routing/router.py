@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
@@ -27,7 +28,6 @@ from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
 from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
-from waygraph.registry.routing.queries import shows
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     Raises InvalidSetting for another spec and where no endpoint is configured, LanguageModelUnavailable,
     LanguageModelRefused, UnfitAnswer for an answer that is no list of steps.
     """
-    from waygraph.registry.http.openai_endpoint import ChatModel, configured_model, list_in
+    from waygraph.registry.language_model.endpoint import ChatModel, configured_model, list_in
 
     model = configured_model(
         spec, environ, option="steps by", purpose="to split the request", instead="give the steps by --step"

@@ -14,17 +14,17 @@ from waygraph.registry.access.visibility import narrow
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import IndexOutdated, InvalidSetting, LanguageModelRefused, RegistryClosed
-from waygraph.registry.model.nouns import Query, Route, ToolRoute
+from waygraph.registry.model.nouns import Query, Route, ToolRoute, Walked
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Budget, Of, Walked
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.browse import findable_taxonomy
 from waygraph.registry.routing.recipes import BY_OPERATOR, Walk
 from waygraph.registry.routing.router import Ask, without_history
+from waygraph.registry.taxonomy.browse import findable_taxonomy
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import Budget, Of
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.taxonomy.walk import Read
 
 _log = logging.getLogger("waygraph.walk")
@@ -81,7 +81,7 @@ class Walks:
 
     def _open(self, spec: str) -> "ChatModel":
         """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
-        from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
+        from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
         model = configured_model(spec, self._environ, option="walk by", purpose="for the walk")
         with self._lock:

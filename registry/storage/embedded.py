@@ -37,6 +37,7 @@ from waygraph.registry.model.errors import (
     StorageFailed,
 )
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
+from waygraph.registry.storage.nouns import NOUNS
 from waygraph.registry.storage.store import Writing, prepare_nothing
 
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ class LiveGraph:
         engine = GrafeoEngine.open(self._path)
         try:
             if _ready(engine, self._place):
-                publish_graph(self._folder, engine)
+                publish_graph(self._folder, engine, NOUNS)
             yield engine
         except BaseException:
             with suppress(RegistryError):  # the first error is the one seen
@@ -308,7 +309,7 @@ class LiveGraph:
         Vectors that the present index holds are not read from the graph again, unless it is not to be trusted.
         """
         secure = engine.checkpoint if self._path is not None else _nothing
-        publish_graph(self._folder, engine, trust_index=trust_index, cache=self.cache, meanwhile=secure)
+        publish_graph(self._folder, engine, NOUNS, trust_index=trust_index, cache=self.cache, meanwhile=secure)
         generation.clear_pending(self._folder)
 
     def close(self) -> None:

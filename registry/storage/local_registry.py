@@ -11,16 +11,23 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from waygraph.registry.access.operators import refuse_limited, refuse_non_operator
+from waygraph.registry.catalog.queries import (
+    about,
+    agents_page,
+    seen_sources,
+    seen_state,
+    standing_sources,
+    tools_page,
+    with_members,
+)
 from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
+from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import About, ListedAgent, Page, Status
 from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.usage import Sort
@@ -32,35 +39,23 @@ from waygraph.registry.model.validation import (
     checked_path,
     checked_statuses,
     setting_changes,
-    stated_toolset,
 )
+from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
+from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets, stated_toolset
 from waygraph.registry.routing.answering import Answering
-from waygraph.registry.routing.browse import browse_index, with_members
-from waygraph.registry.routing.queries import (
-    about,
-    agent_named,
-    agents_page,
-    find_named,
-    seen_sources,
-    seen_state,
-    seen_taxonomy,
-    standing_sources,
-    tool_named,
-    tools_page,
-    visible_agents,
-)
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.routing.seen_toolsets import seen_toolset, seen_toolsets
 from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
+from waygraph.registry.taxonomy.browse import browse_index, seen_taxonomy
+from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import (
         Approved,
         Change,
@@ -234,7 +229,7 @@ class LocalRegistry:
         limit: int | None = None,
         principal: Principal | None = None,
     ) -> "Page[Change]":
-        from waygraph.registry.routing.queries import ChangesQuery, seen_changes
+        from waygraph.registry.catalog.queries import ChangesQuery, seen_changes
 
         request = ChangesQuery.of(since, agent_id, after, limit)
         return self.read(lambda session: seen_changes(session, request, principal))
@@ -349,7 +344,7 @@ class LocalRegistry:
         self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
     ) -> "OperatorSettings":
         from waygraph.registry.model.tool_settings import merge_tool_setting
-        from waygraph.registry.storage.approval import find_held_tool
+        from waygraph.registry.operators.approval import find_held_tool
 
         refuse_non_operator("to set a tool", principal)
 
@@ -369,7 +364,7 @@ class LocalRegistry:
         return self.set(agent_id, removed=True, principal=principal)
 
     def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
-        from waygraph.registry.storage.approval import checked_names
+        from waygraph.registry.operators.approval import checked_names
 
         unique_names = checked_names(names)
         return self._change(lambda session: session.approve(*unique_names, principal=principal))
@@ -469,7 +464,7 @@ class LocalRegistry:
         return self._settings
 
     def open_model(self, spec: str, *, option: str) -> "ChatModel":
-        from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
+        from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
         model = configured_model(spec, self._environ, option=option, purpose=f"for {option}")
         return ChatModel.open(model, self._settings, self._environ)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.cypher import load
+from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.read import (
-    Contents,
     RegistryState,
     StoredAgent,
     StoredTool,
@@ -28,18 +28,15 @@ from waygraph.registry.graph.read import (
     read_tools,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.graph.taxonomies import put_taxonomy
-from waygraph.registry.graph.toolsets import put_toolset
 from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.taxonomy_check import check_taxonomy
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
+from waygraph.registry.storage.nouns import NOUNS, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 if TYPE_CHECKING:
@@ -49,28 +46,6 @@ if TYPE_CHECKING:
 
 _MOST_NAMES = 3
 """So many of the things that differ are named; the others are counted."""
-
-
-_PARTS = (
-    "state",
-    "agents",
-    "tools",
-    "sources",
-    "claims",
-    "settings",
-    "changes",
-    "transitions",
-    "taxonomies",
-    "toolsets",
-    "directions",
-    "vectors",
-    "counts",
-)
-
-
-def read_whole(session: GraphSession) -> Contents:
-    """Raises RegistryNotFound if the graph is not a registry."""
-    return Contents(session).read(*_PARTS)
 
 
 def is_sound(whole: Contents) -> bool:
@@ -83,12 +58,9 @@ def is_sound(whole: Contents) -> bool:
         "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
         "changes": len({change.id for change in whole.changes}),
         "transitions": len({each.key for each in whole.transitions}),
-        "taxonomies": len(whole.taxonomies),
-        "toolsets": len(whole.toolsets),
-        "inclusions": sum(len(each.includes) for each in whole.toolsets),
-        "categories": sum(len(each.categories) for each in whole.taxonomies),
-        "holdings": sum(len(c.holds) for each in whole.taxonomies for c in each.categories.values()),
     }
+    for noun in NOUNS:
+        counts |= noun.counts(whole.values(noun))
     return counts == whole.counts and counts["tools"] == counts["owns"]
 
 
@@ -103,17 +75,16 @@ def fingerprints(contents: Contents) -> dict[str, dict[str, str]]:
         "claims": {f"{claim.source} of {claim.agent_id}": _sha256(asdict(claim)) for claim in contents.claims},
         "changes": {change.id: _sha256(asdict(change)) for change in contents.changes},
         "transitions": {" → ".join(each.key): _sha256(asdict(each)) for each in contents.transitions},
-        "taxonomies": {each.name: _sha256(each.as_json()) for each in contents.taxonomies},
-        "toolsets": {each.name: _sha256(each.as_json()) for each in contents.toolsets},
+        **{noun.name: _of_noun(noun, contents) for noun in NOUNS},
         "settings": {agent_id: _sha256(asdict(setting)) for agent_id, setting in contents.settings.items()},
         "vectors": {entity: _of_vector(keys.get(entity, ""), vector) for entity, vector in contents.vectors.items()},
-        "directions": {
-            f"{name}:{category}": _of_vector("", vector)
-            for name, directions in contents.directions.items()
-            for category, vector in directions.items()
-        },
         "counts": {name: str(number) for name, number in contents.counts.items()},
     }
+
+
+def _of_noun(noun: GraphNoun[Any], contents: Contents) -> dict[str, str]:
+    values = {each.name: _sha256(noun.as_json(each)) for each in contents.values(noun)}
+    return values | {f"vector of {node}": _of_vector("", vector) for node, vector in contents.vectors_of(noun).items()}
 
 
 def differences(original: Contents, copy: Contents) -> list[str]:
@@ -171,8 +142,11 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
         *_source_parts(whole),
         *_change_parts(whole.changes),
         *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
-        *(Part(len(each.categories), (), partial(_put_taxonomy, each, whole)) for each in whole.taxonomies),
-        *(Part(1, (), partial(put_toolset, new=each)) for each in whole.toolsets),
+        *(
+            Part(noun.rows(each), (), partial(noun.put, value=each, vectors=whole.vectors_of(noun)))
+            for noun in NOUNS
+            for each in whole.values(noun)
+        ),
     ]
 
 
@@ -275,10 +249,6 @@ def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -
     put_transitions(session, transitions)
 
 
-def _put_taxonomy(taxonomy: Taxonomy, whole: Contents, session: GraphSession) -> None:
-    put_taxonomy(session, taxonomy, None, whole.directions[taxonomy.name])
-
-
 Progress = Callable[[int, int], None]
 """Called with (rows copied, rows in all)."""
 
@@ -351,14 +321,9 @@ def _read_sound(source: Store) -> Contents:
         raise RegistryUnusable(source.place, "its schema is an older one. Any write, such as an ingest, renews it.")
     if not is_sound(whole):
         raise RegistryUnusable(source.place, "it does not agree with itself. Run `waygraph doctor --deep`.")
-    for taxonomy in whole.taxonomies:
-        try:
-            check_taxonomy(taxonomy)
-        except InvalidSetting as exc:
-            reason = (
-                f"its taxonomy {taxonomy.name[:40]!r} is not as a build makes it ({exc}): build it anew, or forget it."
-            )
-            raise RegistryUnusable(source.place, reason) from exc
+    for noun in NOUNS:
+        for reason in filter(None, map(noun.copy_fault, whole.values(noun))):
+            raise RegistryUnusable(source.place, reason)
     return whole
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from waygraph.registry.routing.searchable import Searchable
+from waygraph.registry.catalog.searchable import Searchable
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession

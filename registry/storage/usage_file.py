@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import Count, Sort, ToolUsage, check_usage, summarize
-from waygraph.registry.routing.queries import agent_named, visible_agents
 from waygraph.registry.storage.location import MEMORY, is_server
 from waygraph.registry.storage.store import Store
 

@@ -1,11 +1,11 @@
 """A write session: what a sync or an operator may do from one revision to the next."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Never
 
 from waygraph.cypher import load
-from waygraph.registry.access.operators import is_own, refuse_non_operator, refuse_setting
 from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
@@ -28,8 +28,6 @@ from waygraph.registry.graph.read import (
     stamp_changes,
 )
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.graph.taxonomies import put_taxonomy, read_taxonomies, remove_taxonomy
-from waygraph.registry.graph.toolsets import put_toolset, read_toolsets
 from waygraph.registry.graph.write import (
     NewVectors,
     advance,
@@ -58,9 +56,7 @@ from waygraph.registry.model.changes import (
 from waygraph.registry.model.errors import EmbedderMismatch, InvalidSetting, NotAllowed, UnknownName, WriteConflict
 from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
 from waygraph.registry.model.nouns import Principal, TextForm
-from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import overlay_entries
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import (
     LearningReport,
     Transition,
@@ -70,10 +66,20 @@ from waygraph.registry.model.transitions import (
     owner_of,
 )
 from waygraph.registry.model.validation import refuse_other_texts
-from waygraph.registry.storage.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
+from waygraph.registry.operators.approval import OF_SOURCE, all_waiting, approval_of, approved_entries
+from waygraph.registry.operators.rights import is_own, refuse_non_operator, refuse_setting
+from waygraph.registry.operators.toolset import (
+    Toolset,
+    choose_tools,
+    put_toolset,
+    read_toolsets,
+    toolset_change,
+)
+from waygraph.registry.storage.nouns import NOUNS
 from waygraph.registry.storage.store import Writing
-from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets, toolset_change
-from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
+from waygraph.registry.taxonomy.rows import put_taxonomy, read_taxonomies, remove_taxonomy
+from waygraph.registry.taxonomy.tree import Taxonomy
+from waygraph.registry.taxonomy.upkeep import settle
 
 DEFAULT_TEXTS: TextForm = "contextual"
 NOTHING_TRIED: SourceStatuses = {}
@@ -470,9 +476,11 @@ class WriteSession:
         def advancing(session: GraphSession) -> int:
             # First: it holds the Registry node, so that of two writers the second waits, and then sees that it is.
             following = advance(session, revision)
-            with self._keep(session, agent_ids), keep_taxonomies(session, agent_ids):
+            with ExitStack() as keeps:
+                keeps.enter_context(self._keep(session, agent_ids))
+                for noun in NOUNS:
+                    keeps.enter_context(noun.keep(session, agent_ids))
                 work(session)
-                keep_toolsets(session, agent_ids or ())
             return following
 
         following = self._engine.write(advancing)

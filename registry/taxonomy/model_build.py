@@ -13,11 +13,11 @@ from itertools import batched
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from waygraph.registry.http.model_answers import ModelAnswers, Usage
+from waygraph.registry.language_model.answers import ModelAnswers, Usage
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
-from waygraph.registry.model.taxonomy import DEFAULT_NAME, ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
+from waygraph.registry.taxonomy.tree import DEFAULT_NAME, ROOT, SEPARATOR, By, Category, Of, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     from waygraph.registry.taxonomy.vectors_build import Matrix, Vectors

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from unicodedata import category as unicode_category
 
+from waygraph.registry.model.nouns import Mode
 from waygraph.registry.model.numbers import read_digits, read_number, read_whole
-from waygraph.registry.model.taxonomy import SEPARATOR, Mode
+from waygraph.registry.taxonomy.tree import SEPARATOR
 
 NAME_CHARS, TEXT_CHARS = 60, 400
 """Of a category's name, and of each of its other texts."""

@@ -7,8 +7,8 @@ from statistics import median
 import numpy as np
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
-from waygraph.registry.model.taxonomy import By, Taxonomy
+from waygraph.registry.taxonomy.rows import read_directions, read_taxonomies
+from waygraph.registry.taxonomy.tree import By, Taxonomy
 from waygraph.registry.taxonomy.upkeep import is_over_size, read_placeable, read_placeable_vectors
 
 REBUILD_SHARE = 0.2

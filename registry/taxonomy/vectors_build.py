@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from waygraph.registry.index.analyser import rarity, telling_words
 from waygraph.registry.model.errors import InvalidSetting
-from waygraph.registry.model.taxonomy import (
+from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import (
     DEFAULT_NAME,
     By,
     Category,
@@ -25,7 +26,6 @@ from waygraph.registry.model.taxonomy import (
     Taxonomy,
     TaxonomySettings,
 )
-from waygraph.registry.taxonomy.prompts import Service
 
 type Matrix = NDArray[np.float32]
 type Vectors = Mapping[str, NDArray[np.float32]]

@@ -14,13 +14,14 @@ from itertools import batched, takewhile
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.http.model_answers import object_in
-from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.language_model.answers import object_in
+from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.errors import LanguageModelError, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.model.identity import replace_surrogates
-from waygraph.registry.model.taxonomy import SEPARATOR, Budget, Category, Mode, Pick, Taxonomy, Visit, Walked
+from waygraph.registry.model.nouns import Mode, Pick, Visit, Walked
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Draft, Role, Service
+from waygraph.registry.taxonomy.tree import SEPARATOR, Budget, Category, Taxonomy
 
 type Read = Callable[[Sequence[str]], Sequence[Service]]
 """Ids → their texts, in that order."""

@@ -14,8 +14,8 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.model.errors import RegistryUnusable, SourceError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.storage.migrate import migrate_at
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 pytestmark = pytest.mark.attack
 type Export = dict[str, Any]

@@ -15,13 +15,14 @@ import pytest
 from tests.servers import misbehaving
 from tests.service import agent, assert_good, ingest, process, until
 from waygraph.ingest.manifest import hidden_text, order_rules, poisoning, redaction
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources import mcp_servers
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import MAX_COMPARED
 from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.read import read_tools_of
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json, is_doubtful
 

@@ -10,13 +10,13 @@ from typing import Any
 from tests.upstream.launches import PROGRAMS
 from waygraph.ingest.execution.executor import Launches
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.nouns import Agent
 
 PROGRAM = """

@@ -13,6 +13,7 @@ import pytest
 from tests.calling.opened_here import Here
 from tests.upstream.served import served
 from waygraph.ingest import ingest
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest
 from waygraph.ingest.pipeline import Ingestion, open_given
@@ -20,7 +21,7 @@ from waygraph.ingest.sources.read import NOT_IN_REHEARSALS, NOT_STARTED
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.watch.run import FollowedSource, followed_sources
 from waygraph.registry import Registry
-from waygraph.registry.model.changes import AgentEntry, Manifest, SyncReport
+from waygraph.registry.model.changes import AgentEntry, SyncReport
 from waygraph.registry.model.errors import InvalidSetting, NotCallable, SourceError
 from waygraph.registry.model.identity import sealed_agent
 from waygraph.registry.model.nouns import Agent

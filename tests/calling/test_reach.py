@@ -8,9 +8,10 @@ import pytest
 
 from waygraph.ingest.execution import services
 from waygraph.ingest.execution.services import Reach, Service, Services
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.trust_store import VouchedServer, VouchedSource, launch_digest, vouched_file
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent
 from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.registry import Registry

@@ -13,10 +13,11 @@ from itertools import cycle
 from typing import Any
 
 from benchmarks.catalogue import catalogue, requests
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_stream
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.search_index import Scope
-from waygraph.registry.model.changes import Manifest, OperatorSettings, Policy
+from waygraph.registry.model.changes import OperatorSettings, Policy
 from waygraph.registry.model.identity import agent_id, namespaced_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Principal, TextForm
 from waygraph.registry.model.settings import Settings

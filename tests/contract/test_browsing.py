@@ -9,9 +9,9 @@ import pytest
 from tests.gateway_catalog import BOARD, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.shelf import Shelf
 from waygraph.registry import Filters, Principal, Query, Registry
+from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.taxonomy import Of
-from waygraph.registry.routing.find_tools.find import FindAsked, find
+from waygraph.registry.taxonomy.tree import Of
 
 BY_TOOL: Mapping[str, Sequence[str]] = {
     "issues": ("github/create_issue", "tracker/create_issue", f"{SECRET}/create_issue"),

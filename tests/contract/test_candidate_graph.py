@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.settings import Settings

@@ -11,9 +11,10 @@ import pytest
 
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.cypher import load
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import read
-from waygraph.registry.model.changes import AgentEntry, Change, Manifest, OperatorSettings, Policy, Rejected
+from waygraph.registry.model.changes import AgentEntry, Change, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import (
     InvalidQuery,
     InvalidSetting,

@@ -7,9 +7,9 @@ import pytest
 from tests.gateway_catalog import BOARD, PUBLIC, SECRET, fill
 from tests.shelf import Shelf
 from waygraph.registry import Registry
+from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, find
+from waygraph.registry.catalog.find_tools.resolve import tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
-from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
-from waygraph.registry.routing.find_tools.resolve import tool_meant
 
 
 @pytest.fixture(scope="module")

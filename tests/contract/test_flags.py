@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.places import PLACES, Servers, new_place
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.registry import Registry

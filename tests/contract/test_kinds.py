@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from benchmarks.world import data_folder
 from tests.contract.kind_samples import PLANTED, REAL_FILES, SAMPLES, Place, RealFile, Sample, plain
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, kind_of
 from waygraph.ingest.sources.parse import Lines, parse
 from waygraph.ingest.sources.read import Listing, Reading, list_path, read_listing, read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.identity import sealed_agent
 from waygraph.registry.model.settings import Settings

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.shelf import Edition, Shelf
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Principal, Registry, Tool
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.identity import agent_id, call_name, sealed_agent, sealed_tool, tool_id
 

@@ -13,10 +13,11 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.faults.fleet import entry
 from tests.places import PLACES, Servers, new_place
 from tests.sync_graph import entry as described
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.local.generation import CURRENT, folder_of
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal, Registry
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors
 
 THEMES = {

@@ -11,18 +11,19 @@ import pytest
 from tests.gateway_catalog import by_hand
 from tests.shelf import Shelf
 from waygraph.cypher import load
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import narrow
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, NotAllowed, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Filters, Query, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.toolset import Toolset
+from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate

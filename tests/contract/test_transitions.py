@@ -7,10 +7,11 @@ from typing import cast
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal, Query, Registry
 from waygraph.registry.graph.read import read_transitions
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, Turn
 from waygraph.registry.model.settings import Settings

@@ -15,8 +15,8 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
+from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.find_tools.find import FindAsked, find
 
 PAGE, POLICY_PAGE = DOCS / "gateway.md", DOCS / "calling.md"
 DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))

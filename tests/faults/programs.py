@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.faults.fleet import entry, manifest, number_in
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import read_graph_view, read_state, read_tools
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import folder_of
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import RegistryError, WaygraphError
 from waygraph.registry.model.nouns import Route
 from waygraph.registry.model.settings import Settings

@@ -16,10 +16,10 @@ from tests.faults.test_readers_beside_writers import stopped
 from tests.neo4j_fixtures import TARGETS, neo4j_needed, wipe
 from tests.neo4j_server import Neo4jServer, start_server
 from waygraph.cypher import load
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_tools
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")

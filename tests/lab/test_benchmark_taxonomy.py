@@ -11,9 +11,9 @@ from benchmarks import taxonomy
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.registry import Registry
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 from waygraph_lab.evaluation.dataset import Asked
 
 

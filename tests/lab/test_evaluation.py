@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.nouns import Query, Route, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS, Recipe
-from waygraph.registry.routing.searchable import Searchable
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import Bench
 from waygraph_lab.evaluation.compare import differences

@@ -24,7 +24,8 @@ from benchmarks.peers.process import PeerFailed, PeerProcess
 from benchmarks.peers.table import comparison_markdown
 from benchmarks.peers.vectors import Vectors
 from benchmarks.world import with_cache
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import load_settings
 from waygraph_lab.evaluation.dataset import Asked

@@ -15,12 +15,12 @@ from tests.faults.processes import child
 from tests.migrations import EXAMPLES, ROWS, Richly, copy_and_stop_half_way, richly, taken_from
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph import engine
-from waygraph.registry.graph.read import Contents
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration

@@ -45,10 +45,18 @@ DEEP = [
         "claims",
         "call names",
         "transitions",
-        "taxonomies",
         "removed agents",
     ),
-    *("vectors", "vector keys", "toolsets", "index of agents", "index of tools", "index of words", "index of texts"),
+    *(
+        "vectors",
+        "vector keys",
+        "taxonomies",
+        "toolsets",
+        "index of agents",
+        "index of tools",
+        "index of words",
+        "index of texts",
+    ),
 ]
 DIMENSION = 48
 """Of the vectors that the endpoint of these tests gives."""

@@ -21,12 +21,12 @@ from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Principal, Turn
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")

@@ -15,11 +15,11 @@ from tests.gateway.hosts import over_http
 from tests.gateway.hosts import told as told_of
 from tests.service import Served, assert_good, assert_problem, served
 from waygraph.api.rest.problems import as_json
+from waygraph.registry.catalog.tool_formats import TOOL_FORMATS
 from waygraph.registry.model import shapes
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.router import NOTHING_FITS
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS
 
 TABLE = "book a table for four"
 BRIEF = {"id", "agent_id", "name", "call_name", "description", "tags", "status", "pending", "flags"}

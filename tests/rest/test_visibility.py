@@ -22,10 +22,10 @@ from tests.gateway_catalog import by_hand
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, manifest, served
 from waygraph.registry.access.visibility import MAX_FLAGS, MAX_OWNERS
+from waygraph.registry.catalog.tool_formats import TOOL_FORMATS
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS
-from waygraph.registry.storage.approval import HINT
+from waygraph.registry.operators.approval import HINT
 
 GROUPS = ("red", "green", "blue")
 SHARED = "look"

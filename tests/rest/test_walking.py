@@ -15,10 +15,10 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.walking import OPERATORS_FAILED
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 TEXT = "book a table for dinner and pay the bill"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tests.any_value import any_value
 from tests.sync_graph import new_graph
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import a2a_card
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.identity import SKILL_MESSAGE
 from waygraph.registry.model.settings import Settings
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy
-from waygraph.registry.routing.browse import browse, members_within, paths
+from waygraph.registry.taxonomy.browse import browse, members_within, paths
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 type Shape = tuple[Sequence[str], Sequence["Shape"]]
 """What a category holds, and its children."""

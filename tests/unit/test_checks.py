@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.contract.test_flags import entry
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.model.changes import Manifest
+from waygraph.registry.catalog.find_tools.find import overview
 from waygraph.registry.model.errors import (
     CypherRefused,
     InvalidQuery,
@@ -21,7 +22,6 @@ from waygraph.registry.model.nouns import Filters, Principal, Query
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.validation import check_query
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.find_tools.find import overview
 from waygraph.registry.routing.recipes import LEXICAL
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import Runs, alike_names, server_of, word_runs
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.visibility import MAX_FLAGS, NEAR_COPY
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, is_doubtful
 

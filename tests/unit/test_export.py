@@ -14,12 +14,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
-from waygraph.registry.model.changes import ChangeSet, Manifest
+from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.export.page import json_in_html

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.files import write_named
 
 

@@ -22,11 +22,11 @@ from tests.gateway_catalog import (
 )
 from waygraph.registry import Principal, Registry
 from waygraph.registry.access.policy import CallPolicy, Rule
+from waygraph.registry.catalog.find_tools.find import FindAsked, agents_of_namespace, find
+from waygraph.registry.catalog.find_tools.resolve import bare, tool_meant
+from waygraph.registry.catalog.tool_formats import TOOL_FORMATS, definition, parameters, version
 from waygraph.registry.model.errors import AmbiguousTool, InvalidQuery, UnknownName
 from waygraph.registry.model.nouns import canonical_json
-from waygraph.registry.routing.find_tools.find import FindAsked, agents_of_namespace, find
-from waygraph.registry.routing.find_tools.resolve import bare, tool_meant
-from waygraph.registry.routing.tool_formats import TOOL_FORMATS, definition, parameters, version
 
 
 @pytest.fixture(scope="module")

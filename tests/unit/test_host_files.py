@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch, Intake, Launch, StdioLaunch
 from waygraph.ingest.sources.formats import mcp_config
 from waygraph.ingest.sources.kinds import kind_of
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.ingest.sources.read import read_path, read_stream
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.sync_graph import entry, new_graph
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
@@ -17,7 +18,6 @@ from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import Vectors, read_state, read_vectors
 from waygraph.registry.index.local import generation, incremental, publish
 from waygraph.registry.index.local.publish import read_snapshot
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import StorageFailed
 
 FILES = (generation.STATE, generation.TABLES, generation.NAMES, generation.SOURCES, generation.KEYS, generation.RECORDS)
@@ -125,7 +125,7 @@ def test_a_generation_whose_copy_of_the_graph_fails_is_not_published(tmp_path: P
     graph.sync(Manifest(source="a", entries=(entry("x"),)))
     with closing(graph.engine):
         with pytest.raises(StorageFailed, match="no room"):
-            publish.publish_graph(tmp_path, graph.engine, meanwhile=fail)
+            publish.publish_graph(tmp_path, graph.engine, (), meanwhile=fail)
         assert publish.published_state(tmp_path) is None
 
 

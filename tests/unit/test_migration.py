@@ -22,15 +22,17 @@ from tests.migrations import (
 from waygraph.api.cli.app import main
 from waygraph.cypher import load
 from waygraph.registry.graph import engine
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.read import Contents, StoredAgent
+from waygraph.registry.graph.read import StoredAgent
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
-from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of, read_whole
+from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of
+from waygraph.registry.storage.nouns import read_whole
 
 Copy = Callable[[], MigrationReport]
 

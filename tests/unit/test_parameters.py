@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from waygraph.registry.catalog.tool_formats import parameters
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.model.parameters import (
     MOST_NAME_CHARS,
@@ -17,7 +18,6 @@ from waygraph.registry.model.parameters import (
     parameters_of_text,
     rename_properties,
 )
-from waygraph.registry.routing.tool_formats import parameters
 
 TEXT = {"type": "string"}
 DRAWN = str.maketrans("01", "\N{SNOWMAN}\N{UMBRELLA}")

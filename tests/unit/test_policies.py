@@ -6,10 +6,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.mcp_servers import describe_tools
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.diff import Judge
-from waygraph.registry.model.changes import AgentEntry, Manifest, Policy
+from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import (
     Agent,

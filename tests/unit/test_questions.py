@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import (
     TRIES,
     LanguageModelAuthor,
@@ -18,8 +19,8 @@ from waygraph.ingest.manifest.questions import (
 from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.http.openai_endpoint import ChatModel, Patience
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.language_model.endpoint import ChatModel, Patience
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool, canonical_json

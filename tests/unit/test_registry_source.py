@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.fake_mcp_registry import FakeMcpRegistry, entry, fake_mcp_registry
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.sources.registry_source import OFFICIAL_URL, World, open_registry
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
 from waygraph.registry import Registry
+from waygraph.registry.catalog.find_tools.find import FindAsked, find, judging
+from waygraph.registry.catalog.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
-from waygraph.registry.routing.find_tools.find import FindAsked, find, judging
-from waygraph.registry.routing.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.api.rest.bootstrap import ServiceOptions, open_service
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS, describe_tools
 from waygraph.ingest.sync import scanner
 from waygraph.ingest.sync.apply import sync
@@ -23,7 +24,7 @@ from waygraph.ingest.sync.scanner import (
     parse_verdicts,
 )
 from waygraph.registry import Principal, Registry, Settings
-from waygraph.registry.model.changes import AgentEntry, Manifest, SyncReport
+from waygraph.registry.model.changes import AgentEntry, SyncReport
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, is_doubtful

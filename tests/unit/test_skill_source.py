@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.any_value import any_value
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import skill
 from waygraph.ingest.sources.formats.skill import MAX_CHARS, describe_script
 from waygraph.ingest.sources.read import documents, list_path, read_documents, read_path
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

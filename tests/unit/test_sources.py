@@ -14,10 +14,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.kinds import BUILT_IN_KINDS
 from waygraph.ingest.sources.read import read_path, read_stream
 from waygraph.ingest.sources.yaml_text import MAX_DEPTH, MAX_UNFOLDED_CHARS, parse
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import Settings
 
 S = Settings()

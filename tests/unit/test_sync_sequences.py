@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
 from waygraph.cypher import load
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.embedding.texts import TextForms
-from waygraph.registry.model.changes import AgentEntry, Manifest, Written
+from waygraph.registry.model.changes import AgentEntry, Written
 from waygraph.registry.model.identity import tool_id
 
 SOURCES = {"live": 1, "awake": 1, "a": 0, "b": 0, "c": 0}

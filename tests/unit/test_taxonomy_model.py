@@ -16,10 +16,9 @@ import pytest
 
 from benchmarks import taxonomy
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
-from waygraph.registry.http.model_answers import ModelAnswers
-from waygraph.registry.http.openai_endpoint import ChatModel, Patience
+from waygraph.registry.language_model.answers import ModelAnswers
+from waygraph.registry.language_model.endpoint import ChatModel, Patience
 from waygraph.registry.model.errors import InvalidSetting, LanguageModelRefused, LanguageModelUnavailable, UnfitAnswer
-from waygraph.registry.model.taxonomy import By, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.model_build import (
     KEYWORDS_SHOWN,
@@ -29,6 +28,7 @@ from waygraph.registry.taxonomy.model_build import (
     place_by_model,
 )
 from waygraph.registry.taxonomy.prompts import Role, Service
+from waygraph.registry.taxonomy.tree import By, Taxonomy, TaxonomySettings
 
 ROLES: Mapping[str, Role] = {
     "keywords": prompts.KEYWORDS,

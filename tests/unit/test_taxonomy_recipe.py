@@ -14,17 +14,17 @@ from tests.gateway_catalog import by_hand
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.http.model_answers import ModelAnswers
-from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.language_model.answers import ModelAnswers
+from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, NotReranked
-from waygraph.registry.model.nouns import Filters, Principal, Query, Route
+from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Mode, Of, TaxonomySettings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.taxonomy.model_build import build_by_model
+from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 from waygraph_lab.evaluation.dataset import Asked
 from waygraph_lab.evaluation.run import Trial, run
 

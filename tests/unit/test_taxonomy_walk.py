@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
-from waygraph.registry.http.openai_endpoint import ChatModel, Patience
-from waygraph.registry.model.taxonomy import Budget, By, Category, Mode, Of, Pick, Taxonomy, Visit
+from waygraph.registry.language_model.endpoint import ChatModel, Patience
+from waygraph.registry.model.nouns import Mode, Pick, Visit
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import Budget, By, Category, Of, Taxonomy
 from waygraph.registry.taxonomy.walk import MERGE, MOST_SHOWN, Group, merge_small_groups, numbers_in, walk
 
 NAVIGATE = {role.system: mode for mode, role in prompts.NAVIGATE.items()}

@@ -16,9 +16,9 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.mcp_stubs import stdio_server, until, write_config
 from tests.processes_left import end_all, left_of, needs_proc, new_mark, none_left
 from tests.service import process
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
-from waygraph.registry.model.changes import Manifest
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app"]
 DOCUMENTED = dict.fromkeys(("starting", "stopped"), "starting and stopped")

@@ -15,12 +15,12 @@ import pytest
 
 from tests.processes_left import PATIENCE_S, left_of, needs_proc, new_mark, none_left, until
 from tests.upstream.launches import PROGRAMS, SETTINGS, handshake
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.mcp_servers import MAX_CHARS, McpServers, ServerProgress, entry_of
 from waygraph.ingest.upstream import clock
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.upstream.open import connect as really
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.nouns import Agent
 
 NOWHERE = StdioLaunch(command="no-such-program-4711")

@@ -261,7 +261,7 @@ def approve(
 
     waygraph approve harbor-git
     """
-    from waygraph.registry.storage.approval import OF_SOURCE
+    from waygraph.registry.operators.approval import OF_SOURCE
 
     if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")

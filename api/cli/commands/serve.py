@@ -68,7 +68,7 @@ def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> N
 
 def _serve(options: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
-    from waygraph.registry.routing.find_tools.views import open_view
+    from waygraph.registry.catalog.find_tools.views import open_view
 
     with options.open(settings) as registry, _loading(registry):
         if namespace and registry.exists:

@@ -12,11 +12,11 @@ from waygraph.api.cli.render.output import note, print_raw, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from waygraph.registry.http.model_answers import ModelAnswers
+    from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.model.taxonomy import Of, Taxonomy, TaxonomySettings
     from waygraph.registry.registry import Registry
     from waygraph.registry.taxonomy.prompts import Service
+    from waygraph.registry.taxonomy.tree import Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
@@ -66,8 +66,8 @@ def build(
     from waygraph.api.cli.render import taxonomy_views
     from waygraph.registry.model import shapes
     from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.model.taxonomy import Of, TaxonomySettings
     from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 
     if by and model:
         raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
@@ -242,8 +242,7 @@ def _side(registry: "Registry", side: str) -> "Taxonomy":
     import json
 
     from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.model.taxonomy import Taxonomy
-    from waygraph.registry.model.taxonomy_check import check_taxonomy
+    from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 
     if not side.endswith(".json"):
         return _find_taxonomy(registry, side)
@@ -294,8 +293,8 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     """Answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
     import os
 
-    from waygraph.registry.http.model_answers import ModelAnswers
-    from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
+    from waygraph.registry.language_model.answers import ModelAnswers
+    from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
     model = configured_model(
         spec, os.environ, option="--model", purpose="for the taxonomy", instead="build it by vectors, without --model"

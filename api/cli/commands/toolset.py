@@ -10,7 +10,7 @@ from waygraph.api.cli.options import AsJson, Groups, invocation, principal
 from waygraph.api.cli.render.output import show
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.toolset import Toolset
+    from waygraph.registry.operators.toolset import Toolset
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
 
@@ -160,7 +160,7 @@ def _read(file: Path) -> "list[Toolset]":
 
     from waygraph.ingest.sources.parse import parse_yaml
     from waygraph.registry.model.errors import InvalidSetting, SourceError
-    from waygraph.registry.model.validation import stated_toolset
+    from waygraph.registry.operators.toolset import stated_toolset
 
     try:
         text = file.read_text(encoding="utf-8")

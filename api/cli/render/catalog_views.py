@@ -8,8 +8,7 @@ from waygraph.api.cli.render.blocks import Aside, Bar, Block, Cell, Fields, Line
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, OperatorSettings, SourceSummary, Status
     from waygraph.registry.model.failures import Failure
-    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute
-    from waygraph.registry.model.taxonomy import Walked
+    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute, Walked
 
 
 def route(answer: "Route") -> Iterator[Block]:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written
-    from waygraph.registry.model.toolset import Toolset
     from waygraph.registry.model.transitions import LearningReport
     from waygraph.registry.model.usage import ToolUsage
+    from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.storage.integrity.findings import Finding
     from waygraph.registry.storage.migrate import MigrationReport
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from waygraph.api.cli.render.blocks import Aside, Block, Fields, Table
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.taxonomy import Category, Taxonomy
     from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
+    from waygraph.registry.taxonomy.tree import Category, Taxonomy
 
 
 class CategoryView(NamedTuple):

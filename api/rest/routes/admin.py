@@ -35,7 +35,7 @@ from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Manifest
+    from waygraph.ingest.manifest.manifest import Manifest
     from waygraph.registry.model.shapes import Shape
 
 

@@ -14,12 +14,12 @@ from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, ToolsetN
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART, after, cursor
-from waygraph.registry.routing.tool_formats import ToolFormat
 from waygraph.registry.storage.export.formats import ExportFormat
 
 if TYPE_CHECKING:

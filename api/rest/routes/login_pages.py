@@ -27,6 +27,7 @@ from starlette.routing import Route
 from waygraph.api.rest.problems import problem_of
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
+from waygraph.registry.catalog.find_tools.views import open_view
 from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import (
     InvalidSetting,
@@ -37,7 +38,6 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.nouns import Agent, Principal
-from waygraph.registry.routing.find_tools.views import open_view
 
 if TYPE_CHECKING:
     from waygraph.api.rest.dependencies import Service

@@ -11,17 +11,17 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, problem_of
 from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.routing.recipes import RECIPES
-from waygraph.registry.routing.tool_formats import definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waygraph.registry.catalog.tool_formats import ToolFormat
     from waygraph.registry.model.nouns import Tool
     from waygraph.registry.model.shapes import Shape
-    from waygraph.registry.routing.tool_formats import ToolFormat
 
 router = APIRouter(prefix="/v1", tags=["search"])
 

@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from waygraph.ingest.manifest.hidden_text import hidden_characters
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats import catalogue
-from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
+from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.taxonomy_check import check_taxonomy
 from waygraph.registry.model.tool_settings import check_tool_settings
-from waygraph.registry.model.toolset import Toolset
-from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of, stated_toolset
+from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
+from waygraph.registry.operators.toolset import Toolset, stated_toolset
+from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 

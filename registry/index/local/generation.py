@@ -22,6 +22,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Regi
 from waygraph.registry.model.files import sync_path, write_atomically
 
 if TYPE_CHECKING:
+    from waygraph.registry.graph.contents import GraphNoun
     from waygraph.registry.model.changes import SourceSummary
 
 
@@ -195,8 +196,6 @@ CALLS = "calls.json"
 """Absent where nothing is known of calls."""
 SETTINGS = "settings.json"
 """What operators said, and the tools they said it of as their sources state them. Absent in those of before."""
-TAXONOMIES, TOOLSETS = "taxonomies.json", "toolsets.json"
-"""Absent without any."""
 VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
     "vectors.npy",
     "keys.json",
@@ -207,6 +206,11 @@ VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
 _OF_TANTIVY = "meta.json"
 PENDING_TOOLS = "pending_tools"
 """In the tables: positions of the tools that wait for approval; absent without any."""
+
+
+def file_of(noun: "GraphNoun[Any]") -> str:
+    """Where the values of a kind are; absent without any."""
+    return f"{noun.name}.json"
 
 
 def is_of_before(generation: Path) -> bool:

@@ -12,8 +12,6 @@ from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.search_index import agent_document, agent_names, tool_document, tool_names, tool_record
 from waygraph.registry.model.changes import IndexState, OperatorSettings, SourceSummary
 from waygraph.registry.model.nouns import Agent, Tool
-from waygraph.registry.model.taxonomy import Taxonomy
-from waygraph.registry.model.toolset import Toolset
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,8 +36,8 @@ class Snapshot:
     vector_keys: Sequence[str]
     sources: Sequence[SourceSummary]
     calls: CallGraph = field(default_factory=CallGraph)
-    taxonomies: Sequence[Taxonomy] = ()
-    toolsets: Sequence[Toolset] = ()
+    nouns: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    """By file of the generation: the values of a kind as JSON."""
     settings: Sequence[OperatorSettings] = ()
     stated: Sequence[Tool] = ()
     """The tools of which operators said something, as their sources state them; `tools` are as they hold now."""

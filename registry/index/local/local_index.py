@@ -15,6 +15,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import routable, tools_within
+from waygraph.registry.graph.contents import GraphNoun, Named
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.call_graph import CallGraph
@@ -38,9 +39,7 @@ from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
-from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.tracing import span
 
 if TYPE_CHECKING:
@@ -154,6 +153,7 @@ class LocalIndex:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
         self._tool_bytes = 0
+        self._values: dict[str, Sequence[Any]] = {}
 
     @classmethod
     def open(cls, folder: Path, half_life_days: float = HALF_LIFE_DAYS) -> "LocalIndex":
@@ -364,29 +364,15 @@ class LocalIndex:
         with Readable(self._folder):
             return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
 
-    def taxonomies(self) -> Sequence[Taxonomy]:
-        return self._taxonomies
-
-    @cached_property
-    def _taxonomies(self) -> Sequence[Taxonomy]:
+    def values[T: Named](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
-        file = self.path / generation.TAXONOMIES
-        if not file.exists():
-            return ()
-        with Readable(self._folder):
-            return [Taxonomy.of_json(each) for each in _read_json(file)]
-
-    def toolsets(self) -> Sequence[Toolset]:
-        return self._toolsets
-
-    @cached_property
-    def _toolsets(self) -> Sequence[Toolset]:
-        """Read when they are first asked for."""
-        file = self.path / generation.TOOLSETS
-        if not file.exists():
-            return ()
-        with Readable(self._folder):
-            return [Toolset.of_json(each) for each in _read_json(file)]
+        values = self._values.get(noun.name)
+        if values is None:
+            file = self.path / generation.file_of(noun)
+            with Readable(self._folder):
+                values = [noun.of_json(each) for each in _read_json(file)] if file.exists() else ()
+            self._values[noun.name] = values
+        return values
 
     def sources(self) -> "Sequence[SourceSummary]":
         with Readable(self._folder):

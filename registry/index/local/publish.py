@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import Copying, GraphEngine, GraphSession
 from waygraph.registry.graph.read import (
-    Contents,
     RegistryState,
     StoredAgent,
     StoredTool,
@@ -67,10 +67,9 @@ def build_generation(folder: Path, snapshot: Snapshot, entities: IndexedEntities
     _write_json(folder / generation.SETTINGS, document)
     if snapshot.calls:
         _write_json(folder / generation.CALLS, snapshot.calls.as_json())
-    if snapshot.taxonomies:
-        _write_json(folder / generation.TAXONOMIES, [each.as_json() for each in snapshot.taxonomies])
-    if snapshot.toolsets:
-        _write_json(folder / generation.TOOLSETS, [each.as_json() for each in snapshot.toolsets])
+    for file, documents in snapshot.nouns.items():
+        if documents:
+            _write_json(folder / file, documents)
     _write_json(folder / generation.KEYS, list(snapshot.vector_keys))
     np.save(folder / generation.VECTORS, snapshot.vectors)
     _write_records(folder, entities.tools.values())
@@ -141,6 +140,7 @@ class PublishingEngine(GraphEngine, Copying, Protocol):
 def publish_graph(
     folder: Path,
     engine: PublishingEngine,
+    nouns: Sequence[GraphNoun[Any]],
     *,
     trust_index: bool = True,
     cache: GenerationCache | None = None,
@@ -148,8 +148,8 @@ def publish_graph(
 ) -> bool:
     """Makes the graph's revision the current generation; False if it already is.
 
-    `cache`: what is known of the generation before. `meanwhile` is done in a thread beside the work, before the
-    generation becomes the current one.
+    `nouns`: the kinds of values beside agents and tools. `cache`: what is known of the generation before. `meanwhile`
+    is done in a thread beside the work, before the generation becomes the current one.
     """
     cache = cache or GenerationCache()
     state = read_state(engine)
@@ -163,7 +163,7 @@ def publish_graph(
         meanwhile()
         return _publish_confirmations(folder, engine, state.revision)
     vectors = (cache.vectors or known_vectors(folder)) if trust_index else {}
-    snapshot = read_snapshot(engine, state, vectors, cache.tools_now(engine, state))
+    snapshot = read_snapshot(engine, state, vectors, cache.tools_now(engine, state), nouns=nouns)
 
     def copy(to: Path) -> None:
         engine.save(to)
@@ -249,7 +249,12 @@ def known_vectors(folder: Path) -> "Rows":
 
 
 def read_snapshot(
-    session: GraphSession, state: RegistryState, former_rows: "Rows", tools: Sequence[StoredTool] | None = None
+    session: GraphSession,
+    state: RegistryState,
+    former_rows: "Rows",
+    tools: Sequence[StoredTool] | None = None,
+    *,
+    nouns: Sequence[GraphNoun[Any]] = (),
 ) -> Snapshot:
     """The whole revision, its vectors float32 of shape (agents + tools, dimension).
 
@@ -272,8 +277,7 @@ def read_snapshot(
         vector_keys=keys,
         sources=contents.sources,
         calls=calls,
-        taxonomies=contents.taxonomies,
-        toolsets=contents.toolsets,
+        nouns={generation.file_of(noun): list(map(noun.as_json, contents.values(noun))) for noun in nouns},
     )
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
+from waygraph.registry.graph.contents import GraphNoun, Named
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
-from waygraph.registry.graph.taxonomies import read_taxonomies
-from waygraph.registry.graph.toolsets import read_toolsets
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
     MOST_ALIKE,
@@ -42,9 +41,7 @@ from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
-from waygraph.registry.model.taxonomy import Taxonomy
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import owner_of
 
 if TYPE_CHECKING:
@@ -97,11 +94,8 @@ class Neo4jIndex:
     def transitions(self) -> "Transitions | None":
         return self._recall("transitions", lambda _: self._read_transitions())
 
-    def taxonomies(self) -> Sequence[Taxonomy]:
-        return self._recall("taxonomies", read_taxonomies)
-
-    def toolsets(self) -> Sequence[Toolset]:
-        return self._recall("toolsets", read_toolsets)
+    def values[T: Named](self, noun: GraphNoun[T]) -> Sequence[T]:
+        return self._recall(noun.name, noun.read)
 
     def _recall[T](self, what: str, read: Callable[[GraphSession], T]) -> T:
         """What was read once for the present revision."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 from urllib.parse import quote, unquote, urlsplit
 
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Contents, Vectors, read_vectors
+from waygraph.registry.graph.read import Vectors, read_vectors
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
+from waygraph.registry.storage.nouns import NOUNS, read_whole
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -49,7 +51,7 @@ def export(registry: Readable, format: ExportFormat) -> str:  # noqa: A002 - wha
 
 def _read_contents(session: GraphSession) -> Contents:
     """Raises RegistryNotFound if the graph is not a registry."""
-    return Contents(session).read("state", "agents", "tools", "sources", "settings", "taxonomies", "toolsets")
+    return read_whole(session, "state", "agents", "tools", "sources", "settings")
 
 
 def _read_with_vectors(session: GraphSession) -> tuple[Contents, Vectors]:
@@ -145,10 +147,8 @@ def as_json(contents: Contents) -> str:
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
         f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
     ]
-    if contents.taxonomies:
-        parts.append(f'"taxonomies": {_lines(each.as_json() for each in contents.taxonomies)}')
-    if contents.toolsets:
-        parts.append(f'"toolsets": {_lines(each.rule_json() for each in contents.toolsets)}')
+    values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in NOUNS}
+    parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import numpy as np
 
-from waygraph.registry.graph.read import Contents
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.index.analyser import STOP_WORDS, terms
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.storage.export.page_layout import AGENT_RADIUS, Circle, Layout, lay_out, tool_places

@@ -7,14 +7,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import numpy as np
 
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import Copying, GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
-from waygraph.registry.graph.read import Contents, read_state
+from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.call_graph import CallGraph
 from waygraph.registry.index.local import generation
@@ -50,6 +52,7 @@ from waygraph.registry.storage.integrity.findings import (
 )
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
+from waygraph.registry.storage.nouns import NOUNS
 from waygraph.registry.storage.store import RegistryWithStore
 
 
@@ -262,8 +265,9 @@ def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> 
             return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
         findings = [attempt(check, _same_files(current, fresh, names), advice) for check, names in _FILES.items()]
         findings.append(attempt("index calls", lambda: _same_calls(current, fresh), advice))
-        findings.append(attempt("index taxonomies", lambda: _same_taxonomies(current, fresh), advice))
-        findings.append(attempt("index toolsets", lambda: _same_json(generation.TOOLSETS, current, fresh), advice))
+        for noun in NOUNS:
+            look = partial(_same_json, generation.file_of(noun), current, fresh)
+            findings.append(attempt(f"index {noun.name}", look, advice))
         findings.append(attempt("index settings", lambda: _same_settings(current, fresh), advice))
         findings.append(attempt("index vectors", lambda: _same_vectors(current, fresh), advice))
         findings.append(attempt("index copy", lambda: _same_copy(current, graph), advice))
@@ -280,7 +284,7 @@ def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
 def _build_index(engine: GraphEngine, scratch: Path) -> Path:
     if not isinstance(engine, Copying):
         raise RegistryError("this engine cannot publish a copy")
-    publish_graph(scratch, engine)
+    publish_graph(scratch, engine, NOUNS)
     return _current(scratch)
 
 
@@ -315,10 +319,6 @@ def _calls(folder: Path) -> CallGraph:
     return CallGraph.of_json(cast("Any", _content(file))) if file.exists() else CallGraph()
 
 
-def _same_taxonomies(current: Path, fresh: Path) -> str:
-    return _same_json(generation.TAXONOMIES, current, fresh)
-
-
 def _same_settings(current: Path, fresh: Path) -> str:
     """An older Waygraph wrote none: they are then read from the graph's copy."""
     return (
@@ -347,11 +347,12 @@ def _row_ids(folder: Path) -> list[str]:
     return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
-_COPY_PARTS = "state agents tools claims settings transitions taxonomies toolsets vector_keys".split()
+_COPY_PARTS = "state agents tools claims settings transitions vector_keys".split()
 
 
 def _same_copy(current: Path, graph: Graph) -> str:
     with closing(GrafeoEngine.open_copy(current / generation.GRAPH)) as engine:
         copy = Contents(engine)
         refuse(what for what in _COPY_PARTS if getattr(copy, what) != getattr(graph, what))
+        refuse(noun.name for noun in NOUNS if copy.values(noun) != graph.values(noun))
     return "holds what the graph holds"

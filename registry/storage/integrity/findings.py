@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from waygraph.cypher import load
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
+from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import Contents, RegistryState, read_state
+from waygraph.registry.graph.read import RegistryState, read_state
 from waygraph.registry.model.changes import AgentEntry, entries_of
 from waygraph.registry.model.errors import RegistryError, RegistryNotFound, WaygraphError
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
-from waygraph.registry.routing.searchable import Searchable
+from waygraph.registry.storage.nouns import NOUNS
 from waygraph.registry.storage.store import Store
-from waygraph.registry.storage.toolset_upkeep import choose_tools
-from waygraph.registry.taxonomy.upkeep import read_placeable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,8 +122,6 @@ NORM_TOLERANCE = 1e-3
 _MOST_EXAMPLES = 5
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
 FORGET = "run `waygraph learn forget`, and learn anew"
-TAXONOMY = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
-TOOLSET = "set the toolset anew: `waygraph toolset update NAME`"
 REINDEX = "run `waygraph reindex`"
 
 
@@ -209,13 +207,19 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("claims", _claims, "each agent has a source", restore),
         ("call names", _call_names, "no two tools share one", restore),
         ("transitions", _transition_faults, "each counts something, and has a date", FORGET),
-        ("taxonomies", _taxonomy_faults, "each category is in its place", TAXONOMY),
         ("removed agents", _check_removed, "none is there", "run `waygraph remove AGENT` for each"),
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
     ):
         yield attempt(check, unless(partial(faults, graph), sound), advice)
-    yield attempt("toolsets", partial(_look_at_toolsets, graph), TOOLSET)
+    for noun in NOUNS:
+        yield attempt(noun.name, partial(_look_at, noun, graph), noun.advice)
+
+
+def _look_at(noun: GraphNoun[Any], graph: Graph) -> str:
+    """Raises RegistryError."""
+    refuse(noun.faults(graph))
+    return noun.sound(graph)
 
 
 def unless(faults: Callable[[], Iterable[str]], sound: str) -> Callable[[], str]:
@@ -291,47 +295,6 @@ def _check_removed(graph: Graph) -> Iterator[str]:
 
 def _transition_faults(graph: Graph) -> Iterator[str]:
     return (f"{each.first} → {each.next}" for each in graph.transitions if not each.is_sound)
-
-
-def _taxonomy_faults(graph: Graph) -> Iterator[str]:
-    """What is in no tree, siblings of one name, categories at another depth, and what may not stand in a tree."""
-    in_trees = sum(len(each.categories) for each in graph.taxonomies)
-    if (len(graph.taxonomies), in_trees) != (graph.counts["taxonomies"], graph.counts["categories"]):
-        yield f"{in_trees} of {graph.counts['categories']} categories are in a tree"
-    yield from (f"there are {n} current ones" for n in {sum(each.current for each in graph.taxonomies)} if n > 1)
-    for taxonomy in graph.taxonomies:
-        placeable = read_placeable(graph.session, taxonomy.of)
-        for each in taxonomy.categories.values():
-            children = [taxonomy.categories[child] for child in each.children]
-            names = Counter(child.name for child in children)
-            yield from (f"{taxonomy.name}: {n} siblings are called {name!r}" for name, n in names.items() if n > 1)
-            yield from (
-                f"{taxonomy.name}: {child.id} is at depth {child.depth}"
-                for child in children
-                if child.depth <= each.depth
-            )
-            yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in placeable)
-
-
-def _look_at_toolsets(graph: Graph) -> str:
-    """Also what rules name that is not there, which is no fault: it may come back. Raises RegistryError."""
-    refuse(_toolset_faults(graph))
-    agents = graph.overlaid_agents
-    tags = {tag for agent in agents.values() for tag in agent.tags}
-    missing = [f"{each.name} names {name}" for each in graph.toolsets for name in each.missing_names(agents, tags)]
-    more = f" and {len(missing) - _MOST_EXAMPLES} more" if len(missing) > _MOST_EXAMPLES else ""
-    note = f"; not there: {', '.join(missing[:_MOST_EXAMPLES])}{more}" if missing else ""
-    return f"each includes what its rule says{note}"
-
-
-def _toolset_faults(graph: Graph) -> Iterator[str]:
-    """What a rule chooses and no edge leads to, and the other way."""
-    edges, choices = sum(len(each.includes) for each in graph.toolsets), choose_tools(graph.session, graph.toolsets)
-    if graph.counts["inclusions"] != edges:
-        yield f"{graph.counts['inclusions']} edges for {edges} tools"
-    for each in graph.toolsets:
-        differing = sorted(choices[each.name].symmetric_difference(each.includes))
-        yield from (f"{each.name} and {tool}" for tool in differing)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:

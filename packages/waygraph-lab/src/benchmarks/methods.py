@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Route
 from waygraph.registry.routing.recipes import AGENTS, PAPER, TOOLS, Recipe, RecipeLeg
-from waygraph.registry.routing.searchable import Searchable
 from waygraph_lab.evaluation.run import Routing
 
 N = 100

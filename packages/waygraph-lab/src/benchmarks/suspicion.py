@@ -15,12 +15,13 @@ from typing import Any
 
 from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.world import World
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY
 from waygraph.registry.graph.read import GraphView, StoredAgent, StoredTool
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
 

@@ -23,16 +23,17 @@ from benchmarks.gateway.tokens import open_counter
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
-from waygraph.registry.http.model_answers import ModelAnswers
-from waygraph.registry.http.openai_endpoint import ChatModel, Completion
-from waygraph.registry.model.taxonomy import ROOT, By, Category, Mode, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.language_model.answers import ModelAnswers
+from waygraph.registry.language_model.endpoint import ChatModel, Completion
+from waygraph.registry.model.nouns import Mode
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.find_tools.find import FindAsked, find
 from waygraph.registry.routing.recipes import AGENTS, HYBRID
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.prompts import SELECT, Draft, Service, category_rows, service_rows
 from waygraph.registry.taxonomy.structure import Structure
+from waygraph.registry.taxonomy.tree import ROOT, By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
 from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.compare import markdown_table

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from benchmarks.catalogue import catalogue
 from benchmarks.record import PROJECT
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.factory import open_embedder
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph_lab.datasets.read_dataset import read_dataset

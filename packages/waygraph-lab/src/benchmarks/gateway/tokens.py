@@ -14,8 +14,8 @@ from benchmarks.gateway.find_tools import LIMIT
 from benchmarks.gateway.host import Host, find_tools
 from benchmarks.record import Measure
 from benchmarks.world import World
+from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
-from waygraph.registry.routing.tool_formats import definitions
 
 DETAILS = ("summary", "schema")
 

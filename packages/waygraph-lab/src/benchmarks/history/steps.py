@@ -11,8 +11,8 @@ from benchmarks.history.answers import EVERYTHING, FOLDS, find, first_tool, reco
 from benchmarks.history.next_calls import Level
 from benchmarks.world import World, scratch_folder, write_catalogue
 from waygraph.ingest.conversations.data_folder import read_catalogue
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.nouns import Filters, Turn
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe

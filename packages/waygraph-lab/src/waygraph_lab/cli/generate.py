@@ -11,7 +11,7 @@ from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render.output import flush, note, show
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Manifest
+    from waygraph.ingest.manifest.manifest import Manifest
     from waygraph.registry.model.settings import Settings
     from waygraph_lab.scalemcp.companies import Company, Layout
     from waygraph_lab.synthesis.orders import Order
@@ -221,8 +221,8 @@ def _order(  # noqa: PLR0917 - the options, one by one
     import os
 
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.registry.http.model_answers import ModelAnswers
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.answers import ModelAnswers
+    from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph_lab.synthesis.orders import ANSWERS, Order, model_of
 
     model = model_of(by)

@@ -13,14 +13,14 @@ from typing import Any
 from anyio import to_thread
 
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
-from waygraph.registry.http.openai_endpoint import ChatModel
+from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.tool_formats import definition
+from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Tool
 from waygraph.registry.registry import Registry
-from waygraph.registry.routing.find_tools.find import FindAsked, find
-from waygraph.registry.routing.tool_formats import definition
 from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending
 from waygraph_lab.evaluation.dataset import Asked
 

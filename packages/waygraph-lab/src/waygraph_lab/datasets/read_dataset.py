@@ -7,10 +7,10 @@ from typing import Any
 
 from waygraph.ingest.conversations.data_folder import CatalogueNames, checksum
 from waygraph.ingest.conversations.trajectories import TRAJECTORY_FILES
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.listings import service_record
 from waygraph.ingest.sources.read import read_path
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.datasets.decisions import read_decisions

@@ -17,7 +17,7 @@ from waygraph.ingest.manifest.records import MAX_QUESTIONS
 from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, open_given
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.http.openai_endpoint import ENDPOINT, ChatModel, is_configured
+from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_configured
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
 from waygraph.registry.model.settings import Settings

@@ -18,7 +18,7 @@ from waygraph_lab.evaluation.record import dataset_summary
 from waygraph_lab.evaluation.run import Mean
 
 if TYPE_CHECKING:
-    from waygraph.registry.http.openai_endpoint import ChatModel
+    from waygraph.registry.language_model.endpoint import ChatModel
 
 KIND = "waygraph agents 1"
 SHOWN_CHARS = 300

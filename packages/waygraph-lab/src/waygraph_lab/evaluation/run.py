@@ -15,7 +15,7 @@ from waygraph_lab.evaluation.dataset import Asked, By
 from waygraph_lab.evaluation.metrics import DEPTHS, Gold, interval, measure_query
 
 if TYPE_CHECKING:
-    from waygraph.registry.routing.searchable import Searchable
+    from waygraph.registry.catalog.searchable import Searchable
 
 
 DEPTH = max(DEPTHS)

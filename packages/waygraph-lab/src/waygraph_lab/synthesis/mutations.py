@@ -8,12 +8,13 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from waygraph.ingest.conversations.data_folder import AGENTS, checksum
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake
 from waygraph.ingest.sources.formats.tools_list import tool_records
-from waygraph.registry.http.model_answers import ModelAnswers, Usage
 from waygraph.registry.index.analyser import fold
-from waygraph.registry.model.changes import AgentEntry, Manifest
+from waygraph.registry.language_model.answers import ModelAnswers, Usage
+from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import Agent, Tool, parse_field

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.http.model_answers import ModelAnswers, Usage
-from waygraph.registry.http.openai_endpoint import model_in
+from waygraph.registry.language_model.answers import ModelAnswers, Usage
+from waygraph.registry.language_model.endpoint import model_in
 from waygraph.registry.model.errors import InvalidSetting
 
 ANSWERS = "answers.jsonl"

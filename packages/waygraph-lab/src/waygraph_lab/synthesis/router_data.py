@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from waygraph.ingest.conversations.data_folder import CatalogueNames, lines
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
-from waygraph.registry.model.changes import Manifest
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph_lab.datasets.output_folder import write_lines
 from waygraph_lab.synthesis.mutations import SYNTHETIC, Level, describe_agent, describe_tool

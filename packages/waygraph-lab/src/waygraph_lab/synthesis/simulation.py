@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from waygraph.ingest.conversations.data_folder import AGENTS, checksum_of_bytes, lines
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
-from waygraph.registry.http.model_answers import ModelAnswers, Usage
+from waygraph.registry.language_model.answers import ModelAnswers, Usage
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidArguments, InvalidDataset
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession, batches
-from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.graph.read import Vectors
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,16 +102,20 @@ def _parents_first(root: str, below: Mapping[str, Sequence[str]], prefix: str) -
                 ready.append(prefix + child)
 
 
-def read_directions(session: GraphSession, taxonomy: str) -> dict[str, "NDArray[np.float32]"]:
-    """Of the categories of a taxonomy that have one: float32 of shape (dimension,)."""
+def read_directions(session: GraphSession, taxonomy: str | None = None) -> Vectors:
+    """Of the categories that have one, by node id; of a taxonomy by their ids in it: float32 of shape (dimension,)."""
     import numpy as np
 
-    prefix = f"{taxonomy}:"
-    return {
-        row["id"].removeprefix(prefix): np.asarray(row["embedding"], dtype=np.float32)
-        for row in session.run(load("read/category_vectors"))
-        if row["id"].startswith(prefix)
+    vectors = {
+        row["id"]: np.asarray(row["embedding"], dtype=np.float32) for row in session.run(load("read/category_vectors"))
     }
+    return vectors if taxonomy is None else directions_of(taxonomy, vectors)
+
+
+def directions_of(taxonomy: str, vectors: Vectors) -> Vectors:
+    """Of the categories of this one, by their ids in it: float32 of shape (dimension,). `vectors`: by node id."""
+    prefix = f"{taxonomy}:"
+    return {node.removeprefix(prefix): vector for node, vector in vectors.items() if node.startswith(prefix)}
 
 
 def put_taxonomy(

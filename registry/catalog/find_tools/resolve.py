@@ -13,7 +13,7 @@ from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Tool
 from waygraph.registry.routing.recipes import HYBRID, LEXICAL, TOOLS, Recipe
 
 if TYPE_CHECKING:
-    from waygraph.registry.routing.searchable import Searchable
+    from waygraph.registry.catalog.searchable import Searchable
 
 
 NEAREST = 3

@@ -9,8 +9,8 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
-    from waygraph.registry.model.taxonomy import CategoryView
-    from waygraph.registry.model.toolset import Toolset
+    from waygraph.registry.operators.toolset import Toolset
+    from waygraph.registry.taxonomy.tree import CategoryView
 
 
 class Searchable(Protocol):

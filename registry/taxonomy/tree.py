@@ -1,12 +1,14 @@
-"""A tree of categories over agents or tools: the nouns that building, keeping, searching, showing and walking share."""
+"""A tree of categories over agents or tools: the nouns that building, keeping, searching and showing share."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.identity import holds_control, is_broken, name_fault
+from waygraph.registry.model.numbers import read_number, read_whole
 
 ROOT = ""
 """The path of the root."""
@@ -208,14 +210,6 @@ class CategoryView:
     revision: int
 
 
-class Mode(StrEnum):
-    """What a walk looks for: all that could serve, one of each function, or the single best."""
-
-    ALL = "get_all"
-    IMPORTANT = "get_important"
-    ONE = "get_one"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What one walk may cost. `tokens`: of prompts and answers together, checked before each call."""
@@ -225,33 +219,46 @@ class Budget:
     deadline_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """A category whose children were shown: the names of those that the model opened, and of the others."""
-
-    path: str
-    opened: tuple[str, ...]
-    pruned: tuple[str, ...]
+MAX_TEXT_CHARS = 2_000
+"""Of a category's description, and of any other text of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
-    """A group of entities that were shown: where they stand, how many, and how many of them the model selected."""
+def check_taxonomy(taxonomy: Taxonomy) -> None:
+    """Of one that comes from outside: its names, texts and numbers, as a build would give them. Raises InvalidSetting,
+    which quotes no text of it.
+    """
+    for what, noun in (("taxonomy", taxonomy), ("settings", taxonomy.settings)):
+        _check_fields(noun, what)
+    check_taxonomy_name(taxonomy.name)
+    for number, category in enumerate(taxonomy.categories.values(), start=1):
+        _check_fields(category, f"category {number}")
+        own_names = [category.id] if category is taxonomy.root else [category.id, category.name]
+        for fault in filter(None, map(name_fault, own_names)):
+            raise InvalidSetting(f"category {number}: {fault}")
+        if not all(map(_is_plain, category.holds)):
+            raise InvalidSetting(f"category {number} holds what is no id of an agent or tool")
+        names = [taxonomy.categories[child].name for child in category.children]
+        if len(set(names)) < len(names) or any(SEPARATOR in name for name in names):
+            raise InvalidSetting(f"category {number}: its children need names of their own, without {SEPARATOR!r}")
 
-    paths: tuple[str, ...]
-    shown: int
-    selected: int
+
+def _check_fields(noun: Any, what: str) -> None:
+    """By the type that each is declared with. Raises InvalidSetting."""
+    for each in fields(noun):
+        fits = _FITS.get(each.type)
+        if fits is not None and not fits(getattr(noun, each.name)):
+            raise InvalidSetting(f"{what}: its {each.name} is of another type, out of range, too long or not plain")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Walked:
-    """What a walk found and cost. `selected`: ids. `failure`: why it ended early; then nothing is selected."""
+def _is_plain(value: object) -> bool:
+    is_text = isinstance(value, str) and len(value) <= MAX_TEXT_CHARS
+    return is_text and not (holds_control(value) or is_broken(value))  # type: ignore[arg-type]
 
-    mode: Mode
-    selected: tuple[str, ...] = ()
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    visits: tuple[Visit, ...] = ()
-    picks: tuple[Pick, ...] = ()
-    failure: str = ""
+
+_FITS: Mapping[object, Callable[[Any], bool]] = {
+    str: _is_plain,
+    bool: lambda value: isinstance(value, bool),
+    int: lambda value: read_whole(value, 0) is not None,
+    float: lambda value: read_number(value, 0) is not None,
+    tuple[str, ...]: lambda value: all(map(_is_plain, value)),
+}

@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
 
-from waygraph.registry.access.visibility import narrow, routable, tools_within
+from waygraph.registry.access.visibility import Shows, routable, tools_within
+from waygraph.registry.index.names import shows
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
-from waygraph.registry.model.taxonomy import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.queries import permitted_taxonomy, prune_taxonomy
-from waygraph.registry.routing.seen_toolsets import seen_toolset
+from waygraph.registry.taxonomy.tree import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
+from waygraph.registry.taxonomy.upkeep import TAXONOMIES
 
 EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
@@ -26,17 +26,10 @@ def browse_index(index: SearchIndex, path: str, filters: Filters, principal: Pri
     return replace(view, revision=index.state.revision)
 
 
-def with_members(index: SearchIndex, filters: Filters, principal: Principal | None) -> Filters:
-    """The filters with the ids of what is `within` and in the `toolset`. Raises UnknownName as `browse_index`."""
-    if filters.toolset:
-        toolset = seen_toolset(index, filters.toolset, principal)
-        filters = narrow(filters, frozenset([*toolset.includes, *toolset.members]))
-    if not filters.within:
-        return filters
+def current_members(index: SearchIndex, path: str, principal: Principal | None) -> frozenset[str]:
+    """Ids of what somebody may find in a category of the current taxonomy. Raises UnknownName as `browse_index`."""
     taxonomy = _current_taxonomy(index, principal)
-    visible_ids = _findable(index, taxonomy.of, Filters(), principal)
-    members = members_within(taxonomy, filters.within, visible_ids)
-    return narrow(filters, members.union(map(owner_of, members)))
+    return members_within(taxonomy, path, _findable(index, taxonomy.of, Filters(), principal))
 
 
 def findable_taxonomy(
@@ -151,3 +144,43 @@ def _seen_below(taxonomy: Taxonomy, category: Category, visible_ids: Collection[
 
 def _join(path: str, name: str) -> str:
     return f"{path}{SEPARATOR}{name}" if path else name
+
+
+def seen_taxonomy(index: SearchIndex, name: str | None, principal: Principal | None) -> Taxonomy | None:
+    """The taxonomy of this name, None: the current one, with what the principal may see of it.
+
+    A category is there if something below it is. None if there is no such taxonomy, if nothing of it may be seen, or
+    if its words may be made of agents that the principal may not see.
+    """
+    whole, may_see = permitted_taxonomy(index, name, principal), shows(index, principal)
+    return (
+        whole if whole is None or may_see is None else prune_taxonomy(whole, lambda entity: may_see(owner_of(entity)))
+    )
+
+
+def permitted_taxonomy(index: SearchIndex, name: str | None, principal: Principal | None) -> Taxonomy | None:
+    """The whole of it, for whoever leaves out what may not be found; None where `seen_taxonomy` is."""
+    taxonomy = next(
+        (each for each in index.values(TAXONOMIES) if (each.current if name is None else each.name == name)), None
+    )
+    may_see = shows(index, principal)
+    if taxonomy is None or may_see is None:
+        return taxonomy
+    if not (taxonomy.shown_to_all or all(may_see(agent_id) for agent_id in taxonomy.private)):
+        return None
+    return taxonomy if any(may_see(owner_of(entity)) for entity in taxonomy.below(taxonomy.root)) else None
+
+
+def prune_taxonomy(whole: Taxonomy, may_see: Shows) -> Taxonomy | None:
+    """Without what the build took, which tells how many there are in all."""
+    remaining: dict[str, Category] = {}
+    for category in reversed(list(whole.categories.values())):
+        holds = {entity: by for entity, by in category.holds.items() if may_see(entity)}
+        children = tuple(child for child in category.children if child in remaining)
+        if holds or children:
+            examples = tuple(entity for entity in category.examples if may_see(entity))
+            remaining[category.id] = replace(category, holds=holds, children=children, examples=examples)
+    if whole.root.id not in remaining:
+        return None
+    categories = dict(reversed(list(remaining.items())))
+    return replace(whole, categories=categories, private=(), calls=0, prompt_tokens=0, completion_tokens=0)

@@ -8,6 +8,24 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
+from waygraph.registry.catalog.find_tools.resolve import (
+    BORNE_BY,
+    exact_first,
+    exactness,
+    is_name_like,
+    named_outright,
+    nearest,
+    reading_tool,
+)
+from waygraph.registry.catalog.tool_formats import (
+    DETAILS,
+    PARAMETERS_TOLD,
+    SUMMARY_CHARS,
+    TOOL_FORMATS,
+    Detail,
+    ToolFormat,
+    describe_tool,
+)
 from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, ServiceFailed, UnknownName
 from waygraph.registry.model.nouns import (
     Agent,
@@ -21,32 +39,14 @@ from waygraph.registry.model.nouns import (
     public_status,
     reachable,
 )
-from waygraph.registry.model.taxonomy import Of
-from waygraph.registry.routing.find_tools.resolve import (
-    BORNE_BY,
-    exact_first,
-    exactness,
-    is_name_like,
-    named_outright,
-    nearest,
-    reading_tool,
-)
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
-from waygraph.registry.routing.tool_formats import (
-    DETAILS,
-    PARAMETERS_TOLD,
-    SUMMARY_CHARS,
-    TOOL_FORMATS,
-    Detail,
-    ToolFormat,
-    describe_tool,
-)
+from waygraph.registry.taxonomy.tree import Of
 
 if TYPE_CHECKING:
+    from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
     from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.model.taxonomy import Branch, CategoryView
-    from waygraph.registry.routing.searchable import Searchable
+    from waygraph.registry.taxonomy.tree import Branch, CategoryView
 
 
 def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:

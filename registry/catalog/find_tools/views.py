@@ -4,16 +4,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from waygraph.registry.catalog.find_tools.find import agents_of_namespace
+from waygraph.registry.catalog.queries import part_of
+from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.model.changes import About, ListedAgent, Page, SourceSummary, Status
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.taxonomy import CategoryView
-from waygraph.registry.model.toolset import Toolset
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.find_tools.find import agents_of_namespace
-from waygraph.registry.routing.queries import part_of
-from waygraph.registry.routing.searchable import Searchable
+from waygraph.registry.operators.toolset import Toolset
+from waygraph.registry.taxonomy.tree import CategoryView
 
 
 class View(NamedTuple):

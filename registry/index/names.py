@@ -1,0 +1,138 @@
+"""What somebody may see of an index, by name: all that is hidden is unknown, and never suggested."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import chain
+
+from waygraph.registry.access.visibility import Shows, as_seen, visible
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.errors import UnknownName, nearest
+from waygraph.registry.model.identity import call_name, call_prefix, tool_id
+from waygraph.registry.model.nouns import Agent, Principal, Tool
+from waygraph.registry.model.tool_settings import settings_of_tools
+
+_AGENTS_SUGGESTED_FROM = 3
+"""How many agents' tools an unknown call name is compared with."""
+
+
+def shows(index: SearchIndex, principal: Principal | None) -> Shows | None:
+    """Whether the principal may see the agent of an id. None: it sees everything.
+
+    Of all agents, not only of those that a search found; they are read when the first one is asked for.
+    """
+    if principal is None:
+        return None
+    agents = cache(index.agents)
+    return lambda agent_id: agent_id in agents() and visible(agents()[agent_id], principal)
+
+
+def visible_agents(index: SearchIndex, principal: Principal | None) -> list[Agent]:
+    may_see = shows(index, principal)
+    return [as_seen(agent, may_see) for agent in index.agents().values() if visible(agent, principal)]
+
+
+def seen_tools(index: SearchIndex, ids: Sequence[str], principal: Principal | None) -> list[Tool]:
+    """The tools of these ids, in that order, of agents that the principal may see. Raises KeyError."""
+    may_see = shows(index, principal)
+    return [as_seen(tool, may_see) for tool in index.tools(ids)]
+
+
+def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) -> Agent:
+    """Raises UnknownName."""
+    match = index.agents().get(agent_id)
+    if match is None or not visible(match, principal):
+        raise UnknownName("agent", agent_id, (agent.id for agent in visible_agents(index, principal)))
+    return as_seen(match, shows(index, principal))
+
+
+def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
+    """By id (`agent/tool`), else by call name. Raises UnknownName."""
+    if "/" in name:
+        owner = agent_named(index, name.partition("/")[0], principal)
+        ids = index.tool_ids(owner.id)
+        if name not in ids:
+            raise UnknownName("tool", name, ids)
+        return seen_tools(index, [name], principal)[0]
+    for owner in _bearers(index, name, principal):
+        matching_id = _tool_called(index, name, owner.id, index.tool_ids(owner.id))
+        if matching_id:
+            return seen_tools(index, [matching_id], principal)[0]
+    raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
+
+
+def find_named(index: SearchIndex, name: str, principal: Principal | None) -> Agent | Tool:
+    """The agent of that id, else the tool of that id or call name. Raises UnknownName."""
+    agent = index.agents().get(name)
+    if agent is not None and visible(agent, principal):
+        return as_seen(agent, shows(index, principal))
+    if "/" in name or "__" in name or _bearers(index, name, principal):
+        return tool_named(index, name, principal)
+    return agent_named(index, name, principal)
+
+
+def find_all_named(
+    index: SearchIndex, names: Iterable[str], principal: Principal | None
+) -> "dict[str, tuple[str, str]]":
+    """Of each name the id of the agent, and of the tool if it is one's; names that are unknown are left out.
+
+    As `find_named`, but that nothing is suggested, and that the engine is asked once.
+    """
+    agents = index.agents()
+    owners: dict[str, list[str]] = {}
+    ids_by_name: dict[str, tuple[str, str]] = {}
+    for name in names:
+        if name in agents and visible(agents[name], principal):
+            ids_by_name[name] = (name, "")
+            continue
+        among = [name.partition("/")[0]] if "/" in name else index.owners_called(name)
+        owners[name] = [owner for owner in among if owner in agents and visible(agents[owner], principal)]
+    tool_ids = index.tool_ids_of(list(dict.fromkeys(chain.from_iterable(owners.values()))))
+    for name, among in owners.items():
+        for owner in among:
+            tool = (
+                name if "/" in name and name in tool_ids[owner] else _tool_called(index, name, owner, tool_ids[owner])
+            )
+            if tool:
+                ids_by_name[name] = (owner, tool)
+                break
+    return ids_by_name
+
+
+def _bearers(index: SearchIndex, name: str, principal: Principal | None) -> list[Agent]:
+    """The visible agents that may own a tool of this call name."""
+    agents = index.agents()
+    owners = (agents[agent_id] for agent_id in index.owners_called(name) if agent_id in agents)
+    return [owner for owner in owners if visible(owner, principal)]
+
+
+def _tool_called(index: SearchIndex, name: str, owner: str, ids: Sequence[str]) -> str | None:
+    """The id among `ids`, all of one owner's tools, of the tool with this call name: its source's, or an operator's."""
+    matching_id = _tool_stated(name, owner, ids)
+    if matching_id or not settings_of_tools(index.settings().get(owner)):
+        return matching_id
+    return next((tool.id for tool in index.tools(ids) if tool.call_name == name), None)
+
+
+def _tool_stated(name: str, owner: str, ids: Iterable[str]) -> str | None:
+    """The id that makes this call name."""
+    plain = name.removeprefix(f"{owner}__")
+    if call_name(owner, plain) == name:  # no other tool has it
+        plain_id = tool_id(owner, plain)
+        return plain_id if plain_id in ids else None
+    return next((each for each, candidate in _call_names(owner, ids) if candidate == name), None)
+
+
+def _call_names(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Of each tool its id and its call name."""
+    return ((each, call_name(owner, each.partition("/")[2])) for each in ids)
+
+
+def _call_names_near(index: SearchIndex, name: str, principal: Principal | None) -> list[str]:
+    """The call names of the tools of those visible agents that were probably meant."""
+    owners = _bearers(index, name, principal)
+    if not owners:
+        by_prefix = {call_prefix(agent.id).rstrip("_"): agent for agent in visible_agents(index, principal)}
+        near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
+        owners = [by_prefix[prefix] for prefix in near]
+    tools = index.tool_ids_of([owner.id for owner in owners])
+    return [each for owner in owners for _, each in _call_names(owner.id, tools[owner.id])]

@@ -1,0 +1,1 @@
+"""What operators say: who may say it, approval, and toolsets with their rows, their upkeep and what a caller sees."""

@@ -1,0 +1,289 @@
+"""Toolsets: a named choice of tools, agents and tags, its rows in the graph, and what somebody sees of it."""
+
+import re
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from waygraph.cypher import load
+from waygraph.registry.access.visibility import visible
+from waygraph.registry.graph.contents import Contents, GraphNoun
+from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.read import (
+    Vectors,
+    overlaid,
+    read_agents,
+    read_agents_of,
+    read_settings,
+    read_tools,
+    read_tools_of,
+)
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.changes import Change
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.identity import replace_surrogates
+from waygraph.registry.model.nouns import Agent, Principal, canonical_json
+from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.validation import MAX_NAMES, checked_names
+
+RULE = ("description", "tools", "agents", "tags", "callers")
+"""What an operator says of a toolset."""
+MOST_NAMED = 5
+"""So many names that are not there `doctor` tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolset:
+    """The rule as stated: `tools` and `agents` by id, and `tags`, of which an agent has any. What comes later joins.
+
+    `callers`: groups that may use it; empty: everybody who may see anything in it. `includes`: ids of its tools.
+    As somebody sees it: `members` are the ids of the agents that it reaches, `missing` the names in the rule that are
+    not there, which only who sees everything is told.
+    """
+
+    name: str
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    callers: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def chooses(self, agent: Agent) -> bool:
+        """Whether the agent is in it as a whole."""
+        return agent.id in self.agents or not set(self.tags).isdisjoint(agent.tags)
+
+    def chosen_tools(self, agent: Agent, tool_ids: Iterable[str]) -> list[str]:
+        """Those of an agent's tools that it includes."""
+        return list(tool_ids) if self.chooses(agent) else [each for each in tool_ids if each in self.tools]
+
+    def missing_names(self, agents: Container[str], tags: Container[str]) -> tuple[str, ...]:
+        """Of the rule, what is neither a tool that it includes, nor one of these agents or tags."""
+        inclusions = frozenset(self.includes)
+        rules = ((self.tools, inclusions), (self.agents, agents), (self.tags, tags))
+        return tuple(each for names, there in rules for each in names if each not in there)
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """What an operator says of it, lists as JSON has them."""
+        values = {each: getattr(self, each) for each in RULE}
+        return {each: list(value) if isinstance(value, tuple) else value for each, value in values.items()}
+
+    def rule_json(self) -> dict[str, Any]:
+        """Name and rule, as exports have them."""
+        return {"name": self.name} | self.rule
+
+    def as_json(self) -> dict[str, Any]:
+        return self.rule_json() | {"includes": list(self.includes)}
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> "Toolset":
+        """Of what `as_json` or `rule_json` wrote. Raises TypeError for anything else."""
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+        }
+        return cls(**fields)
+
+
+_TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+_PAGES = "login"
+
+
+MAX_DESCRIPTION_CHARS = 2_000
+"""Of a toolset."""
+
+
+def stated_toolset(name: str, **rule: Any) -> Toolset:
+    """The rule alone, its names in order. Raises InvalidSetting."""
+    if not isinstance(name, str) or not _TOOLSET_NAME.fullmatch(name):
+        raise InvalidSetting(
+            f"{repr(name)[:100]} cannot be a toolset's name; expected letters, digits, `_`, `.` and `-`, at most 64, "
+            "with a letter or digit first"
+        )
+    if name == _PAGES:
+        raise InvalidSetting(f"{name!r} cannot be a toolset's name: a service has its pages for logins there")
+    if astray := sorted(map(str, rule.keys() - {*RULE})):
+        raise InvalidSetting(f"a toolset has no {astray[0]!r}; it has {', '.join(RULE)}")
+    text: object = rule.pop("description", "")
+    if not isinstance(text, str) or len(text) > MAX_DESCRIPTION_CHARS:
+        raise InvalidSetting(f"the description of a toolset is a text of at most {MAX_DESCRIPTION_CHARS} characters")
+    toolset = Toolset(
+        name=name,
+        description=replace_surrogates(text),
+        **{each: checked_names(each, names) for each, names in rule.items()},
+    )
+    for each in rule:
+        if len(names := getattr(toolset, each)) > MAX_NAMES:
+            raise InvalidSetting(f"{each} of a toolset are at most {MAX_NAMES}, not {len(names)}")
+    for tool in toolset.tools:
+        if "/" not in tool:
+            raise InvalidSetting(f"a tool of a toolset is named by its id, such as agent/tool, not {tool!r}")
+    if not (toolset.tools or toolset.agents or toolset.tags):
+        raise InvalidSetting("a toolset needs at least one tool, agent or tag")
+    return toolset
+
+
+def read_toolsets(session: GraphSession) -> list[Toolset]:
+    """In order of their names, each with the ids of its tools in order."""
+    rows = session.run(load("read/toolsets"))
+    if not rows:
+        return []
+    tools: dict[str, list[str]] = {}
+    for row in session.run(load("read/inclusions")):
+        tools.setdefault(row["toolset"], []).append(row["tool"])
+    return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
+
+
+def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
+    """`new` in place of the one of its name. `tools_before`: ids of the tools that it included so far."""
+    session.run(load("toolset/put_toolset"), id=new.name, props=new.rule)
+    put_edges(session, {new.name: (set(tools_before), set(new.includes))})
+
+
+def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str]]]) -> None:
+    """By name of a toolset: what it included, and what it includes. Only what differs is written."""
+    old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
+    come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
+    for statement, rows in (("toolset/exclude", old_edges), ("toolset/include", come)):
+        for batch in batches(rows):
+            session.run(load(statement), rows=list(batch))
+
+
+def choose_tools(
+    session: GraphSession, toolsets: Sequence[Toolset], agent_ids: Collection[str] | None = None
+) -> dict[str, set[str]]:
+    """By name of each toolset the ids of the tools that its rule chooses, of these agents; None: of all."""
+    settings = read_settings(session)
+    items = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
+    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(items))
+    tool_ids: dict[str, list[str]] = {}
+    for item in tools:
+        tool_ids.setdefault(item.tool.agent_id, []).append(item.tool.id)
+    agents = [overlaid(item.agent, settings) for item in items.values()]
+    return {
+        each.name: {tool for agent in agents for tool in each.chosen_tools(agent, tool_ids.get(agent.id, ()))}
+        for each in toolsets
+    }
+
+
+def toolset_change(was: Toolset | None, now: Toolset | None) -> Change:
+    """What the log keeps of it; one of the two is there."""
+    before, after = (each.rule_json() if each else {} for each in (was, now))
+    differing = tuple(each for each in RULE if before.get(each) != after.get(each))
+    return Change(
+        source="",
+        agent_id=f"toolset:{(now or was or Toolset(name='')).name}",
+        what="changed" if was and now else "added" if now else "removed",
+        fields=differing if was and now else (),
+        before=canonical_json({each: before[each] for each in differing if before}),
+        after=canonical_json({each: after[each] for each in differing if after}),
+    )
+
+
+class Toolsets(GraphNoun[Toolset]):
+    name = "toolsets"
+    advice = "set the toolset anew: `waygraph toolset update NAME`"
+
+    def read(self, session: GraphSession) -> list[Toolset]:
+        return read_toolsets(session)
+
+    def put(self, session: GraphSession, value: Toolset, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
+        put_toolset(session, value)
+
+    def as_json(self, value: Toolset) -> dict[str, Any]:
+        return value.as_json()
+
+    def of_json(self, document: Mapping[str, Any]) -> Toolset:
+        return Toolset.of_json(document)
+
+    def as_export(self, value: Toolset) -> dict[str, Any]:
+        """Without the tools that it includes: the rule chooses them anew."""
+        return value.rule_json()
+
+    @contextmanager
+    def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
+        """What is new joins afterwards, and what a rule chooses no more leaves; vectors alone change nothing."""
+        yield
+        toolsets = read_toolsets(session) if agent_ids else []
+        if agent_ids and toolsets:
+            now, agents = choose_tools(session, toolsets, agent_ids), set(agent_ids)
+            before = {each.name: {tool for tool in each.includes if owner_of(tool) in agents} for each in toolsets}
+            put_edges(session, {name: (before[name], now[name]) for name in now})
+
+    def counts(self, values: Sequence[Toolset]) -> dict[str, int]:
+        return {"toolsets": len(values), "inclusions": sum(len(each.includes) for each in values)}
+
+    def faults(self, contents: Contents) -> Iterator[str]:
+        """What a rule chooses and no edge leads to, and the other way."""
+        toolsets, edges = contents.values(self), contents.counts["inclusions"]
+        choices, tools = choose_tools(contents.session, toolsets), self.counts(toolsets)["inclusions"]
+        if edges != tools:
+            yield f"{edges} edges for {tools} tools"
+        for each in toolsets:
+            differing = sorted(choices[each.name].symmetric_difference(each.includes))
+            yield from (f"{each.name} and {tool}" for tool in differing)
+
+    def sound(self, contents: Contents) -> str:
+        """Also what rules name that is not there, which is no fault: it may come back."""
+        agents = contents.overlaid_agents
+        tags = {tag for agent in agents.values() for tag in agent.tags}
+        toolsets = contents.values(self)
+        missing = [f"{each.name} names {name}" for each in toolsets for name in each.missing_names(agents, tags)]
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        note = f"; not there: {', '.join(missing[:MOST_NAMED])}{more}" if missing else ""
+        return f"each includes what its rule says{note}"
+
+
+TOOLSETS = Toolsets()
+
+
+def seen_toolsets(index: SearchIndex, principal: Principal | None) -> list[Toolset]:
+    toolsets = index.values(TOOLSETS)
+    agents = [agent for agent in index.agents().values() if visible(agent, principal)] if toolsets else []
+    ids_by_tag: dict[str, set[str]] = {}
+    for agent in agents:
+        for tag in agent.tags:
+            ids_by_tag.setdefault(tag, set()).add(agent.id)
+    agent_ids = {agent.id for agent in agents}
+    return [toolset for each in toolsets if (toolset := _as_seen(each, agent_ids, ids_by_tag, principal)) is not None]
+
+
+def seen_toolset(index: SearchIndex, name: str, principal: Principal | None) -> Toolset:
+    """Raises UnknownName, in the same words and after the same work for one that is not there and for one that the
+    principal may not use.
+    """
+    toolsets = {each.name: each for each in seen_toolsets(index, principal)}
+    if name not in toolsets:
+        raise UnknownName("toolset", name, toolsets)
+    return toolsets[name]
+
+
+def _as_seen(
+    toolset: Toolset, agent_ids: Collection[str], ids_by_tag: Mapping[str, Collection[str]], principal: Principal | None
+) -> Toolset | None:
+    """`agent_ids`: of the agents that the principal may see; `ids_by_tag`: the same by tag.
+
+    None: the principal must not learn of the toolset.
+    """
+    includes = tuple(each for each in toolset.includes if owner_of(each) in agent_ids)
+    members = set(map(owner_of, includes)).union(
+        (each for each in toolset.agents if each in agent_ids), *(ids_by_tag.get(tag, ()) for tag in toolset.tags)
+    )
+    view = replace(toolset, includes=includes, members=tuple(sorted(members)))
+    if principal is None:
+        return replace(view, missing=toolset.missing_names(agent_ids, ids_by_tag))
+    may_use = not toolset.callers or not set(toolset.callers).isdisjoint(principal.groups)
+    if not (may_use and members):
+        return None
+    return replace(
+        view,
+        tools=tuple(each for each in toolset.tools if each in includes),
+        agents=tuple(each for each in toolset.agents if each in agent_ids),
+        tags=tuple(each for each in toolset.tags if each in ids_by_tag),
+        callers=(),
+    )
