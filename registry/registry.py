@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from waygraph.registry.operators.toolset import Toolset
     from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.storage.store import Store
-    from waygraph.registry.storage.writer import WriteSession
     from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.vectors_build import Builder
+    from waygraph.registry.writer import WriteSession
 
 
 @runtime_checkable

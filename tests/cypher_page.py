@@ -16,6 +16,8 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transitions import learn_transitions
+from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
@@ -214,8 +216,8 @@ def fill(registry: Registry, folder: Path) -> None:
     registry.set("pigeon-mail", pinned=True)
     registry.set("quarry-sql", visible_to=["analysts"])
     registry.remove("unit-bench")
-    registry.change(lambda session: session.put_similar(lambda _: NEAR))
-    registry.change(lambda session: session.learn_transitions(count_transitions(TALKS, MARCH), 90.0, 1_000))
+    registry.change(lambda session: put_similar(session, lambda _: NEAR))
+    registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH), 90.0, 1_000))
     registry.build_taxonomy(_tree)
     registry.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
 

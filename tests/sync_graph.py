@@ -18,8 +18,9 @@ from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
-from waygraph.registry.storage.store import Writing, prepare_nothing
-from waygraph.registry.storage.writer import WriteSession, changed_setting
+from waygraph.registry.operators.settings import changed_setting, put_setting
+from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.writer import WriteSession, Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix
@@ -56,7 +57,7 @@ class Graph:
         return changes, self.session.commit(changes)
 
     def say(self, agent: str, **changes: object) -> None:
-        self.session.put_setting(changed_setting(self.session.read_graph_view(), agent, changes))
+        put_setting(self.session, changed_setting(self.session.read_graph_view(), agent, changes))
 
     def agents(self) -> dict[str, Agent]:
         """As they hold now, operators' words included."""
@@ -80,6 +81,7 @@ def new_graph() -> Graph:
     session = WriteSession(
         Writing(engine, lambda _session, _ids: nullcontext(), prepare_nothing, None),
         lambda _: ChosenEmbedder(embedder=embedder, spec="counting"),
+        NOUNS,
         texts="contextual",
         max_embedded_chars=4000,
         max_changes_kept=100,

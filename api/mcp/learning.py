@@ -20,6 +20,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
 from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, bucket_of
+from waygraph.registry.operators.transitions import learn_transitions
 from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.location import MEMORY, is_service
 
@@ -80,7 +81,7 @@ class CallCounter:
             return
         half_life, most = self._settings.learn_half_life_days, self._settings.max_transitions_kept
         try:
-            self._registry.change(lambda session: session.learn_transitions(counted, half_life, most))
+            self._registry.change(lambda session: learn_transitions(session, counted, half_life, most))
         except (NeedsRegistry, RegistryNotFound) as error:
             logger.warning("nothing is learned from calls: %s", error)
         except WaygraphError as error:

@@ -32,10 +32,13 @@ from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.operators.rights import refuse_non_operator
+from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
+from waygraph.registry.operators.toolset import restore_toolsets
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage import embedded
-from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
+from waygraph.registry.taxonomy.taxonomies import restore_taxonomies
+from waygraph.registry.writer import WriteSession
 
 Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
@@ -129,13 +132,13 @@ def sync(
         if _is_refused_whole(graph, changes):
             source = graph.sources.get(changes.source)
             if changes.failures != (source.failures if source else ()):
-                session.put_failures(changes.source, changes.failures)
+                put_failures(session, changes.source, changes.failures)
             return graph, changes, Written(revision=_revision(session.state())), session.state()
         result = session.commit(changes, progress)
         if manifest.taxonomies:
-            result = replace(result, revision=session.restore_taxonomies(manifest.taxonomies))
+            result = replace(result, revision=restore_taxonomies(session, manifest.taxonomies))
         if manifest.toolsets:
-            result = replace(result, revision=session.restore_toolsets(manifest.toolsets))
+            result = replace(result, revision=restore_toolsets(session, manifest.toolsets))
         return graph, changes, result, session.state()
 
     graph, changes, result, state = registry.change(work, texts=texts)

@@ -29,14 +29,14 @@ from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """A value that has a name of its own among its kind."""
 
     @property
     def name(self) -> str: ...
 
 
-class GraphNoun[T: Named](Protocol):
+class GraphNoun[T: HasName](Protocol):
     """A kind of value that a registry keeps beside agents and tools, such as toolsets: what the rooms above know of it.
 
     What indexes, exports, copies, checks or changes a registry asks this; `storage.nouns` lists all kinds.
@@ -111,7 +111,7 @@ class Contents:
             getattr(self, part)
         return self
 
-    def values[T: Named](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: HasName](self, noun: GraphNoun[T]) -> Sequence[T]:
         """All of a kind, in order of their names."""
         if noun.name not in self._values:
             self._values[noun.name] = noun.read(self.session)

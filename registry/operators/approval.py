@@ -1,16 +1,21 @@
-"""Approval: what waits for it, and what it says."""
+"""Approval: what waits for it, what it says, and that it is given."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from waygraph.registry.access.visibility import Shows, as_seen
+from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView
+from waygraph.registry.graph.write import put_agent_props, put_tool_props, write_vectors
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.changes import AgentEntry, Approved
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
 from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
 from waygraph.registry.model.tool_settings import settings_of_tools
+from waygraph.registry.operators.rights import refuse_non_operator
+from waygraph.registry.operators.sources import claims_of
+from waygraph.registry.writer import WriteSession
 
 OF_SOURCE = "source:"
 """Before a source's name: all that waits of it."""
@@ -24,7 +29,7 @@ def waits(entity: Agent | Tool) -> bool:
     return entity.pending or is_doubtful(entity)
 
 
-def approval_of(entity: Agent | Tool) -> dict[str, object]:
+def _approval_of(entity: Agent | Tool) -> dict[str, object]:
     """The properties that say that it is approved as it is now."""
     return {"pending": False, "approved_hash": entity.content_hash}
 
@@ -141,3 +146,36 @@ def _set_name(graph: GraphView, tool: Tool) -> str:
     """The call name that an operator gave it; empty: none."""
     setting = settings_of_tools(graph.settings_of(tool.agent_id)).get(tool.name)
     return call_name(tool.agent_id, setting.name) if setting and setting.name else ""
+
+
+def approve(session: WriteSession, *names: str, principal: Principal | None = None) -> Approved:
+    """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
+
+    An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for who is no
+    operator, and for a source that claims an agent which the principal may not see; and as `WriteSession.commit`.
+    """
+    refuse_non_operator("an approval", principal)
+    session.set_apart(principal)
+    revision = session.begin().revision
+    graph = session.read_graph_view()
+    for name in names:
+        if name.startswith(OF_SOURCE):
+            claims_of(session, name.removeprefix(OF_SOURCE), principal)
+    agents, tools = all_waiting(graph, names, principal)
+    if not (agents or tools):
+        return Approved(revision=revision)
+    entries = approved_entries(graph, agents, tools)
+    # Without a tool that joins them, the agents' texts stay as they are.
+    vectors = session.embed(entries if any(tool.pending for tool in tools) else ())
+    agent_ids = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+
+    def work(graph_session: GraphSession) -> None:
+        write_vectors(graph_session, agent_ids, (), vectors)
+        put_agent_props(graph_session, {agent.id: _approval_of(agent) for agent in agents})
+        put_tool_props(graph_session, {tool.id: _approval_of(tool) for tool in tools})
+
+    return Approved(
+        agents=tuple(agent.id for agent in agents),
+        tools=tuple(tool.id for tool in tools),
+        revision=session.write(work, [entry.agent.id for entry in entries], vectors).revision,
+    )

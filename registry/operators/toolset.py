@@ -20,12 +20,13 @@ from waygraph.registry.graph.read import (
     read_tools_of,
 )
 from waygraph.registry.index.search_index import SearchIndex
-from waygraph.registry.model.changes import Change
+from waygraph.registry.model.changes import Change, Written
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Agent, Principal, canonical_json
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAMES, checked_names
+from waygraph.registry.writer import WriteSession
 
 RULE = ("description", "tools", "agents", "tags", "callers")
 """What an operator says of a toolset."""
@@ -240,6 +241,60 @@ class Toolsets(GraphNoun[Toolset]):
 
 
 TOOLSETS = Toolsets()
+
+
+def set_toolset(session: WriteSession, new: Toolset) -> Toolset:
+    """In place of the one of the same name; returns it as it is stored. What changes nothing keeps the revision.
+
+    Raises InvalidSetting for the name of a namespace.
+    """
+    session.begin()
+    namespaces = _namespaces(session)
+    if new.name in namespaces:
+        raise InvalidSetting(
+            f"{new.name!r} is the namespace of the source {namespaces[new.name]!r}, which has the endpoint "
+            f"/{new.name}/mcp; give the toolset another name"
+        )
+    before = {each.name: each for each in read_toolsets(session.engine)}.get(new.name)
+    new = replace(new, includes=tuple(sorted(choose_tools(session.engine, [new])[new.name])))
+    if new != before:
+        log = [toolset_change(before, new)] if before is None or before.rule_json() != new.rule_json() else []
+
+        def work(graph_session: GraphSession) -> None:
+            put_toolset(graph_session, new, before.includes if before else ())
+            session.log(graph_session, log)
+
+        session.write(work)
+    return new
+
+
+def remove_toolset(session: WriteSession, name: str) -> Written:
+    """Raises UnknownName."""
+    session.begin()
+    toolsets = {each.name: each for each in read_toolsets(session.engine)}
+    if name not in toolsets:
+        raise UnknownName("toolset", name, toolsets)
+
+    def work(graph_session: GraphSession) -> None:
+        graph_session.run(load("toolset/remove_toolset"), id=name)
+        session.log(graph_session, [toolset_change(toolsets[name], None)])
+
+    return session.write(work)
+
+
+def restore_toolsets(session: WriteSession, toolsets: Sequence[Toolset]) -> int:
+    """Those whose names neither a toolset nor a namespace has. Returns the revision."""
+    names = {each.name for each in read_toolsets(session.engine)} | _namespaces(session).keys()
+    for each in toolsets:
+        if each.name not in names:
+            set_toolset(session, each)
+    return session.begin().revision
+
+
+def _namespaces(session: WriteSession) -> dict[str, str]:
+    """Namespace → its source."""
+    sources = session.read_graph_view().sources
+    return {source.namespace: name for name, source in sources.items() if source.namespace}
 
 
 def seen_toolsets(index: SearchIndex, principal: Principal | None) -> list[Toolset]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from waygraph.registry.remote.calls import Call, Talk
     from waygraph.registry.remote.transport import Connection
     from waygraph.registry.storage.store import Origin
-    from waygraph.registry.storage.writer import WriteSession
     from waygraph.registry.taxonomy.vectors_build import Builder
+    from waygraph.registry.writer import WriteSession
 
 
 class ServiceStore:

@@ -7,14 +7,21 @@ an ingest takes away those of a tool whose vector it changes.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.read import read_tools, read_vectors
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from waygraph.registry.graph.read import Vectors
+    from waygraph.registry.model.changes import Written
     from waygraph.registry.storage.local_registry import LocalRegistry
+    from waygraph.registry.writer import WriteSession
 
     Matrix = NDArray[np.float32]
     Rows = NDArray[np.int64]
@@ -144,7 +151,7 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> LinkSumm
             for (one, other), cosine in zip(pairs.rows.tolist(), pairs.cosines, strict=True)
         ]
 
-    revision = registry.change(lambda session: session.put_similar(choose)).revision
+    revision = registry.change(lambda session: put_similar(session, choose)).revision
     tools, pairs = results[0]
     return LinkSummary(
         revision=revision,
@@ -154,3 +161,19 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> LinkSumm
         isolated=tools - len(np.unique(pairs.rows)),
         least_cosine=float(pairs.cosines[-1]) if len(pairs.cosines) else None,
     )
+
+
+def put_similar(session: "WriteSession", choose: "Callable[[Vectors], Sequence[Mapping[str, object]]]") -> "Written":
+    """Replaces the edges between near tools by those that it chooses: rows of `learning/put_similar`.
+
+    It is given the vectors of the tools that have one.
+    """
+    revision = session.begin().revision
+    rows = choose(read_vectors(session.engine, tools=[item.tool.id for item in read_tools(session.engine)]))
+
+    def work(graph_session: GraphSession) -> None:
+        graph_session.run(load("learning/clear_similar"))
+        for batch in batches(rows):
+            graph_session.run(load("learning/put_similar"), revision=revision + 1, rows=list(batch))
+
+    return session.write(work)

@@ -38,7 +38,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
 from waygraph.registry.storage.nouns import NOUNS
-from waygraph.registry.storage.store import Writing, prepare_nothing
+from waygraph.registry.writer import Writing, prepare_nothing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession

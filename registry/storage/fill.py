@@ -13,7 +13,8 @@ from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
 from waygraph.registry.model.errors import CopyDiffers, RegistryUnusable, WriteConflict
-from waygraph.registry.storage.store import Origin, Work, Writing
+from waygraph.registry.storage.store import Origin, Work
+from waygraph.registry.writer import Writing
 
 
 class AtOnce:

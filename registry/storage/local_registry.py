@@ -40,16 +40,28 @@ from waygraph.registry.model.validation import (
     checked_statuses,
     setting_changes,
 )
+from waygraph.registry.operators.approval import approve
 from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
-from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets, stated_toolset
+from waygraph.registry.operators.settings import put_setting
+from waygraph.registry.operators.sources import forget_source, put_statuses
+from waygraph.registry.operators.toolset import (
+    Toolset,
+    remove_toolset,
+    seen_toolset,
+    seen_toolsets,
+    set_toolset,
+    stated_toolset,
+)
 from waygraph.registry.routing.answering import Answering
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
+from waygraph.registry.storage.nouns import NOUNS
 from waygraph.registry.storage.store import Store
 from waygraph.registry.taxonomy.browse import browse_index, seen_taxonomy
+from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
 from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxonomy, check_taxonomy_name
 
 if TYPE_CHECKING:
@@ -68,9 +80,9 @@ if TYPE_CHECKING:
     from waygraph.registry.model.failures import SourceStatuses
     from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.storage.export.formats import ExportFormat
-    from waygraph.registry.storage.writer import WriteSession
     from waygraph.registry.taxonomy.upkeep import BuildInput
     from waygraph.registry.taxonomy.vectors_build import Builder
+    from waygraph.registry.writer import WriteSession
 
 
 class LocalRegistry:
@@ -280,13 +292,14 @@ class LocalRegistry:
     @contextmanager
     def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
         from waygraph.registry.storage.embedded import now
-        from waygraph.registry.storage.writer import WriteSession
+        from waygraph.registry.writer import WriteSession
 
         check_texts(texts)
         with self._store.writing(trust_index=trust_index) as writing:
             yield WriteSession(
                 writing,
                 self._choose,
+                NOUNS,
                 texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
                 max_changes_kept=self._settings.max_changes_kept,
@@ -325,7 +338,7 @@ class LocalRegistry:
         removed: bool | None = None,
         principal: Principal | None = None,
     ) -> "OperatorSettings":
-        from waygraph.registry.storage.writer import changed_setting
+        from waygraph.registry.operators.settings import changed_setting
 
         changes = setting_changes(
             tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
@@ -335,7 +348,7 @@ class LocalRegistry:
             graph = session.read_graph_view()
             setting = changed_setting(graph, agent_id, changes, principal)
             if setting != graph.settings_of(agent_id):
-                session.put_setting(setting)
+                put_setting(session, setting)
             return setting
 
         return self._change(work)
@@ -355,7 +368,7 @@ class LocalRegistry:
             siblings = [item.tool for item in graph.tools_of([tool.agent_id])[tool.agent_id]]
             setting = merge_tool_setting(graph.settings_of(tool.agent_id), tool, siblings, changes)
             if setting != graph.settings_of(tool.agent_id):
-                session.put_setting(setting)
+                put_setting(session, setting)
             return setting
 
         return self._change(work)
@@ -367,7 +380,7 @@ class LocalRegistry:
         from waygraph.registry.operators.approval import checked_names
 
         unique_names = checked_names(names)
-        return self._change(lambda session: session.approve(*unique_names, principal=principal))
+        return self._change(lambda session: approve(session, *unique_names, principal=principal))
 
     def put_statuses(
         self,
@@ -377,10 +390,10 @@ class LocalRegistry:
     ) -> "Written":
         checked_statuses(statuses)
         change = self.change if tried else self._change  # what fails before anything works is kept, too
-        return change(lambda session: session.put_statuses(statuses, tried or {}, pauses or {}))
+        return change(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
     def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        return self._change(lambda session: session.forget_source(source, principal))
+        return self._change(lambda session: forget_source(session, source, principal))
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
@@ -428,10 +441,10 @@ class LocalRegistry:
             shown_to_all=shown_to_all,
             current=True,
         )
-        return self._change(lambda session: session.put_taxonomy(whole))
+        return self._change(lambda session: set_taxonomy(session, whole))
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
-        return self._change(lambda session: session.forget_taxonomy(name))
+        return self._change(lambda session: forget_taxonomy(session, name))
 
     def set_toolset(
         self,
@@ -446,12 +459,12 @@ class LocalRegistry:
     ) -> Toolset:
         refuse_limited(principal)
         new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
-        self._change(lambda session: session.put_toolset(new))
+        self._change(lambda session: set_toolset(session, new))
         return self.toolset(name)
 
     def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
         refuse_limited(principal)
-        return self._change(lambda session: session.remove_toolset(name))
+        return self._change(lambda session: remove_toolset(session, name))
 
     # -- for those who look after it ---------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import Any
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.operators.toolset import TOOLSETS
-from waygraph.registry.taxonomy.upkeep import TAXONOMIES
+from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
 
 NOUNS: tuple[GraphNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
 """In the order in which a transaction keeps them, a copy writes them and an export lists them."""

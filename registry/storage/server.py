@@ -30,7 +30,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import now
-from waygraph.registry.storage.store import Writing
+from waygraph.registry.writer import Writing
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession

@@ -3,17 +3,15 @@
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from waygraph.registry.catalog.searchable import Searchable
 
 if TYPE_CHECKING:
-    from waygraph.registry.graph.engine import GraphEngine, GraphSession
-    from waygraph.registry.graph.read import RegistryState
+    from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.index.search_index import SearchIndex
     from waygraph.registry.model.changes import CypherResult
-
-    Keep = Callable[[GraphSession, Collection[str] | None], AbstractContextManager[None]]
+    from waygraph.registry.writer import Writing
 
 
 type Work = Callable[[GraphSession], None]
@@ -46,21 +44,6 @@ class Filling(Protocol):
         ...
 
 
-class Writing(NamedTuple):
-    """The engine to write through, and what keeps the search index true to what is written.
-
-    `keep(session, agent_ids)` is entered inside the transaction, before these agents or their tools change; with None
-    in place of ids everything is indexed anew. `prepare(dimension)` is called before the first vectors of that many
-    numbers are written; 0: before there are none any more. `state`: of the revision that this write goes on from, read
-    while no other writer was committing; None: there is no registry yet.
-    """
-
-    engine: "GraphEngine"
-    keep: "Keep"
-    prepare: Callable[[int], None]
-    state: "RegistryState | None"
-
-
 class Store(Protocol):
     """Threads may share it."""
 
@@ -86,7 +69,7 @@ class Store(Protocol):
         """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound."""
         ...
 
-    def writing(self, *, trust_index: bool = True) -> AbstractContextManager[Writing]:
+    def writing(self, *, trust_index: bool = True) -> "AbstractContextManager[Writing]":
         """To write; where a place has one writer at a time it is held alone. Raises RegistryLocked, StorageFailed."""
         ...
 
@@ -106,7 +89,3 @@ class RegistryWithStore(Searchable, Protocol):
 
     @property
     def store(self) -> Store: ...
-
-
-def prepare_nothing(dimension: int) -> None:
-    """For an index that takes vectors of any length."""

@@ -10,8 +10,8 @@ from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
 from waygraph.registry.taxonomy.tree import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
-from waygraph.registry.taxonomy.upkeep import TAXONOMIES
 
 EXAMPLES = 2
 BUILD_FIRST = "`waygraph taxonomy build` makes one."

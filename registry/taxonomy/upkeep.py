@@ -5,13 +5,10 @@ by their vectors alone, and where a leaf is split only those are counted that ev
 tells of an agent to somebody who may not see it.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     StoredTool,
@@ -24,12 +21,11 @@ from waygraph.registry.graph.read import (
     read_tools_of,
     read_vectors,
 )
-from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Agent, is_doubtful
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.rows import directions_of, put_taxonomy, read_directions, read_taxonomies
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings, check_taxonomy
+from waygraph.registry.taxonomy.rows import put_taxonomy, read_directions, read_taxonomies
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     pass
@@ -131,7 +127,7 @@ def _directions(taxonomy: Taxonomy, vectors: "Vectors") -> "Vectors":
     return directions
 
 
-def _keep(
+def keep_placed(
     session: GraphSession,
     former: Taxonomy,
     before: Mapping[str, Placeable],
@@ -295,78 +291,3 @@ class _Tree:
             order[at] = order.pop(at, categories[at])
             waiting.extend(categories[at].children)
         return replace(self._held, categories=order)
-
-
-class Taxonomies(GraphNoun[Taxonomy]):
-    name = "taxonomies"
-    advice = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
-
-    def read(self, session: GraphSession) -> list[Taxonomy]:
-        return read_taxonomies(session)
-
-    def put(self, session: GraphSession, value: Taxonomy, vectors: Vectors) -> None:
-        put_taxonomy(session, value, None, directions_of(value.name, vectors))
-
-    def as_json(self, value: Taxonomy) -> dict[str, Any]:
-        return value.as_json()
-
-    def of_json(self, document: Mapping[str, Any]) -> Taxonomy:
-        return Taxonomy.of_json(document)
-
-    @contextmanager
-    def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
-        taxonomies = read_taxonomies(session) if agent_ids is None or agent_ids else []
-        before = {of: read_placeable(session, of, agent_ids) for of in {each.of for each in taxonomies}}
-        yield
-        for of, was in before.items():
-            now = read_placeable(session, of, agent_ids)
-            for taxonomy in taxonomies:
-                if taxonomy.of is of and agent_ids is None:
-                    settle(session, taxonomy, taxonomy)
-                elif taxonomy.of is of and agent_ids is not None:
-                    _keep(session, taxonomy, was, now, agent_ids)
-
-    def read_vectors(self, session: GraphSession) -> Vectors:
-        return read_directions(session)
-
-    def counts(self, values: Sequence[Taxonomy]) -> dict[str, int]:
-        categories = [category for each in values for category in each.categories.values()]
-        holdings = sum(len(each.holds) for each in categories)
-        return {"taxonomies": len(values), "categories": len(categories), "holdings": holdings}
-
-    def rows(self, value: Taxonomy) -> int:
-        return len(value.categories)
-
-    def copy_fault(self, value: Taxonomy) -> str:
-        try:
-            check_taxonomy(value)
-        except InvalidSetting as exc:
-            name = value.name[:40]
-            return f"its taxonomy {name!r} is not as a build makes it ({exc}): build it anew, or forget it."
-        return ""
-
-    def faults(self, contents: Contents) -> Iterator[str]:
-        """What is in no tree, siblings of one name, categories at another depth, and what may not stand in a tree."""
-        taxonomies, counts = contents.values(self), contents.counts
-        in_trees = self.counts(taxonomies)["categories"]
-        if (len(taxonomies), in_trees) != (counts["taxonomies"], counts["categories"]):
-            yield f"{in_trees} of {counts['categories']} categories are in a tree"
-        yield from (f"there are {n} current ones" for n in {sum(each.current for each in taxonomies)} if n > 1)
-        for taxonomy in taxonomies:
-            placeable = read_placeable(contents.session, taxonomy.of)
-            for each in taxonomy.categories.values():
-                children = [taxonomy.categories[child] for child in each.children]
-                names = Counter(child.name for child in children)
-                yield from (f"{taxonomy.name}: {n} siblings are called {name!r}" for name, n in names.items() if n > 1)
-                yield from (
-                    f"{taxonomy.name}: {child.id} is at depth {child.depth}"
-                    for child in children
-                    if child.depth <= each.depth
-                )
-                yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in placeable)
-
-    def sound(self, contents: Contents) -> str:  # noqa: ARG002
-        return "each category is in its place"
-
-
-TAXONOMIES = Taxonomies()

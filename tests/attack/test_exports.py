@@ -15,6 +15,7 @@ from waygraph.registry import Registry
 from waygraph.registry.model.errors import RegistryUnusable, SourceError
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.migrate import migrate_at
+from waygraph.registry.taxonomy.taxonomies import set_taxonomy
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 pytestmark = pytest.mark.attack
@@ -170,7 +171,7 @@ def test_a_foreign_registry_with_such_a_name_is_not_copied(tmp_path: Path, name:
         whole = tree()
         odd = replace(whole.categories["pay"], name=name)
         bad = replace(whole, categories={**whole.categories, "pay": odd})
-        registry.change(lambda session: session.put_taxonomy(bad))
+        registry.change(lambda session: set_taxonomy(session, bad))
     with pytest.raises(RegistryUnusable, match="not as a build makes it"):
         migrate_at(source, target, Settings())
     with Registry.open(source, embedder="none") as registry:

@@ -16,6 +16,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import LearningReport, count_transitions
+from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
@@ -46,7 +47,7 @@ def registry(shelf: Shelf) -> Iterator[Registry]:
 
 def learn(registry: Registry, *conversations: Sequence[str], most: int = 1_000) -> LearningReport:
     counts = count_transitions(conversations, AT)
-    return registry.change(lambda session: session.learn_transitions(counts, 90.0, most))
+    return registry.change(lambda session: learn_transitions(session, counts, 90.0, most))
 
 
 def answers(registry: Registry, *calls: str, principal: Principal | None = PUBLIC) -> list[tuple[str, float]]:
@@ -114,8 +115,8 @@ def test_a_removed_agent_takes_its_counts_along_and_forgetting_all_of_them(regis
     left = {name for each in registry.read(read_transitions) for name in (each.first, each.next)}
     assert left == {"agent-1", "agent-1/cart", "agent-2", "agent-2/drone"}
     registry.set("agent-0", removed=False)
-    forgotten = registry.change(lambda session: session.forget_transitions())
-    assert registry.change(lambda session: session.forget_transitions()) == forgotten
+    forgotten = registry.change(forget_transitions)
+    assert registry.change(forget_transitions) == forgotten
     assert registry.read(read_transitions) == []
     assert [name for name, _ in answers(registry, "agent-1/cart")] == [
         name for name, _ in before if not name.startswith("agent-0")

@@ -13,7 +13,7 @@ from tests.sync_graph import entry, manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.storage.writer import WriteSession
+from waygraph.registry.writer import WriteSession
 
 Tamper = Callable[..., None]
 BEGIN = "CREATE (:Commit {id: 'commit', token: 'other', since: timestamp()})"

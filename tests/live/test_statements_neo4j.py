@@ -22,6 +22,8 @@ from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Principal, Turn
 from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transitions import learn_transitions
+from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
@@ -127,10 +129,10 @@ def live(registry: Registry, folder: Path) -> None:
     registry.tools("harbor-git")
     tools = list(product(registry.tools("quarry-sql"), registry.tools("harbor-git")))
     near = [{"one": one.id, "other": other.id, "cosine": 1.0} for one, other in tools]
-    registry.change(lambda session: session.put_similar(lambda _: near))
+    registry.change(lambda session: put_similar(session, lambda _: near))
     calls = count_transitions([[tools[0][0].id, tools[0][1].id]], "2026-01-01T00:00:00+00:00")
-    registry.change(lambda session: session.learn_transitions(calls, 90.0, 1))
-    registry.change(lambda session: session.learn_transitions(calls, 90.0, 100))
+    registry.change(lambda session: learn_transitions(session, calls, 90.0, 1))
+    registry.change(lambda session: learn_transitions(session, calls, 90.0, 100))
     registry.find_tools(Query(text="a SQL query", history=(Turn(role="call", tool=calls[0].first),)))
     for of in Of:
         registry.build_taxonomy(taxonomy_of, name=of.value, of=of)

@@ -14,11 +14,10 @@ from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
+from waygraph.registry import Registry, writer
 from waygraph.registry.index.local.generation import folder_of, is_pending
 from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage import writer
 from waygraph.registry.storage.embedded import LiveGraph
 from waygraph.registry.storage.integrity.examine import examine
 

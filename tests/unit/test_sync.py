@@ -15,6 +15,8 @@ from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import canonical_json
+from waygraph.registry.operators.approval import approve
+from waygraph.registry.operators.sources import forget_source
 
 
 @pytest.fixture
@@ -179,9 +181,9 @@ def test_one_launch_is_one_agent(graph: Graph) -> None:
     assert changes.written == ()
     assert claims(graph) == {("a", "x", "x"), ("b", "x", "x")}
     assert graph.agents()["x"].description == "said by a"
-    graph.session.forget_source("a")
+    forget_source(graph.session, "a")
     assert set(graph.agents()) == {"x"}
-    graph.session.forget_source("b")
+    forget_source(graph.session, "b")
     assert graph.agents() == {}
     assert graph.tools() == {}
 
@@ -222,7 +224,7 @@ def test_different_agents_of_one_id_are_kept_apart(graph: Graph) -> None:
     assert changes.renamed == (("x", "ns-b.x"),)
     assert set(graph.agents()) == {"x", "ns-b.x"}
     assert set(graph.tools()) == {"x/run", "ns-b.x/run"}
-    graph.session.forget_source("a")
+    forget_source(graph.session, "a")
     changes, _ = graph.sync(manifest("b", entry("x", "another thing", transport="U")))
     assert changes.is_empty
     graph.sync(manifest("a", entry("x", "one thing", transport="T")))
@@ -254,8 +256,8 @@ def test_what_one_source_says_is_not_approved_with_what_another_said(graph: Grap
     first, second = (entry("x", said, transport="T") for said in ("as it was", "as it is"))
     graph.sync(replace(manifest("config", first, rank=1), policy="hold"))
     graph.sync(manifest("other config", second, rank=1))
-    assert graph.session.approve("source:config").tools == ()
-    assert graph.session.approve("source:other config").tools == ("x/run",)
+    assert approve(graph.session, "source:config").tools == ()
+    assert approve(graph.session, "source:other config").tools == ("x/run",)
 
 
 def test_a_live_source_speaks_before_a_catalogue(graph: Graph) -> None:
@@ -286,7 +288,7 @@ def test_a_shadowed_source_takes_over_when_the_first_is_forgotten(graph: Graph) 
     first, second = entry("x", "first", transport="T"), entry("x", "second", transport="T")
     graph.sync(manifest("a", first))
     graph.sync(manifest("b", second))
-    assert graph.session.forget_source("a").ingest_again == ("b",)
+    assert forget_source(graph.session, "a").ingest_again == ("b",)
     assert graph.agents()["x"].description == "first"
     changes, _ = graph.sync(manifest("b", second))
     assert graph.agents()["x"].description == "second"
@@ -299,10 +301,10 @@ def test_who_says_what_is_held_need_not_be_ingested_again(graph: Graph) -> None:
     same, other = entry("x", "same", transport="T"), entry("x", "other", transport="T")
     for source, said in (("a", same), ("b", same), ("c", other)):
         graph.sync(manifest(source, said))
-    assert graph.session.forget_source("c").ingest_again == ()
+    assert forget_source(graph.session, "c").ingest_again == ()
     graph.sync(manifest("c", other))
-    assert graph.session.forget_source("a").ingest_again == ()
-    assert graph.session.forget_source("b").ingest_again == ("c",)
+    assert forget_source(graph.session, "a").ingest_again == ()
+    assert forget_source(graph.session, "b").ingest_again == ("c",)
 
 
 def test_what_a_shadowed_source_said_last_counts(graph: Graph) -> None:
@@ -310,14 +312,14 @@ def test_what_a_shadowed_source_said_last_counts(graph: Graph) -> None:
     graph.sync(manifest("b", entry("x", "same", transport="T")))
     graph.sync(manifest("b", entry("x", "other", transport="T")))
     assert graph.sync(manifest("b", entry("x", "other", transport="T")))[0].is_empty
-    assert graph.session.forget_source("a").ingest_again == ("b",)
+    assert forget_source(graph.session, "a").ingest_again == ("b",)
 
 
 def test_of_live_sources_one_that_asked_before_must_be_asked_again(graph: Graph) -> None:
     graph.sync(manifest("catalogue", entry("x", "as listed", transport="T")))
     graph.sync(manifest("before", entry("x", "as it was", transport="T"), rank=1))
     graph.sync(manifest("last", entry("x", "as it is", transport="T"), rank=1))
-    assert graph.session.forget_source("last").ingest_again == ("before",)
+    assert forget_source(graph.session, "last").ingest_again == ("before",)
 
 
 def test_a_source_removes_only_what_it_claims(graph: Graph) -> None:

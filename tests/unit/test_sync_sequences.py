@@ -13,6 +13,8 @@ from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.model.changes import AgentEntry, Written
 from waygraph.registry.model.identity import tool_id
+from waygraph.registry.operators.approval import approve
+from waygraph.registry.operators.sources import forget_source
 
 SOURCES = {"live": 1, "awake": 1, "a": 0, "b": 0, "c": 0}
 KEYS = ("k0", "k1", "k.2", "k/2", "k4")
@@ -142,7 +144,7 @@ def apply(graph: Graph, model: Model, step: Step) -> None:
     if action == "forget":
         source = str(which)
         if source in model.listed:
-            graph.session.forget_source(source)
+            forget_source(graph.session, source)
             del model.listed[source]
             model.without(source=source)
         return
@@ -170,7 +172,7 @@ def apply_approval(graph: Graph, name: str) -> None:
     revision, before = graph.revision, texts_of(graph)
     waiting = {tool.id for tool in graph.tools().values() if tool.agent_id == name and tool.pending}
     graph.embedder.texts.clear()
-    done = graph.session.approve(name)
+    done = approve(graph.session, name)
     after = texts_of(graph)
     assert set(done.tools) == waiting
     assert done.revision == revision + bool(done.agents or done.tools)

@@ -49,6 +49,7 @@ def transitions(
     from waygraph.api.cli.render import operation_views
     from waygraph.ingest.conversations.call_counts import read_call_counts
     from waygraph.registry.model import shapes
+    from waygraph.registry.operators.transitions import learn_transitions
     from waygraph.registry.storage.embedded import now
 
     options = invocation(context)
@@ -57,8 +58,8 @@ def transitions(
     with options.open() as registry:
         registry.status()  # what is not there is not made
         result = registry.change(
-            lambda session: session.learn_transitions(
-                counts, settings.learn_half_life_days, settings.max_transitions_kept
+            lambda session: learn_transitions(
+                session, counts, settings.learn_half_life_days, settings.max_transitions_kept
             )
         )
     show(result, shapes.shape, operation_views.view_learned, as_json)
@@ -68,10 +69,11 @@ def forget(context: typer.Context, as_json: AsJson = False) -> None:
     """Forget which tool was called after which."""
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
+    from waygraph.registry.operators.transitions import forget_transitions
 
     with invocation(context).open() as registry:
         registry.status()
-        result = registry.change(lambda session: session.forget_transitions())
+        result = registry.change(forget_transitions)
     show(result, shapes.shape, operation_views.view_write, as_json)
 
 

@@ -24,6 +24,7 @@ from benchmarks.history.next_calls import (
 from benchmarks.world import World, show_progress
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 from waygraph_lab.evaluation.dataset import SEED, Dataset, Question
@@ -175,9 +176,9 @@ def learn(registry: Registry, sequences: Iterable[Sequence[str]]) -> None:
     """In place of what was learnt before."""
     settings = registry.settings
     counts = count_transitions(sequences, LEARNT_AT)
-    registry.change(lambda session: session.forget_transitions())
+    registry.change(forget_transitions)
     registry.change(
-        lambda session: session.learn_transitions(counts, settings.learn_half_life_days, settings.max_transitions_kept)
+        lambda session: learn_transitions(session, counts, settings.learn_half_life_days, settings.max_transitions_kept)
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotReranked
 from waygraph.registry.model.nouns import Query, Route, TextForm, ToolRoute, Vote
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
-from waygraph.registry.storage.writer import DEFAULT_TEXTS
+from waygraph.registry.writer import DEFAULT_TEXTS
 from waygraph_lab.evaluation.dataset import Asked, By
 from waygraph_lab.evaluation.metrics import DEPTHS, Gold, interval, measure_query
 

@@ -14,6 +14,7 @@ from waygraph.registry.model.files import write_atomically
 from waygraph.registry.model.nouns import Query, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.ranker import Ranker, read_features
 from waygraph.registry.routing.recipes import HYBRID
@@ -129,9 +130,9 @@ def _conversations(questions: Iterable[Question]) -> dict[int, list[list[str]]]:
 def _learn(registry: Registry, conversations: Iterable[Sequence[str]]) -> None:
     """In place of what was learned before."""
     settings, counts = registry.settings, count_transitions(conversations, LEARNED_AT)
-    registry.change(lambda session: session.forget_transitions())
+    registry.change(forget_transitions)
     registry.change(
-        lambda session: session.learn_transitions(counts, settings.learn_half_life_days, settings.max_transitions_kept)
+        lambda session: learn_transitions(session, counts, settings.learn_half_life_days, settings.max_transitions_kept)
     )
 
 

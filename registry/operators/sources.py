@@ -1,0 +1,119 @@
+"""What is written of a source beside its manifest: how its agents answer, what of it fails, and its end."""
+
+from collections.abc import Iterable, Mapping
+from typing import Never
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import GraphView, outranked_sources
+from waygraph.registry.graph.write import put_agent_props, remove_agents
+from waygraph.registry.graph.write import put_failures as put_failures_of
+from waygraph.registry.model.changes import Forgotten, Written
+from waygraph.registry.model.errors import NotAllowed, UnknownName
+from waygraph.registry.model.failures import Failure, SourceStatuses, continue_failures
+from waygraph.registry.model.nouns import Principal
+from waygraph.registry.operators.rights import is_own, refuse_non_operator
+from waygraph.registry.writer import WriteSession
+
+NOTHING_TRIED: SourceStatuses = {}
+
+
+NO_PAUSES: Mapping[str, int] = {}
+
+
+def put_statuses(
+    session: WriteSession,
+    statuses: Mapping[str, str],
+    attempts: SourceStatuses = NOTHING_TRIED,
+    pauses: Mapping[str, int] = NO_PAUSES,
+) -> Written:
+    """Agents' statuses, by id; unknown ids are left out. Where no status differs the revision stays.
+
+    `attempts`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
+    """
+    revision = session.begin().revision
+    graph = session.read_graph_view()
+    failures = {name: _failures_after(session, name, its) for name, its in attempts.items()}
+    waits = {name: pauses.get(name, _pause_s(graph, name)) for name in failures}
+    differing = {
+        agent_id: {"status": status}
+        for agent_id, status in statuses.items()
+        if agent_id in graph.agents and graph.agents[agent_id].agent.status != status
+    }
+
+    def work(graph_session: GraphSession) -> None:
+        put_agent_props(graph_session, differing)
+        for name, failing in failures.items():
+            put_failures_of(graph_session, name, failing, waits[name])
+
+    if differing:
+        return session.write(work, differing)
+    return session.touch(work) if failures else Written(revision=revision)
+
+
+def put_failures(session: WriteSession, source: str, failures: Iterable[Failure]) -> Written:
+    """What of a source does not work; one that was never read is made. The revision stays."""
+    session.begin()
+    pause_s = _pause_s(session.read_graph_view(), source)
+    return session.touch(lambda graph_session: put_failures_of(graph_session, source, failures, pause_s))
+
+
+def _failures_after(session: WriteSession, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
+    summary = session.read_graph_view().sources.get(source)
+    return continue_failures(source, summary.failures if summary else (), statuses, session.clock(), remaining=None)
+
+
+def _pause_s(graph: GraphView, source: str) -> int:
+    summary = graph.sources.get(source)
+    return summary.pause_s if summary else 0
+
+
+def forget_source(session: WriteSession, name: str, principal: Principal | None = None) -> Forgotten:
+    """Removes a source, its claims, and the agents that only it claimed; of another what is held stays.
+
+    Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
+    a policy, and the principal is no operator.
+    """
+    session.begin()
+    graph = session.read_graph_view()
+    mine = claims_of(session, name, principal)
+    if graph.policy_of(name) != "accept" or not all(is_own(graph.overlaid(agent_id), principal) for agent_id in mine):
+        refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
+    other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
+    agent_ids = [agent_id for agent_id in mine if agent_id not in other_ids]
+    tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
+
+    def work(graph_session: GraphSession) -> None:
+        remove_agents(graph_session, agent_ids, tools)
+        graph_session.run(load("sync/remove_source"), source=name)
+
+    return Forgotten(
+        revision=session.write(work, agent_ids).revision,
+        agents=tuple(sorted(agent_ids)),
+        tools=tuple(sorted(tools)),
+        ingest_again=outranked_sources(graph, name, mine),
+    )
+
+
+def claims_of(session: WriteSession, name: str, principal: Principal | None) -> list[str]:
+    """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
+    graph = session.read_graph_view()
+    sources = {str(row["name"]) for row in session.engine.run(load("read/sources"))}
+    if principal is not None:
+        sources &= {claim.source for claim in graph.claims if graph.shows(claim.agent_id, principal)}
+    if name not in sources:
+        raise UnknownName("source", name, sources)
+    agent_ids = [claim.agent_id for claim in graph.claims if claim.source == name]
+    refuse_unseen(graph, agent_ids, principal)
+    return agent_ids
+
+
+def refuse_unseen(graph: GraphView, agent_ids: Iterable[str], principal: Principal | None) -> None:
+    """Raises NotAllowed if one of these is held and the principal may not see it. Which one is not said."""
+    if any(agent_id in graph.agents and not graph.shows(agent_id, principal) for agent_id in agent_ids):
+        refuse_change()
+
+
+def refuse_change() -> Never:
+    """Raises NotAllowed; of which agent is not said."""
+    raise NotAllowed("this would change an agent that the caller may not see; nothing was changed")

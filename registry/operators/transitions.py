@@ -1,0 +1,64 @@
+"""What was called after what: counts that are added to those of the graph, and forgotten."""
+
+from collections.abc import Collection, Sequence
+
+from waygraph.cypher import load
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import read_transitions
+from waygraph.registry.graph.write import put_transitions
+from waygraph.registry.model.changes import Written
+from waygraph.registry.model.transitions import (
+    LearningReport,
+    Transition,
+    add_transitions,
+    is_tool,
+    keep_largest,
+    owner_of,
+)
+from waygraph.registry.writer import WriteSession
+
+
+def learn_transitions(
+    session: WriteSession, more: Sequence[Transition], half_life_days: float, max_kept: int
+) -> LearningReport:
+    """Adds counts of what was called after what; of all at most `max_kept` stay, the largest.
+
+    Those of agents and tools that the registry does not hold are left out. Nothing to add keeps the revision.
+    """
+    revision = session.begin().revision
+    before = read_transitions(session.engine)
+    unknown = _unknown_ids(session, {name for each in more for name in each.ids})
+    additions = [each for each in more if unknown.isdisjoint(each.ids)]
+    sums = add_transitions(before, additions, half_life_days)
+    transitions, put = sums, list({each.key: None for each in additions})
+    if is_cut := len(sums) > max_kept:
+        transitions = keep_largest(sums, max_kept, half_life_days)
+        put = list(transitions)
+
+    def work(graph_session: GraphSession) -> None:
+        if is_cut:
+            _forget(graph_session)
+        put_transitions(graph_session, (transitions[key] for key in put))
+
+    if additions:
+        revision = session.write(work).revision
+    return LearningReport(transitions=len(transitions), revision=revision, unknown=tuple(sorted(unknown)))
+
+
+def forget_transitions(session: WriteSession) -> Written:
+    """All of them. Nothing to forget keeps the revision."""
+    revision = session.begin().revision
+    if not read_transitions(session.engine):
+        return Written(revision=revision)
+    return session.write(_forget)
+
+
+def _forget(graph_session: GraphSession) -> None:
+    graph_session.run(load("learning/forget_transitions"))
+
+
+def _unknown_ids(session: WriteSession, ids: Collection[str]) -> set[str]:
+    graph = session.read_graph_view()
+    owners = {owner_of(each) for each in ids} & graph.agents.keys()
+    tools = {item.tool.id for items in graph.tools_of(sorted(owners)).values() for item in items}
+    return {each for each in ids if each not in (tools if is_tool(each) else owners)}

@@ -1,0 +1,147 @@
+"""Taxonomies in a registry: read, kept true, checked and copied as a kind, and each put in place or forgotten."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from waygraph.registry.graph.contents import Contents, GraphNoun
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import Vectors
+from waygraph.registry.model.changes import Written
+from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.taxonomy.rows import (
+    directions_of,
+    put_taxonomy,
+    read_directions,
+    read_taxonomies,
+    remove_taxonomy,
+)
+from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
+from waygraph.registry.taxonomy.upkeep import keep_placed, read_placeable, settle
+from waygraph.registry.writer import WriteSession
+
+
+class Taxonomies(GraphNoun[Taxonomy]):
+    name = "taxonomies"
+    advice = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
+
+    def read(self, session: GraphSession) -> list[Taxonomy]:
+        return read_taxonomies(session)
+
+    def put(self, session: GraphSession, value: Taxonomy, vectors: Vectors) -> None:
+        put_taxonomy(session, value, None, directions_of(value.name, vectors))
+
+    def as_json(self, value: Taxonomy) -> dict[str, Any]:
+        return value.as_json()
+
+    def of_json(self, document: Mapping[str, Any]) -> Taxonomy:
+        return Taxonomy.of_json(document)
+
+    @contextmanager
+    def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
+        taxonomies = read_taxonomies(session) if agent_ids is None or agent_ids else []
+        before = {of: read_placeable(session, of, agent_ids) for of in {each.of for each in taxonomies}}
+        yield
+        for of, was in before.items():
+            now = read_placeable(session, of, agent_ids)
+            for taxonomy in taxonomies:
+                if taxonomy.of is of and agent_ids is None:
+                    settle(session, taxonomy, taxonomy)
+                elif taxonomy.of is of and agent_ids is not None:
+                    keep_placed(session, taxonomy, was, now, agent_ids)
+
+    def read_vectors(self, session: GraphSession) -> Vectors:
+        return read_directions(session)
+
+    def counts(self, values: Sequence[Taxonomy]) -> dict[str, int]:
+        categories = [category for each in values for category in each.categories.values()]
+        holdings = sum(len(each.holds) for each in categories)
+        return {"taxonomies": len(values), "categories": len(categories), "holdings": holdings}
+
+    def rows(self, value: Taxonomy) -> int:
+        return len(value.categories)
+
+    def copy_fault(self, value: Taxonomy) -> str:
+        try:
+            check_taxonomy(value)
+        except InvalidSetting as exc:
+            name = value.name[:40]
+            return f"its taxonomy {name!r} is not as a build makes it ({exc}): build it anew, or forget it."
+        return ""
+
+    def faults(self, contents: Contents) -> Iterator[str]:
+        """What is in no tree, siblings of one name, categories at another depth, and what may not stand in a tree."""
+        taxonomies, counts = contents.values(self), contents.counts
+        in_trees = self.counts(taxonomies)["categories"]
+        if (len(taxonomies), in_trees) != (counts["taxonomies"], counts["categories"]):
+            yield f"{in_trees} of {counts['categories']} categories are in a tree"
+        yield from (f"there are {n} current ones" for n in {sum(each.current for each in taxonomies)} if n > 1)
+        for taxonomy in taxonomies:
+            placeable = read_placeable(contents.session, taxonomy.of)
+            for each in taxonomy.categories.values():
+                children = [taxonomy.categories[child] for child in each.children]
+                names = Counter(child.name for child in children)
+                yield from (f"{taxonomy.name}: {n} siblings are called {name!r}" for name, n in names.items() if n > 1)
+                yield from (
+                    f"{taxonomy.name}: {child.id} is at depth {child.depth}"
+                    for child in children
+                    if child.depth <= each.depth
+                )
+                yield from (f"{taxonomy.name} holds {entity}" for entity in each.holds if entity not in placeable)
+
+    def sound(self, contents: Contents) -> str:  # noqa: ARG002
+        return "each category is in its place"
+
+
+TAXONOMIES = Taxonomies()
+
+
+def set_taxonomy(session: WriteSession, new: Taxonomy) -> Taxonomy:
+    """In place of the one of the same name. All that may stand in it is placed. Returns it as it is stored."""
+    new = replace(new, revision=session.begin().revision + 1)
+
+    def work(graph_session: GraphSession) -> None:
+        taxonomies = {each.name: each for each in read_taxonomies(graph_session)}
+        former = taxonomies.pop(new.name, None)
+        if former and former.of is not new.of:
+            remove_taxonomy(graph_session, former)
+            former = None
+        settle(graph_session, new, former)
+        for other in taxonomies.values():
+            if other.current and new.current:
+                put_taxonomy(graph_session, replace(other, current=False), other)
+
+    session.write(work)
+    return next(each for each in read_taxonomies(session.engine) if each.name == new.name)
+
+
+def restore_taxonomies(session: WriteSession, taxonomies: Sequence[Taxonomy]) -> int:
+    """Those whose names the registry has none of; none is current beside another. Returns the revision."""
+    revision = session.begin().revision
+    present = {each.name: each for each in read_taxonomies(session.engine)}
+    has_current = any(each.current for each in present.values())
+    missing = [each for each in taxonomies if each.name not in present]
+
+    def work(graph_session: GraphSession) -> None:
+        for each in missing:
+            settle(graph_session, replace(each, current=each.current and not has_current), None)
+
+    return session.write(work).revision if missing else revision
+
+
+def forget_taxonomy(session: WriteSession, name: str) -> Written:
+    """If it was the current one, the first of those that are left is. Raises UnknownName."""
+    session.begin()
+    taxonomies = {each.name: each for each in read_taxonomies(session.engine)}
+    if name not in taxonomies:
+        raise UnknownName("taxonomy", name, taxonomies)
+    taxonomy, others = taxonomies.pop(name), list(taxonomies.values())
+
+    def work(graph_session: GraphSession) -> None:
+        remove_taxonomy(graph_session, taxonomy)
+        if taxonomy.current and others:
+            put_taxonomy(graph_session, replace(others[0], current=True), others[0])
+
+    return session.write(work)
