@@ -1,16 +1,16 @@
 """The one writer of a registry: what a transaction begins from, what it embeds, and the revision that it makes."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from waygraph.cypher import load
 from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
-from waygraph.registry.graph.contents import GraphNoun
+from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.read import (
     GraphView,
@@ -58,6 +58,27 @@ class Writing(NamedTuple):
     keep: Keep
     prepare: Callable[[int], None]
     state: RegistryState | None
+
+
+class RegistryNoun[T: NounValue](GraphNoun[T], Protocol):
+    """A kind of value that an export carries, and an ingest of the export may restore."""
+
+    singular: str
+
+    def as_export(self, value: T) -> dict[str, Any]:
+        return value.as_json()
+
+    def of_export(self, document: Mapping[str, Any]) -> T:
+        """Of what `as_export` wrote, or anybody else. Raises InvalidSetting, LookupError, TypeError, ValueError."""
+        ...
+
+    def texts(self, value: T) -> Iterable[str]:
+        """What models are shown of it as it is."""
+        ...
+
+    def restore(self, session: "WriteSession", values: Sequence[T]) -> Written:
+        """Those whose names are free."""
+        ...
 
 
 def prepare_nothing(dimension: int) -> None:

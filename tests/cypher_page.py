@@ -16,7 +16,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.transitions import count_transitions
-from waygraph.registry.operators.transitions import learn_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy

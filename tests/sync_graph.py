@@ -18,8 +18,8 @@ from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
-from waygraph.registry.operators.settings import changed_setting, put_setting
-from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.operators.agent_settings import changed_setting, put_setting
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession, Writing, prepare_nothing
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
 from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, bucket_of
-from waygraph.registry.operators.transitions import learn_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.location import MEMORY, is_service
 

@@ -1,10 +1,10 @@
 """What one source says now: agents with their tools, and what of it could not be taken."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected
-from waygraph.registry.operators.toolset import Toolset
-from waygraph.registry.taxonomy.tree import Taxonomy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,8 @@ class Manifest:
     """How many of those an export holds that was not asked to restore them."""
     restores: bool = False
     """Whether it is an export that was: what it does not say waits was in routing, whatever the policy."""
-    taxonomies: tuple[Taxonomy, ...] = ()
-    """Those of an export that are put where the registry has none of the name."""
-    toolsets: tuple[Toolset, ...] = ()
-    """The same."""
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """By kind, such as toolsets: those of an export that are put where the registry has none of the name."""
     gone: tuple[str, ...] = ()
     """Keys of agents that the source says are no more; also a partial one can say so."""
     policy: Policy | None = None

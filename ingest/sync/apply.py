@@ -33,11 +33,10 @@ from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, co
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
-from waygraph.registry.operators.toolset import restore_toolsets
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage import embedded
-from waygraph.registry.taxonomy.taxonomies import restore_taxonomies
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession
 
 Member = tuple[str, str]
@@ -135,10 +134,9 @@ def sync(
                 put_failures(session, changes.source, changes.failures)
             return graph, changes, Written(revision=_revision(session.state())), session.state()
         result = session.commit(changes, progress)
-        if manifest.taxonomies:
-            result = replace(result, revision=restore_taxonomies(session, manifest.taxonomies))
-        if manifest.toolsets:
-            result = replace(result, revision=restore_toolsets(session, manifest.toolsets))
+        for noun in NOUNS:
+            if values := manifest.values.get(noun.name):
+                result = replace(result, revision=noun.restore(session, values).revision)
         return graph, changes, result, session.state()
 
     graph, changes, result, state = registry.change(work, texts=texts)
@@ -252,7 +250,7 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
     """Raises NotAllowed for what the principal must not change, or would learn of by what becomes of an entry."""
     if principal is None:
         return
-    if changes.operator or manifest.taxonomies or manifest.toolsets:
+    if changes.operator or manifest.values:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
     refuse_unseen(graph, _touched_agents(changes), principal)
     refuse_unseen(graph, _placing_agents(graph, manifest), principal)

@@ -29,21 +29,29 @@ from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.transitions import Transition
 
 
-class HasName(Protocol):
-    """A value that has a name of its own among its kind."""
+class NounValue(Protocol):
+    """A value that has a name of its own among its kind, and a form as JSON."""
 
     @property
     def name(self) -> str: ...
 
+    def as_json(self) -> dict[str, Any]: ...
 
-class GraphNoun[T: HasName](Protocol):
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Self:
+        """Of what `as_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
+        ...
+
+
+class GraphNoun[T: NounValue](Protocol):
     """A kind of value that a registry keeps beside agents and tools, such as toolsets: what the rooms above know of it.
 
-    What indexes, exports, copies, checks or changes a registry asks this; `storage.nouns` lists all kinds.
+    What indexes, exports, copies, checks or changes a registry asks this; `storage.noun_list` lists all kinds.
     """
 
     name: str
     """In the plural, as an export, the file of a generation and a finding of `doctor` call them."""
+    kind: type[T]
     advice: str = ""
     """What to do where `faults` finds any."""
 
@@ -52,18 +60,11 @@ class GraphNoun[T: HasName](Protocol):
         ...
 
     def put(self, session: GraphSession, value: T, vectors: Vectors) -> None:
-        """Into a graph that has none of the name; `vectors`: all that `read_vectors` gave of another graph."""
+        """Into a graph that has none of the name.
+
+        `vectors`: all that `read_vectors` gave of another graph, float32 of shape (dimension,).
+        """
         ...
-
-    def as_json(self, value: T) -> dict[str, Any]: ...
-
-    def of_json(self, document: Mapping[str, Any]) -> T:
-        """Of what `as_json` wrote. Raises KeyError, TypeError, ValueError for anything else."""
-        ...
-
-    def as_export(self, value: T) -> dict[str, Any]:
-        """What an export says of it."""
-        return self.as_json(value)
 
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> AbstractContextManager[None]:  # noqa: ARG002
         """Around a transaction that changes these agents, or whose tools; None: all of their vectors."""
@@ -111,7 +112,7 @@ class Contents:
             getattr(self, part)
         return self
 
-    def values[T: HasName](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """All of a kind, in order of their names."""
         if noun.name not in self._values:
             self._values[noun.name] = noun.read(self.session)
@@ -162,6 +163,7 @@ class Contents:
 
     @cached_property
     def vectors(self) -> Vectors:
+        """Of agents and tools, by id: float32 of shape (dimension,)."""
         return read_vectors(self.session, agents=list(self.agents), tools=[item.tool.id for item in self.tools])
 
     @cached_property

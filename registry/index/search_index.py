@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.texts import parameter_text
-from waygraph.registry.graph.contents import GraphNoun, HasName
+from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.index.analyser import fold, fold_path, terms
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.identity import call_prefix
@@ -95,7 +95,7 @@ class SearchIndex(Records, Protocol):
         """How calls follow each other; None: nothing was learnt."""
         ...
 
-    def values[T: HasName](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """All of a kind, such as toolsets, in order of their names, whoever may see or use them."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
-from waygraph.registry.graph.contents import Contents, GraphNoun
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession, batches
 from waygraph.registry.graph.read import (
     Vectors,
@@ -26,12 +26,16 @@ from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Agent, Principal, canonical_json
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAMES, checked_names
-from waygraph.registry.writer import WriteSession
+from waygraph.registry.writer import RegistryNoun, WriteSession
 
 RULE = ("description", "tools", "agents", "tags", "callers")
 """What an operator says of a toolset."""
 MOST_NAMED = 5
 """So many names that are not there `doctor` tells."""
+_TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PAGES = "login"
+MAX_DESCRIPTION_CHARS = 2_000
+"""Of a toolset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +93,6 @@ class Toolset:
         return cls(**fields)
 
 
-_TOOLSET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-
-
-_PAGES = "login"
-
-
-MAX_DESCRIPTION_CHARS = 2_000
-"""Of a toolset."""
-
-
 def stated_toolset(name: str, **rule: Any) -> Toolset:
     """The rule alone, its names in order. Raises InvalidSetting."""
     if not isinstance(name, str) or not _TOOLSET_NAME.fullmatch(name):
@@ -127,17 +121,6 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
     if not (toolset.tools or toolset.agents or toolset.tags):
         raise InvalidSetting("a toolset needs at least one tool, agent or tag")
     return toolset
-
-
-def read_toolsets(session: GraphSession) -> list[Toolset]:
-    """In order of their names, each with the ids of its tools in order."""
-    rows = session.run(load("read/toolsets"))
-    if not rows:
-        return []
-    tools: dict[str, list[str]] = {}
-    for row in session.run(load("read/inclusions")):
-        tools.setdefault(row["toolset"], []).append(row["tool"])
-    return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
 
 
 def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
@@ -186,31 +169,46 @@ def toolset_change(was: Toolset | None, now: Toolset | None) -> Change:
     )
 
 
-class Toolsets(GraphNoun[Toolset]):
-    name = "toolsets"
+class Toolsets(RegistryNoun[Toolset]):
+    name, singular, kind = "toolsets", "toolset", Toolset
     advice = "set the toolset anew: `waygraph toolset update NAME`"
 
     def read(self, session: GraphSession) -> list[Toolset]:
-        return read_toolsets(session)
+        """In order of their names, each with the ids of its tools in order."""
+        rows = session.run(load("read/toolsets"))
+        if not rows:
+            return []
+        tools: dict[str, list[str]] = {}
+        for row in session.run(load("read/inclusions")):
+            tools.setdefault(row["toolset"], []).append(row["tool"])
+        return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
 
     def put(self, session: GraphSession, value: Toolset, vectors: Vectors) -> None:  # noqa: ARG002 - it has none
         put_toolset(session, value)
-
-    def as_json(self, value: Toolset) -> dict[str, Any]:
-        return value.as_json()
-
-    def of_json(self, document: Mapping[str, Any]) -> Toolset:
-        return Toolset.of_json(document)
 
     def as_export(self, value: Toolset) -> dict[str, Any]:
         """Without the tools that it includes: the rule chooses them anew."""
         return value.rule_json()
 
+    def of_export(self, document: Mapping[str, Any]) -> Toolset:
+        return stated_toolset(**document)
+
+    def texts(self, value: Toolset) -> Iterable[str]:
+        return (value.description, *value.tags)
+
+    def restore(self, session: WriteSession, values: Sequence[Toolset]) -> Written:
+        """Those whose names neither a toolset nor a namespace has."""
+        names = {each.name for each in self.read(session.engine)} | _namespaces(session).keys()
+        for each in values:
+            if each.name not in names:
+                set_toolset(session, each)
+        return Written(revision=session.begin().revision)
+
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         """What is new joins afterwards, and what a rule chooses no more leaves; vectors alone change nothing."""
         yield
-        toolsets = read_toolsets(session) if agent_ids else []
+        toolsets = self.read(session) if agent_ids else []
         if agent_ids and toolsets:
             now, agents = choose_tools(session, toolsets, agent_ids), set(agent_ids)
             before = {each.name: {tool for tool in each.includes if owner_of(tool) in agents} for each in toolsets}
@@ -255,7 +253,7 @@ def set_toolset(session: WriteSession, new: Toolset) -> Toolset:
             f"{new.name!r} is the namespace of the source {namespaces[new.name]!r}, which has the endpoint "
             f"/{new.name}/mcp; give the toolset another name"
         )
-    before = {each.name: each for each in read_toolsets(session.engine)}.get(new.name)
+    before = {each.name: each for each in TOOLSETS.read(session.engine)}.get(new.name)
     new = replace(new, includes=tuple(sorted(choose_tools(session.engine, [new])[new.name])))
     if new != before:
         log = [toolset_change(before, new)] if before is None or before.rule_json() != new.rule_json() else []
@@ -271,7 +269,7 @@ def set_toolset(session: WriteSession, new: Toolset) -> Toolset:
 def remove_toolset(session: WriteSession, name: str) -> Written:
     """Raises UnknownName."""
     session.begin()
-    toolsets = {each.name: each for each in read_toolsets(session.engine)}
+    toolsets = {each.name: each for each in TOOLSETS.read(session.engine)}
     if name not in toolsets:
         raise UnknownName("toolset", name, toolsets)
 
@@ -280,15 +278,6 @@ def remove_toolset(session: WriteSession, name: str) -> Written:
         session.log(graph_session, [toolset_change(toolsets[name], None)])
 
     return session.write(work)
-
-
-def restore_toolsets(session: WriteSession, toolsets: Sequence[Toolset]) -> int:
-    """Those whose names neither a toolset nor a namespace has. Returns the revision."""
-    names = {each.name for each in read_toolsets(session.engine)} | _namespaces(session).keys()
-    for each in toolsets:
-        if each.name not in names:
-            set_toolset(session, each)
-    return session.begin().revision
 
 
 def _namespaces(session: WriteSession) -> dict[str, str]:

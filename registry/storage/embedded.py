@@ -37,7 +37,7 @@ from waygraph.registry.model.errors import (
     StorageFailed,
 )
 from waygraph.registry.model.settings import WRITE_TIMEOUT, Settings
-from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import Writing, prepare_nothing
 
 if TYPE_CHECKING:

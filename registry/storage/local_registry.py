@@ -40,9 +40,9 @@ from waygraph.registry.model.validation import (
     checked_statuses,
     setting_changes,
 )
+from waygraph.registry.operators.agent_settings import put_setting
 from waygraph.registry.operators.approval import approve
 from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
-from waygraph.registry.operators.settings import put_setting
 from waygraph.registry.operators.sources import forget_source, put_statuses
 from waygraph.registry.operators.toolset import (
     Toolset,
@@ -58,7 +58,7 @@ from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
-from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
 from waygraph.registry.taxonomy.browse import browse_index, seen_taxonomy
 from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
@@ -338,7 +338,7 @@ class LocalRegistry:
         removed: bool | None = None,
         principal: Principal | None = None,
     ) -> "OperatorSettings":
-        from waygraph.registry.operators.settings import changed_setting
+        from waygraph.registry.operators.agent_settings import changed_setting
 
         changes = setting_changes(
             tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed

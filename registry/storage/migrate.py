@@ -36,7 +36,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
-from waygraph.registry.storage.nouns import NOUNS, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def fingerprints(contents: Contents) -> dict[str, dict[str, str]]:
 
 
 def _of_noun(noun: GraphNoun[Any], contents: Contents) -> dict[str, str]:
-    values = {each.name: _sha256(noun.as_json(each)) for each in contents.values(noun)}
+    values = {each.name: _sha256(each.as_json()) for each in contents.values(noun)}
     return values | {f"vector of {node}": _of_vector("", vector) for node, vector in contents.vectors_of(noun).items()}
 
 

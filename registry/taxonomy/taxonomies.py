@@ -1,12 +1,12 @@
 """Taxonomies in a registry: read, kept true, checked and copied as a kind, and each put in place or forgotten."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from waygraph.registry.graph.contents import Contents, GraphNoun
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import Vectors
 from waygraph.registry.model.changes import Written
@@ -20,24 +20,40 @@ from waygraph.registry.taxonomy.rows import (
 )
 from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 from waygraph.registry.taxonomy.upkeep import keep_placed, read_placeable, settle
-from waygraph.registry.writer import WriteSession
+from waygraph.registry.writer import RegistryNoun, WriteSession
 
 
-class Taxonomies(GraphNoun[Taxonomy]):
-    name = "taxonomies"
+class Taxonomies(RegistryNoun[Taxonomy]):
+    name, singular, kind = "taxonomies", "taxonomy", Taxonomy
     advice = "build the taxonomy anew: `waygraph taxonomy build --name NAME`"
 
     def read(self, session: GraphSession) -> list[Taxonomy]:
         return read_taxonomies(session)
 
     def put(self, session: GraphSession, value: Taxonomy, vectors: Vectors) -> None:
+        """`vectors`: of all categories, float32 of shape (dimension,)."""
         put_taxonomy(session, value, None, directions_of(value.name, vectors))
 
-    def as_json(self, value: Taxonomy) -> dict[str, Any]:
-        return value.as_json()
+    def of_export(self, document: Mapping[str, Any]) -> Taxonomy:
+        taxonomy = Taxonomy.of_json(document)
+        check_taxonomy(taxonomy)
+        return taxonomy
 
-    def of_json(self, document: Mapping[str, Any]) -> Taxonomy:
-        return Taxonomy.of_json(document)
+    def texts(self, value: Taxonomy) -> Iterable[str]:
+        return (text for at in value.categories.values() for text in (at.name, at.description, at.boundary))
+
+    def restore(self, session: WriteSession, values: Sequence[Taxonomy]) -> Written:
+        """Those whose names the registry has none of; none is current beside another."""
+        revision = session.begin().revision
+        present = {each.name: each for each in read_taxonomies(session.engine)}
+        has_current = any(each.current for each in present.values())
+        missing = [each for each in values if each.name not in present]
+
+        def work(graph_session: GraphSession) -> None:
+            for each in missing:
+                settle(graph_session, replace(each, current=each.current and not has_current), None)
+
+        return session.write(work) if missing else Written(revision=revision)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
@@ -53,6 +69,7 @@ class Taxonomies(GraphNoun[Taxonomy]):
                     keep_placed(session, taxonomy, was, now, agent_ids)
 
     def read_vectors(self, session: GraphSession) -> Vectors:
+        """The direction of each category that has one: float32 of shape (dimension,)."""
         return read_directions(session)
 
     def counts(self, values: Sequence[Taxonomy]) -> dict[str, int]:
@@ -115,20 +132,6 @@ def set_taxonomy(session: WriteSession, new: Taxonomy) -> Taxonomy:
 
     session.write(work)
     return next(each for each in read_taxonomies(session.engine) if each.name == new.name)
-
-
-def restore_taxonomies(session: WriteSession, taxonomies: Sequence[Taxonomy]) -> int:
-    """Those whose names the registry has none of; none is current beside another. Returns the revision."""
-    revision = session.begin().revision
-    present = {each.name: each for each in read_taxonomies(session.engine)}
-    has_current = any(each.current for each in present.values())
-    missing = [each for each in taxonomies if each.name not in present]
-
-    def work(graph_session: GraphSession) -> None:
-        for each in missing:
-            settle(graph_session, replace(each, current=each.current and not has_current), None)
-
-    return session.write(work).revision if missing else revision
 
 
 def forget_taxonomy(session: WriteSession, name: str) -> Written:

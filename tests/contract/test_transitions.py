@@ -16,7 +16,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import LearningReport, count_transitions
-from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
+from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate

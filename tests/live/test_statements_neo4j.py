@@ -22,7 +22,7 @@ from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
 from waygraph.registry.model.nouns import Principal, Turn
 from waygraph.registry.model.transitions import count_transitions
-from waygraph.registry.operators.transitions import learn_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.migrate import migrate_at

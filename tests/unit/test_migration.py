@@ -32,7 +32,7 @@ from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of
-from waygraph.registry.storage.nouns import read_whole
+from waygraph.registry.storage.noun_list import read_whole
 
 Copy = Callable[[], MigrationReport]
 

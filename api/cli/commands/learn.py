@@ -49,7 +49,7 @@ def transitions(
     from waygraph.api.cli.render import operation_views
     from waygraph.ingest.conversations.call_counts import read_call_counts
     from waygraph.registry.model import shapes
-    from waygraph.registry.operators.transitions import learn_transitions
+    from waygraph.registry.operators.transition_counts import learn_transitions
     from waygraph.registry.storage.embedded import now
 
     options = invocation(context)
@@ -69,7 +69,7 @@ def forget(context: typer.Context, as_json: AsJson = False) -> None:
     """Forget which tool was called after which."""
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
-    from waygraph.registry.operators.transitions import forget_transitions
+    from waygraph.registry.operators.transition_counts import forget_transitions
 
     with invocation(context).open() as registry:
         registry.status()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from waygraph.ingest.manifest.hidden_text import hidden_characters
 from waygraph.ingest.manifest.manifest import Manifest
@@ -17,8 +17,8 @@ from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
-from waygraph.registry.operators.toolset import Toolset, stated_toolset
-from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
+from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.writer import RegistryNoun
 
 MARK, VERSION, KIND = "waygraph_export", 1, "export"
 
@@ -59,10 +59,8 @@ def read(document: Mapping[str, Any], where: str, settings: Settings, *, restore
     sources = [replace(_manifest(row, entries, restore=restore), partial=bool(intake.rejected)) for row in rest.sources]
     manifests = _with_rest(sources, operator, intake.rejected, restore=restore)
     # On the last one: by then all agents are there.
-    trees = tuple(_taxonomy(row, where) for row in rest.taxonomies) if restore else ()
-    toolsets = tuple(_toolset(row, where) for row in rest.toolsets) if restore else ()
-    is_more = (trees or toolsets) and manifests
-    return [*manifests[:-1], replace(manifests[-1], taxonomies=trees, toolsets=toolsets)] if is_more else manifests
+    values = {noun.name: rows for noun in NOUNS if restore and (rows := _read_values(noun, rest, where))}
+    return [*manifests[:-1], replace(manifests[-1], values=values)] if values and manifests else manifests
 
 
 class _Row(BaseModel):
@@ -95,17 +93,22 @@ class _Approval(_Row):
     approved_hash: str
 
 
-class _Rest(_Row):
+class _RestOfAgents(_Row):
     """What an export holds beside agents."""
 
     sources: list[_Source] = []
     operator: list[_Setting] = []
     approval: list[_Approval] = []
-    taxonomies: list[dict[str, Any]] = []
-    toolsets: list[dict[str, Any]] = []
 
 
-def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
+_Rest: type[_RestOfAgents] = create_model(
+    "_Rest",
+    __base__=_RestOfAgents,
+    **{noun.name: (list[dict[str, Any]], []) for noun in NOUNS},  # type: ignore[call-overload]
+)
+
+
+def _check_export(document: Mapping[str, Any], where: str) -> _RestOfAgents:
     """Raises SourceError."""
     try:
         return _Rest.model_validate({name: document[name] for name in _Rest.model_fields if name in document})
@@ -115,25 +118,14 @@ def _check_export(document: Mapping[str, Any], where: str) -> _Rest:
         raise SourceError(where, f"is not a whole export: {reason_of(fault)}", pointer=pointer) from exc
 
 
-def _taxonomy(row: Mapping[str, Any], where: str) -> Taxonomy:
+def _read_values(noun: RegistryNoun[Any], rest: _RestOfAgents, where: str) -> list[Any]:
     """Raises SourceError."""
     try:
-        taxonomy = Taxonomy.of_json(row)
-        check_taxonomy(taxonomy)
-        _refuse_hidden(each for at in taxonomy.categories.values() for each in (at.name, at.description, at.boundary))
+        values = [noun.of_export(row) for row in getattr(rest, noun.name)]
+        _refuse_hidden(text for each in values for text in noun.texts(each))
     except (AttributeError, LookupError, TypeError, ValueError, InvalidSetting) as error:
-        raise SourceError(where, f"holds a damaged taxonomy: {error}", pointer="/taxonomies") from error
-    return taxonomy
-
-
-def _toolset(row: Mapping[str, Any], where: str) -> Toolset:
-    """Raises SourceError."""
-    try:
-        toolset = stated_toolset(**row)
-        _refuse_hidden((toolset.description, *toolset.tags))
-    except (InvalidSetting, TypeError) as error:
-        raise SourceError(where, f"holds a damaged toolset: {error}", pointer="/toolsets") from error
-    return toolset
+        raise SourceError(where, f"holds a damaged {noun.singular}: {error}", pointer=f"/{noun.name}") from error
+    return values
 
 
 def _texts(tool: Mapping[str, Any]) -> Iterator[str]:

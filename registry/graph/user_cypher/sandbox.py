@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
+from waygraph.registry.graph.schema import LABELS
 from waygraph.registry.graph.user_cypher.allow_list import KEYWORDS, TOKEN, check_read_only
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import (
@@ -329,7 +330,7 @@ _PROPERTIES = f"""
     boundary axis depth examples position by tools agents callers covered failures pause_s
 """
 NAMES: Mapping[str, frozenset[str]] = {
-    "label": frozenset("Agent Tool Source Setting Change Registry Migration Taxonomy Category Toolset".split()),
+    "label": frozenset(LABELS),
     "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY", "ROOT", "HAS", "HOLDS", "INCLUDES"}),
     "property": frozenset(_PROPERTIES.split()),
 }

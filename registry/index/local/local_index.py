@@ -15,7 +15,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import routable, tools_within
-from waygraph.registry.graph.contents import GraphNoun, HasName
+from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
 from waygraph.registry.index.call_graph import CallGraph
@@ -364,13 +364,13 @@ class LocalIndex:
         with Readable(self._folder):
             return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
 
-    def values[T: HasName](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
         values = self._values.get(noun.name)
         if values is None:
             file = self.path / generation.file_of(noun)
             with Readable(self._folder):
-                values = [noun.of_json(each) for each in _read_json(file)] if file.exists() else ()
+                values = [noun.kind.of_json(each) for each in _read_json(file)] if file.exists() else ()
             self._values[noun.name] = values
         return values
 

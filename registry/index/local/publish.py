@@ -277,7 +277,7 @@ def read_snapshot(
         vector_keys=keys,
         sources=contents.sources,
         calls=calls,
-        nouns={generation.file_of(noun): list(map(noun.as_json, contents.values(noun))) for noun in nouns},
+        nouns={generation.file_of(noun): [each.as_json() for each in contents.values(noun)] for noun in nouns},
     )
 
 

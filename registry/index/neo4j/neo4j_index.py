@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
-from waygraph.registry.graph.contents import GraphNoun, HasName
+from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
@@ -94,7 +94,7 @@ class Neo4jIndex:
     def transitions(self) -> "Transitions | None":
         return self._recall("transitions", lambda _: self._read_transitions())
 
-    def values[T: HasName](self, noun: GraphNoun[T]) -> Sequence[T]:
+    def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         return self._recall(noun.name, noun.read)
 
     def _recall[T](self, what: str, read: Callable[[GraphSession], T]) -> T:

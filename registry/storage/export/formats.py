@@ -13,7 +13,7 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.errors import InvalidSetting, UnknownName
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
-from waygraph.registry.storage.nouns import NOUNS, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, read_whole
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -52,7 +52,7 @@ from waygraph.registry.storage.integrity.findings import (
 )
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
-from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import RegistryWithStore
 
 

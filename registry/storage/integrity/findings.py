@@ -21,7 +21,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
-from waygraph.registry.storage.nouns import NOUNS
+from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from benchmarks.history.next_calls import (
 from benchmarks.world import World, show_progress
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.transitions import count_transitions
-from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
+from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe
 from waygraph_lab.evaluation.dataset import SEED, Dataset, Question

@@ -14,7 +14,7 @@ from waygraph.registry.model.files import write_atomically
 from waygraph.registry.model.nouns import Query, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
-from waygraph.registry.operators.transitions import forget_transitions, learn_transitions
+from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.ranker import Ranker, read_features
 from waygraph.registry.routing.recipes import HYBRID

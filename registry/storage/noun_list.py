@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from waygraph.registry.graph.contents import Contents, GraphNoun
+from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.operators.toolset import TOOLSETS
 from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
+from waygraph.registry.writer import RegistryNoun
 
-NOUNS: tuple[GraphNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
+NOUNS: tuple[RegistryNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
 """In the order in which a transaction keeps them, a copy writes them and an export lists them."""
 
 
