@@ -102,14 +102,6 @@ def _code(exc: BaseException | None) -> str:
 # -- which is which, the first that fits ------------------------------------------------------------
 
 
-def _is_refused(exc: BaseException) -> bool:
-    return isinstance(exc, (AuthError, Forbidden)) or ".Security." in _code(exc)
-
-
-def _has_no_database(exc: BaseException) -> bool:
-    return _code(exc) == "Neo.ClientError.Database.DatabaseNotFound"
-
-
 def _is_of_tls(exc: BaseException) -> bool:
     """Of the handshake: a connection that breaks later ends in an SSLError too."""
     causes = list(_causes(exc))
@@ -125,16 +117,8 @@ def _is_crowded(exc: BaseException) -> bool:
     return _has_no_room(exc) and "total.max" in root_message(exc)
 
 
-def _took_too_long(exc: BaseException) -> bool:
-    return "TransactionTimedOut" in _code(exc)
-
-
 def _met_another_writer(exc: BaseException) -> bool:
     return any(sign in _code(exc) for sign in ("Deadlock", "Transaction.Lock", "Outdated", "ConstraintsChanged"))
-
-
-def _is_unavailable(exc: BaseException) -> bool:
-    return isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError))
 
 
 # -- ours for each of them --------------------------------------------------------------------------
@@ -192,12 +176,12 @@ def _conflict(exc: BaseException, call: ServerCall) -> RegistryError:
 
 
 _KINDS: tuple[tuple[Callable[[BaseException], bool], Callable[[BaseException, ServerCall], RegistryError]], ...] = (
-    (_is_refused, _refusal),
-    (_has_no_database, _no_database),
+    (lambda exc: isinstance(exc, (AuthError, Forbidden)) or ".Security." in _code(exc), _refusal),
+    (lambda exc: _code(exc) == "Neo.ClientError.Database.DatabaseNotFound", _no_database),
     (_is_of_tls, _no_tls),
     (_has_no_room, _no_room),
-    (_took_too_long, _too_slow),
+    (lambda exc: "TransactionTimedOut" in _code(exc), _too_slow),
     (lambda exc: isinstance(exc, IncompleteCommit), _lost_while_committing),
     (_met_another_writer, _conflict),
-    (_is_unavailable, _unavailable),
+    (lambda exc: isinstance(exc, (*CONNECTION_LOSSES, TransientError, ConnectionPoolError, OSError)), _unavailable),
 )

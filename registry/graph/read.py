@@ -88,7 +88,8 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
     for batch in batches(log):
-        session.run(load("sync/put_changes"), rows=[{"props": _props(change)} for change in batch])
+        rows = [asdict(each) | {name: list(getattr(each, name)) for name in _LISTS_OF_CHANGE} for each in batch]
+        session.run(load("sync/put_changes"), rows=[{"props": row} for row in rows])
 
 
 def read_changes(session: GraphSession) -> list[Change]:
@@ -109,10 +110,6 @@ def read_changes_of(
 
 
 _LISTS_OF_CHANGE = ("fields", "flags", "covered")
-
-
-def _props(change: Change) -> dict[str, object]:
-    return asdict(change) | {name: list(getattr(change, name)) for name in _LISTS_OF_CHANGE}
 
 
 def _change(row: Mapping[str, Any]) -> Change:

@@ -191,7 +191,9 @@ def _merge_parameters(tool: Tool, before: Mapping[str, Fields], changes: object)
             raise InvalidSetting(f"{tool.id!r} has no parameter {name!r}; it has: {parameter_names}")
         new_parameters[name] = _merge_parameter(tool, name, new_parameters.get(name, {}), change)
     new_parameters = {name: each for name, each in new_parameters.items() if each}
-    _refuse_same_names(tool, properties, new_parameters)
+    names = [str(new_parameters.get(name, {}).get("name", name)) for name in properties]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidSetting(f"{tool.id!r} would have two parameters of the name {twice[0]!r}: choose another")
     return new_parameters
 
 
@@ -284,9 +286,3 @@ def _check_text(what: str, text: object) -> None:
 def _refuse_unknown(what: str, values: Mapping[str, Any], names: Sequence[str]) -> None:
     if unknown := sorted(map(str, values.keys() - set(names))):
         raise InvalidSetting(f"{', '.join(unknown)} cannot be set of {what}; what can is {', '.join(names)}")
-
-
-def _refuse_same_names(tool: Tool, properties: Mapping[str, Any], parameters: Mapping[str, Fields]) -> None:
-    names = [str(parameters.get(name, {}).get("name", name)) for name in properties]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidSetting(f"{tool.id!r} would have two parameters of the name {twice[0]!r}: choose another")

@@ -70,7 +70,7 @@ class EmbeddedStore:
         self._scratch = Path(tempfile.mkdtemp(prefix="waygraph-")) if path is None else None
         if self._scratch:  # at the process's end at the latest, if nobody closes it
             weakref.finalize(self, _remove, self._scratch, self._owner)
-        self._home = path or self._scratch_file()
+        self._home = self._scratch / "memory.grafeo" if self._scratch else Path(self.place)
         self.folder = generation.folder_of(self._home)
         self._pointer = generation.pointer_of(self.folder)
         self._live: LiveGraph | None = None
@@ -81,10 +81,6 @@ class EmbeddedStore:
         """Held by the one thread that publishes what was left behind."""
         self._fault = ""
         self._closed = False
-
-    def _scratch_file(self) -> Path:
-        assert self._scratch is not None  # noqa: S101 - tells the type checker what __init__ decided
-        return self._scratch / "memory.grafeo"
 
     @property
     def place(self) -> str:

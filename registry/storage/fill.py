@@ -58,7 +58,9 @@ class InParts:
         self._token = secrets.token_hex(8)
         earlier = find_unfinished(self._engine)
         if earlier is None:
-            self._refuse_foreign()
+            if strays := self._engine.run(load("neo4j/copy/strays")):
+                labels = ", ".join(row["label"] for row in strays)
+                raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
         elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
             refuse_unfinished(place, earlier if earlier.place != origin.place else None)
             self._clear()
@@ -97,12 +99,6 @@ class InParts:
     def _hold(self, session: GraphSession) -> None:
         if not session.run(load("neo4j/copy/hold"), token=self._token):
             raise WriteConflict(f"{self._place}: another `waygraph migrate` has taken this copy over")
-
-    def _refuse_foreign(self) -> None:
-        strays = self._engine.run(load("neo4j/copy/strays"))
-        if strays:
-            labels = ", ".join(row["label"] for row in strays)
-            raise RegistryUnusable(self._place, f"there are {labels} nodes that are of no registry. Empty it first.")
 
     def _clear(self) -> None:
         self._mark(replace(self._origin, revision=USELESS))

@@ -5,12 +5,12 @@ The copy is compared with what was read before it counts as a registry: in the t
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -33,7 +33,6 @@ from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Sou
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.transitions import Transition
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
 from waygraph.registry.storage.noun_list import NOUNS, read_whole
@@ -105,12 +104,8 @@ def _difference(original: Mapping[str, str], copy: Mapping[str, str]) -> Iterato
         ("different", other),
     ):
         if names:
-            yield f"{len(names)} {what} ({_some(names)})"
-
-
-def _some(names: Iterable[str]) -> str:
-    in_order = sorted(names)
-    return ", ".join(islice(in_order, _MOST_NAMES)) + (", …" if len(in_order) > _MOST_NAMES else "")
+            some = ", ".join(sorted(names)[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            yield f"{len(names)} {what} ({some})"
 
 
 def _of_vector(key: str, vector: "NDArray[np.float32]") -> str:
@@ -137,11 +132,12 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
     again: an ingest that changes nothing else still confirms its claims.
     """
     return [
-        *_setting_parts(list(whole.settings.values())),
+        *_parts(list(whole.settings.values()), _put_settings),
         *_entity_parts(whole, present_ids),
-        *_source_parts(whole),
-        *_change_parts(whole.changes),
-        *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
+        *_parts(whole.sources, _put_sources),
+        *_parts(whole.claims, _put_claims),
+        *_parts(whole.changes, _put_changes),
+        *_parts(whole.transitions, lambda transitions, session: put_transitions(session, transitions)),
         *(
             Part(noun.rows(each), (), partial(noun.put, value=each, vectors=whole.vectors_of(noun)))
             for noun in NOUNS
@@ -150,9 +146,9 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
     ]
 
 
-def _setting_parts(settings: Sequence[OperatorSettings]) -> Iterator[Part]:
-    for batch in batches(settings):
-        yield Part(len(batch), (), partial(_put_settings, batch))
+def _parts[T](values: Sequence[T], put: Callable[[Sequence[T], GraphSession], None]) -> Iterator[Part]:
+    """Of what changes no agent."""
+    return (Part(len(batch), (), partial(put, batch)) for batch in batches(values))
 
 
 def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -> None:
@@ -189,26 +185,14 @@ def _vectors(whole: Contents) -> NewVectors:
 def _put_entities(
     agents: Sequence[StoredAgent], tools: Sequence[StoredTool], vectors: NewVectors, session: GraphSession
 ) -> None:
-    if agents:
-        session.run(load("sync/put_agents"), rows=[_agent_row(item, vectors) for item in agents])
-    if tools:
-        session.run(load("sync/create_tools"), rows=[_tool_row(item, vectors) for item in tools])
-
-
-def _agent_row(item: StoredAgent, vectors: NewVectors) -> Mapping[str, object]:
-    agent = item.agent
-    return {"id": agent.id, "props": agent_props(agent, item.bundle_hash) | vectors.props(agent.id)}
-
-
-def _tool_row(item: StoredTool, vectors: NewVectors) -> Mapping[str, object]:
-    return {"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)}
-
-
-def _source_parts(whole: Contents) -> Iterator[Part]:
-    for sources in batches(whole.sources):
-        yield Part(len(sources), (), partial(_put_sources, sources))
-    for claims in batches(whole.claims):
-        yield Part(len(claims), (), partial(_put_claims, claims))
+    rows_of_agents = [
+        {"id": item.agent.id, "props": agent_props(item.agent, item.bundle_hash) | vectors.props(item.agent.id)}
+        for item in agents
+    ]
+    rows_of_tools = [{"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)} for item in tools]
+    for statement, rows in (("sync/put_agents", rows_of_agents), ("sync/create_tools", rows_of_tools)):
+        if rows:
+            session.run(load(statement), rows=rows)
 
 
 def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:
@@ -234,19 +218,10 @@ def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
         session.run(load("sync/put_claims"), source=source, rows=rows)
 
 
-def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
-    for batch in batches(changes):
-        yield Part(len(batch), (), partial(_put_changes, batch))
-
-
 def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
     """Those that an earlier attempt has not put."""
     present_ids = {change.id for change in read_changes(session)}
     put_changes(session, [change for change in changes if change.id not in present_ids])
-
-
-def _put_transitions(transitions: Sequence[Transition], session: GraphSession) -> None:
-    put_transitions(session, transitions)
 
 
 Progress = Callable[[int, int], None]

@@ -44,7 +44,11 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
     settings = read_settings(session)
     agents_of_graph = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
     agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in agents_of_graph.items()}
-    placeable = {agent_id: agent for agent_id, agent in agents.items() if _may_stand(agent)}
+    placeable = {
+        agent_id: agent
+        for agent_id, agent in agents.items()
+        if not (agent.hidden or agent.pending or is_doubtful(agent))
+    }
     tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(agents_of_graph))
     if of is Of.TOOLS:
         return dict(_tools(placeable, tools))
@@ -61,10 +65,6 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
         )
         for agent_id, agent in placeable.items()
     }
-
-
-def _may_stand(agent: Agent) -> bool:
-    return not (agent.hidden or agent.pending or is_doubtful(agent))
 
 
 def _tools(owners: Mapping[str, Agent], tools: Iterable[StoredTool]) -> Iterator[tuple[str, Placeable]]:

@@ -148,13 +148,10 @@ def _count_claims(sources: "Iterable[SourceSummary]", visible_ids: set[str]) -> 
     counts: Counter[str] = Counter()
     for source in sources:
         if agents := len(visible_ids.intersection(source.agent_ids)):
-            counts[_overview_text(source.name)] += agents
+            # A file's place on this machine is nothing to a model: its name alone.
+            path = PurePath(source.name)
+            counts[path.name if path.is_absolute() else source.name] += agents
     return counts
-
-
-def _overview_text(source: str) -> str:
-    """A file's place on this machine is nothing to a model: its name alone."""
-    return PurePath(source).name if PurePath(source).is_absolute() else source
 
 
 def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, int]:
@@ -348,7 +345,8 @@ def _result_of(request: FindAsked, candidates: Sequence[_JudgedTool]) -> ToolsAn
     if len(refusals) > REFUSED_TOLD:
         facts["not_callable_more"] = len(refusals) - REFUSED_TOLD
     if choices:
-        facts["hint"] = _hint(request) if some_run else _none_runs(choices)
+        reasons = "; ".join(dict.fromkeys(each.why_not for each in choices))
+        facts["hint"] = _hint(request) if some_run else f"none of these can be run from here: {reasons}"
     return ToolsAnswer([_entry(request, each, tell_why_not=some_run) for each in choices], facts)
 
 
@@ -374,10 +372,6 @@ def _hint(request: FindAsked) -> str:
     if request.detail == "schema":
         return run
     return f'{run}; detail="schema" tells its parameters in full'
-
-
-def _none_runs(candidates: Iterable[_JudgedTool]) -> str:
-    return f"none of these can be run from here: {'; '.join(dict.fromkeys(each.why_not for each in candidates))}"
 
 
 def _survey(registry: "Searchable", request: FindAsked, principal: Principal | None) -> SurveyAnswer:

@@ -244,15 +244,11 @@ def _only(text: str, matches: Sequence[ToolMatch]) -> Tool:
 def _clearly_best(text: str, matches: Sequence[ToolMatch]) -> Tool:
     """Raises AmbiguousTool."""
     best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
-    if best.score - second >= CLEAR_LEAD * best.score and _is_agreed(best):
+    # Meaning and words must, each by itself, put this tool first: either alone is often wrong.
+    first = {vote.leg for vote in best.votes if vote.entity_id == best.tool.id and vote.rank == 1}
+    if best.score - second >= CLEAR_LEAD * best.score and first.issuperset(_AGREEING):
         return best.tool
     raise AmbiguousTool(_short(text), [match.tool.call_name for match in matches[:CANDIDATES]])
-
-
-def _is_agreed(match: ToolMatch) -> bool:
-    """Whether meaning and words, each by itself, put this tool first. Either alone is often wrong."""
-    first = {vote.leg for vote in match.votes if vote.entity_id == match.tool.id and vote.rank == 1}
-    return first.issuperset(_AGREEING)
 
 
 def _unknown(

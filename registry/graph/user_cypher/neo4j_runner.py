@@ -91,11 +91,10 @@ def _arguments(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _is_large(token: Token) -> bool:
-    return token.kind == "number" and float(_decimal(token.text)) > LARGEST_LITERAL_IN_RANGE
-
-
-def _decimal(number: str) -> str:
-    return str(int(number, 0)) if number[:2].lower() in ("0x", "0o") else number
+    if token.kind != "number":
+        return False
+    is_decimal = token.text[:2].lower() not in ("0x", "0o")
+    return (float(token.text) if is_decimal else int(token.text, 0)) > LARGEST_LITERAL_IN_RANGE
 
 
 def _request(engine: "Neo4jEngine", statement: str, params: Mapping[str, object], settings: Settings) -> bytes:

@@ -145,7 +145,7 @@ def as_json(contents: Contents) -> str:
         f'"agents": {_lines(_agent(agent, tools_by_agent[agent.id]) for agent in agents)}',
         f'"sources": {_lines(_source(source) for source in contents.sources)}',
         f'"operator": {_lines(shapes.shape(setting) for setting in contents.settings.values())}',
-        f'"approval": {_lines(_approval(each) for each in entities if _has_approval(each))}',
+        f'"approval": {_lines(_approval(each) for each in entities if each.pending or each.approved_hash)}',
     ]
     values = {noun.name: list(map(noun.as_export, contents.values(noun))) for noun in NOUNS}
     parts += [f'"{name}": {_lines(documents)}' for name, documents in values.items() if documents]
@@ -198,10 +198,6 @@ def _source(source: SourceSummary) -> dict[str, object]:
         "policy": source.policy,
         "claims": source.claims,
     }
-
-
-def _has_approval(entity: Agent | Tool) -> bool:
-    return entity.pending or bool(entity.approved_hash)
 
 
 def _approval(entity: Agent | Tool) -> dict[str, object]:

@@ -337,14 +337,10 @@ def _same_vectors(current: Path, fresh: Path) -> str:
     ours, reference = np.load(current / generation.VECTORS), np.load(fresh / generation.VECTORS)
     if ours.shape != reference.shape or ours.dtype != reference.dtype:
         raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {reference.dtype} of {reference.shape}")
-    ids = _row_ids(fresh)
+    tables: Any = _content(fresh / generation.TABLES)
+    ids = [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
     refuse(ids[row] for row in np.flatnonzero((ours != reference).any(axis=1)))
     return f"{len(ids)}, as in the graph"
-
-
-def _row_ids(folder: Path) -> list[str]:
-    tables: Any = _content(folder / generation.TABLES)
-    return [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
 
 
 _COPY_PARTS = "state agents tools claims settings transitions vector_keys".split()

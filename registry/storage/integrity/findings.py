@@ -309,12 +309,10 @@ def _vector_faults(graph: Graph) -> Iterator[str]:
             yield f"{entity} has none"
         elif len(vector) != common:
             yield f"{entity} has {len(vector)} numbers, not {common}"
-        elif not _is_unit(vector) and (vector.any() or any(map(str.strip, parts.texts))):
-            yield f"{entity} is of length {np.linalg.norm(vector):.4g}"
-
-
-def _is_unit(vector: "NDArray[np.float32]") -> bool:
-    return bool(abs(float(np.linalg.norm(vector)) - 1.0) <= NORM_TOLERANCE)
+        elif abs((length := float(np.linalg.norm(vector))) - 1.0) > NORM_TOLERANCE and (
+            vector.any() or any(map(str.strip, parts.texts))
+        ):
+            yield f"{entity} is of length {length:.4g}"
 
 
 def _vector_key_faults(graph: Graph) -> Iterator[str]:
