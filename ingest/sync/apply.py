@@ -31,21 +31,22 @@ from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_ke
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
-from waygraph.registry.registry import Registry
+from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage import embedded
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.writer import NO_PAUSES, WriteSession, refuse_change, refuse_unseen
 
 Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
 
 
-def put_statuses(registry: Registry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
+def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
     """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept.
 
     `pauses`: how long a watch waits with the next change of a source, in seconds. Returns the revision; 0: unchanged.
     """
-    sources = {source.name: source for source in registry.sources()} if registry.exists else {}
+    sources = {source.name: source for source in registry.sources()} if registry.store.exists else {}
     ids = {(source.name, key): agent_id for source in sources.values() for key, agent_id in source.claims}
     statuses_by_agent = {ids[member]: status for member, status in statuses.items() if member in ids}
     old_statuses = {agent.id: agent.status for agent in registry.agents()} if statuses_by_agent else {}
@@ -69,7 +70,7 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
     return {name: its for name, its in attempts.items() if after[name] != before[name]}
 
 
-def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:
+def with_statuses(registry: LocalRegistry, manifest: Manifest, report: SyncReport) -> SyncReport:
     """The report of the sync of a manifest, after the statuses of the servers that did not answer were put."""
     revision = put_statuses(registry, {(manifest.source, key): status for key, status in manifest.silent})
     return replace(report, revision=revision) if revision else report
@@ -98,8 +99,9 @@ def sync(
 
     Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
-    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing.
+    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing. NeedsRegistry.
     """
+    registry = require_local(registry)
     start_s = time.perf_counter()
     check_policy(manifest.policy)
     check_texts(texts)
@@ -149,7 +151,7 @@ def sync(
     )
 
 
-def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
+def _read_draft(registry: LocalRegistry, manifest: Manifest) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
         return registry.read(lambda session: draft(read_graph_view(session), manifest))
@@ -195,7 +197,7 @@ def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> 
 
 
 def _notices(
-    registry: Registry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
+    registry: LocalRegistry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
 ) -> Iterator[str]:
     """What a source leaves to others is told where these say something else of it. A part that says nothing else is
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
@@ -214,7 +216,7 @@ def _notices(
 
 
 def _rehearse(
-    registry: Registry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
+    registry: LocalRegistry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
 ) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     start_s = time.perf_counter()
@@ -232,7 +234,7 @@ def _rehearse(
 
 
 def _plan_changes(
-    registry: Registry, check: Callable[[GraphView], ChangeSet]
+    registry: LocalRegistry, check: Callable[[GraphView], ChangeSet]
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
     def work(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
         graph = read_graph_view(session)

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from waygraph.registry.routing.searchable import Searchable
-
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphEngine, GraphSession
     from waygraph.registry.graph.read import RegistryState
@@ -61,8 +59,8 @@ class Writing(NamedTuple):
     state: "RegistryState | None"
 
 
-class Store(Protocol):
-    """Threads may share it."""
+class Place(Protocol):
+    """Where a registry is."""
 
     @property
     def place(self) -> str:
@@ -73,6 +71,10 @@ class Store(Protocol):
     def exists(self) -> bool:
         """Whether there is a registry to read. Raises RegistryUnusable, ServerUnavailable."""
         ...
+
+
+class Store(Place, Protocol):
+    """Threads may share it."""
 
     def index(self, *, fresh: bool = False) -> "SearchIndex":
         """`fresh`: its `state` and lists are of now, not of when it was last asked. Raises RegistryNotFound."""
@@ -99,13 +101,6 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class RegistryWithStore(Searchable, Protocol):
-    """A registry that also shows its store."""
-
-    @property
-    def store(self) -> Store: ...
 
 
 def prepare_nothing(dimension: int) -> None:

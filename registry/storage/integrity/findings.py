@@ -19,7 +19,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
-from waygraph.registry.routing.searchable import Searchable
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.store import Store
 from waygraph.registry.storage.toolset_upkeep import choose_tools
 from waygraph.registry.taxonomy.upkeep import read_placeable
@@ -85,7 +85,7 @@ def absent(place: str) -> Finding:
     )
 
 
-def embedder_finding(registry: Searchable) -> Finding:
+def embedder_finding(registry: LocalRegistry) -> Finding:
     """Whether queries become vectors as the registry's texts did."""
     try:
         notice = registry.notice
@@ -161,7 +161,7 @@ _NAMED_FAILURES = 20
 MEND_SOURCES = "mend what the reason says and ingest the source again, or take the entry out of the source"
 
 
-def source_findings(registry: Searchable) -> list[Finding]:
+def source_findings(registry: LocalRegistry) -> list[Finding]:
     """Whether all that the sources list could be read and asked. What cannot be read here is told by other checks."""
     try:
         failures = registry.status().failures
