@@ -2,6 +2,7 @@
 
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
     from waygraph.registry.storage.writer import WriteSession
 
 
-class GraphAccess:
+class GraphAccess(ABC):
     """Reads and writes the graph of a store. Threads may share one."""
 
-    def __init__(self, store: Store, settings: Settings, choose: "Callable[[str], ChosenEmbedder]") -> None:
-        """`choose`: the embedder for a write, of the spec that the registry was made with."""
-        self._store, self._settings, self._choose = store, settings, choose
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+
+    @abstractmethod
+    def open_embedder(self, spec: str) -> "ChosenEmbedder":
+        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
+
+        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
+        """
+        ...
 
     @property
     def store(self) -> Store:
@@ -56,7 +64,7 @@ class GraphAccess:
         with self._store.writing(trust_index=trust_index) as writing:
             yield WriteSession(
                 writing,
-                self._choose,
+                self.open_embedder,
                 texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
                 max_changes_kept=self._settings.max_changes_kept,

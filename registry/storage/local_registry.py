@@ -70,7 +70,7 @@ class LocalRegistry(GraphAccess):
     """Implements Registry over a store. Reading needs only what the last write published."""
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
-        super().__init__(store, settings, self._open_embedder)
+        super().__init__(store, settings)
         self._environ = environ
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
@@ -244,6 +244,15 @@ class LocalRegistry(GraphAccess):
         change = self.change if tried else self.change_existing  # what fails before anything works is kept, too
         return change(lambda session: session.put_statuses(statuses, tried or {}, pauses or {}))
 
+    def open_embedder(self, spec: str) -> ChosenEmbedder:
+        choice = self._answering.spec or spec or default_spec()
+        try:
+            return self._embedders.open_for_documents(choice)
+        except ModelNotFound:
+            if spec or self._answering.spec:
+                raise
+            return ChosenEmbedder(embedder=None, spec=choice)
+
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
     ) -> "Written":
@@ -339,19 +348,6 @@ class LocalRegistry(GraphAccess):
         if not (filters.within or filters.toolset):
             return filters
         return self._store.look(lambda index: with_members(index, filters, principal))
-
-    def _open_embedder(self, spec: str) -> ChosenEmbedder:
-        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
-
-        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
-        """
-        choice = self._answering.spec or spec or default_spec()
-        try:
-            return self._embedders.open_for_documents(choice)
-        except ModelNotFound:
-            if spec or self._answering.spec:
-                raise
-            return ChosenEmbedder(embedder=None, spec=choice)
 
 
 def _read_given(session: "GraphSession", *, name: str, of: Of) -> "BuildInput":
