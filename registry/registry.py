@@ -3,33 +3,24 @@
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from waygraph.registry.model.errors import NeedsRegistry
-from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.usage import Sort
 from waygraph.registry.routing.searchable import Searchable
 from waygraph.registry.storage.location import is_service, named_place
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import (
-        Approved,
-        Change,
-        CypherResult,
-        Document,
-        Forgotten,
-        OperatorSettings,
-        Page,
-        Policy,
-        Written,
-    )
-    from waygraph.registry.model.toolset import Toolset
-    from waygraph.registry.model.usage import ToolUsage
+    from waygraph.registry.model.changes import Document, Policy
     from waygraph.registry.remote.calls import IngestReports
-    from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.remote.remote_registry import RemoteOperator
+    from waygraph.registry.storage.local_operator import LocalOperator
     from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.storage.store import Place
+
+type Operator = LocalOperator | RemoteOperator
+"""What operators do with a registry. Both have the same methods, with the same arguments."""
 
 
 @runtime_checkable
@@ -87,124 +78,8 @@ class Registry(Searchable, Protocol):
         ...
 
     @property
-    def operator(self) -> "Operator": ...
-
-
-class Operator(Protocol):
-    """What operators do with a registry, and how they watch it."""
-
-    def set(
-        self,
-        agent_id: str,
-        *,
-        tags: Sequence[str] | None = None,
-        visible_to: Sequence[str] | None = None,
-        everyone: bool = False,
-        pinned: bool | None = None,
-        hidden: bool | None = None,
-        removed: bool | None = None,
-        principal: Principal | None = None,
-    ) -> "OperatorSettings":
-        """What an operator says of an agent; None leaves a field as it is. It survives every sync.
-
-        Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
-        no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
-        `removed=False` lets a removed agent's source bring it back. NotAllowed for what the principal may not set, see
-        `access.operators`.
-        """
-        ...
-
-    def set_tool(
-        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
-    ) -> "OperatorSettings":
-        """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description` and
-        `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and `hidden`.
-
-        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting;
-        NotAllowed for a principal that is no operator.
-        """
-        ...
-
-    def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
-        """Removes an agent and its tools, and keeps it away whatever its source says. Raises as `set`."""
-        ...
-
-    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
-        """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
-
-        This includes flagged texts, as they are now. All of the names or, if there is an error, none. A new revision,
-        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a principal
-        that is no operator, and for a source that claims an agent which it may not see; InvalidSetting for no name.
-        """
-        ...
-
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
-        for another agent now and must be ingested again to be heard.
-
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
-        a policy, and the principal is no operator.
-        """
-        ...
-
-    def set_toolset(
-        self,
-        name: str,
-        *,
-        description: str = "",
-        tools: Sequence[str] = (),
-        agents: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        callers: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> "Toolset":
-        """A named choice of tools (by id), agents, and whatever has one of the tags, in place of the one of that name.
-
-        Only members of the groups `callers` may use it; none: everybody who may see anything in it. What comes later
-        and fits joins it. Raises InvalidSetting, also for the name of a namespace; NotAllowed for a principal.
-        """
-        ...
-
-    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
-        """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
-        ...
-
-    def changes(
-        self,
-        *,
-        since: str = "",
-        agent_id: str = "",
-        after: str = "",
-        limit: int | None = 100,
-        principal: Principal | None = None,
-    ) -> "Page[Change]":
-        """What syncs changed of agents that were known before and of their tools, newest first: at most `limit` that
-        are older than the change of the id `after`.
-
-        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
-        Raises InvalidQuery, RegistryNotFound.
-        """
-        ...
-
-    def usage(
-        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
-    ) -> "list[ToolUsage]":
-        """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
-        calls, errors or the longest `p95`. Empty for a registry in memory.
-
-        Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed.
-        """
-        ...
-
-    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
-
-        Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
-        """
-        ...
-
-    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
-        """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
+    def operator(self) -> "Operator":
+        """What operators do with it, and how they watch it."""
         ...
 
 

@@ -86,7 +86,7 @@ def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[Connect
 
 
 class RemoteOperator:
-    """Implements Operator over a service."""
+    """The methods of `LocalOperator`, over a service."""
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection

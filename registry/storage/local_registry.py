@@ -56,10 +56,7 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.http.openai_endpoint import ChatModel
-    from waygraph.registry.model.changes import (
-        SourceSummary,
-        Written,
-    )
+    from waygraph.registry.model.changes import SourceSummary, Written
     from waygraph.registry.model.failures import SourceStatuses
     from waygraph.registry.storage.writer import WriteSession
     from waygraph.registry.taxonomy.upkeep import BuildInput
