@@ -34,9 +34,9 @@ from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
-from waygraph.registry.remote.remote_registry import RemoteRegistry
+from waygraph.registry.registry import DocumentReader, Registry, require_local
 from waygraph.registry.storage.export.formats import as_catalogue
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def offer_of_manifest(manifest: Manifest) -> Offer:
 
 
 def offer_documents(
-    registry: RemoteRegistry,
+    registry: DocumentReader,
     offer: Offer,
     settings: Settings,
     *,
@@ -149,41 +149,43 @@ class Ingestion:
         """`sources`: those that one text or command names. Raises SourceError, MassRemoval, and what a write raises,
         after the reports of what came before.
         """
-        if isinstance(registry, RemoteRegistry):
+        if isinstance(registry, DocumentReader):
             yield from self._send_offer(registry, sources[0])  # an export's are one file
             return
+        local = require_local(registry)
         for source in sources:
             parts = source.parts()
             try:
                 manifest = self._manifest(source, parts)
             except NoAnswer as error:
-                self._note_silence(registry, error.manifest, is_file=source.listing is not None)
+                self._note_silence(local, error.manifest, is_file=source.listing is not None)
                 raise
-            yield self.take(registry, source, parts, manifest, progress)
+            yield self.take(local, source, parts, manifest, progress)
 
-    def _note_silence(self, registry: Registry, manifest: Manifest, *, is_file: bool) -> None:
+    def _note_silence(self, registry: LocalRegistry, manifest: Manifest, *, is_file: bool) -> None:
         """An address or a command that never worked may be a slip of the pen; what a file lists is meant."""
         if not self.dry_run and (is_file or self._known_sources(registry, {manifest.source})):
             self._sync(registry, manifest, None)
 
     def note_unreadable(self, registry: Registry, source_input: SourceInput, error: SourceError | MassRemoval) -> None:
         """Keeps why a source that the registry knows cannot be taken now."""
-        if self.dry_run or isinstance(error, NoAnswer):
+        if self.dry_run or isinstance(error, NoAnswer) or isinstance(registry, DocumentReader):
             return
+        local = require_local(registry)
         names = {self.opening.source} if self.opening.source else _names_of(source_input)
         names |= {error.source} if isinstance(error, MassRemoval) else set()
         reason = error.reason if isinstance(error, SourceError) else str(error)
-        if known_names := self._known_sources(registry, names):
-            put_statuses(registry, {(name, ""): status_of_fault(reason) for name in known_names})
+        if known_names := self._known_sources(local, names):
+            put_statuses(local, {(name, ""): status_of_fault(reason) for name in known_names})
 
-    def _known_sources(self, registry: Registry, names: set[str]) -> set[str]:
-        if isinstance(registry, RemoteRegistry) or not registry.exists:
+    def _known_sources(self, registry: LocalRegistry, names: set[str]) -> set[str]:
+        if not registry.store.exists:
             return set()
         return names.intersection(source.name for source in registry.sources())
 
     def take(
         self,
-        registry: Registry,
+        registry: LocalRegistry,
         source: OpenedSource,
         parts: Parts,
         manifest: Manifest,
@@ -203,7 +205,7 @@ class Ingestion:
         if not self.dry_run:
             source.vouch(parts)
 
-    def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[IngestResult]:
+    def _send_offer(self, registry: DocumentReader, source: OpenedSource) -> list[IngestResult]:
         parts = source.parts()
         offer, notes = self._offer(source, parts)
         reports = offer_documents(
@@ -228,7 +230,7 @@ class Ingestion:
         manifest = self._manifest(source, parts)
         return offer_of_manifest(manifest), manifest.cut
 
-    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
+    def _sync(self, registry: LocalRegistry, manifest: Manifest, progress: Progress | None) -> IngestResult:
         full_manifest = self._with_questions(manifest, progress)
         report = sync(
             registry,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.routing.recipes import RECIPES, HistoryShares, Recipe, RecipeLeg, Rerank
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
     __version__: str
     """The installed version of Waygraph, such as "0.1.0"."""
@@ -32,6 +33,7 @@ __all__ = [
     "AgentMatch",
     "Filters",
     "HistoryShares",
+    "LocalRegistry",
     "Principal",
     "Query",
     "Recipe",
@@ -51,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "HistoryShares": "routing.recipes",
+    "LocalRegistry": "storage.local_registry",
     "RECIPES": "routing.recipes",
     "Recipe": "routing.recipes",
     "RecipeLeg": "routing.recipes",

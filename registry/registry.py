@@ -1,47 +1,34 @@
 """The one object that users hold: a registry in a file, in memory, on a graph server, or one that a service keeps."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from waygraph.registry.catalog.searchable import Searchable
-from waygraph.registry.model.nouns import Principal, TextForm
+from waygraph.registry.model.errors import NeedsRegistry
+from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.usage import Sort
 from waygraph.registry.storage.location import is_service, named_place
-from waygraph.registry.taxonomy.tree import DEFAULT_NAME, Of
 
 if TYPE_CHECKING:
-    from waygraph.registry.embedding.embedder import Progress
-    from waygraph.registry.graph.engine import GraphSession
-    from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.model.changes import (
-        Approved,
-        Change,
-        CypherResult,
-        Forgotten,
-        OperatorSettings,
-        Page,
-        Written,
-    )
-    from waygraph.registry.model.failures import SourceStatuses
-    from waygraph.registry.model.usage import ToolUsage
-    from waygraph.registry.operators.toolset import Toolset
-    from waygraph.registry.storage.export.formats import ExportFormat
-    from waygraph.registry.storage.store import Store
-    from waygraph.registry.taxonomy.tree import Taxonomy
-    from waygraph.registry.taxonomy.vectors_build import Builder
-    from waygraph.registry.writer import WriteSession
+    from waygraph.registry.model.changes import Document, Policy
+    from waygraph.registry.remote.calls import IngestReports
+    from waygraph.registry.remote.remote_registry import RemoteOperator
+    from waygraph.registry.storage.local_operator import LocalOperator
+    from waygraph.registry.storage.local_registry import LocalRegistry
+    from waygraph.registry.storage.store import Place
+
+type Operator = LocalOperator | RemoteOperator
+"""What operators do with a registry. Both have the same methods, with the same arguments."""
 
 
 @runtime_checkable
 class Registry(Searchable, Protocol):
     """Agents and their tools as a graph, and the router over them. Threads may share one.
 
-    Any number of processes may read while one writes. Implemented by LocalRegistry and by RemoteRegistry, which
-    raises NeedsRegistry where a method works on the graph itself.
+    Any number of processes may read while one writes. What operators do stands at `operator`. Implemented by
+    RemoteRegistry and by LocalRegistry, which alone has what works on the graph itself.
     """
 
     @staticmethod
@@ -80,26 +67,9 @@ class Registry(Searchable, Protocol):
         """Lets go of files and connections. A closed registry answers nothing more."""
         ...
 
-    def changes(
-        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
-    ) -> "list[Change]":
-        """What syncs changed of agents that were known before and of their tools: the newest `limit`, newest first.
-
-        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
-        Raises InvalidQuery, RegistryNotFound.
-        """
-        ...
-
-    def changes_page(
-        self,
-        *,
-        since: str = "",
-        agent_id: str = "",
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> "Page[Change]":
-        """As `changes`: those that are older than the change of the id `after`, at most `limit` of them."""
+    @property
+    def store(self) -> "Place":
+        """Where it is, and whether anything was ever written there."""
         ...
 
     @property
@@ -107,189 +77,37 @@ class Registry(Searchable, Protocol):
         """Another text for each revision, also where a copy of the registry came to the same number another way."""
         ...
 
-    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
-        """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
-        ...
-
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        """What `work` makes of one revision by declared statements: what sources state, without overlays.
-
-        It may run more than once. Raises RegistryNotFound.
-        """
-        ...
-
-    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
-
-        Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
-        """
-        ...
-
-    def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> "Taxonomy | None":
-        """The tree of categories of this name, None: the current one, with what the principal may see of it.
-
-        A category is there if the principal sees something below it. None: there is none that it may see.
-        """
-        ...
-
-    def build_taxonomy(
-        self,
-        builder: "Builder | None" = None,
-        *,
-        name: str = DEFAULT_NAME,
-        of: Of = Of.AGENTS,
-        private: bool = False,
-        shown_to_all: bool = False,
-    ) -> "Taxonomy":
-        """Builds the taxonomy of this name, in place of the former one, and makes it the current one.
-
-        `builder` None: by vectors. It sees what everyone may see, with `private` all; then who does not see every such
-        agent sees nothing of the tree, unless it is `shown_to_all`. What it does not place goes to the nearest leaf.
-        It works without a lock, on vectors that are float32 of shape (dimension,). Raises InvalidSetting,
-        RegistryNotFound, and what the builder raises.
-        """
-        ...
-
-    def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
-        """Removes it. Raises UnknownName."""
-        ...
-
-    def set_toolset(
-        self,
-        name: str,
-        *,
-        description: str = "",
-        tools: Sequence[str] = (),
-        agents: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        callers: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> "Toolset":
-        """A named choice of tools (by id), agents, and whatever has one of the tags, in place of the one of that name.
-
-        Only members of the groups `callers` may use it; none: everybody who may see anything in it. What comes later
-        and fits joins it. Raises InvalidSetting, also for the name of a namespace; NotAllowed for a principal.
-        """
-        ...
-
-    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
-        """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
-        ...
-
     @property
-    def exists(self) -> bool:
-        """Whether anything was ever written at this place."""
+    def operator(self) -> "Operator":
+        """What operators do with it, and how they watch it."""
         ...
 
-    def writing(
-        self, *, texts: TextForm | None = None, trust_index: bool = True
-    ) -> "AbstractContextManager[WriteSession]":
-        """To write once; `change` tries again. `texts` is chosen once, by the first write.
 
-        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
-        own; WriteConflict if another writer was first, where a registry has several at a time.
-        """
-        ...
+@runtime_checkable
+class DocumentReader(Protocol):
+    """A registry that reads documents itself, as a service does."""
 
-    def change[T](
-        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
-    ) -> T:
-        """What `work` does in a write session; done again, from its start, if another writer was first.
-
-        Raises as `writing` does, WriteConflict after `write_timeout_s` of trying.
-        """
-        ...
-
-    def set(
+    def take(
         self,
-        agent_id: str,
+        documents: "Sequence[Document]",
         *,
-        tags: Sequence[str] | None = None,
-        visible_to: Sequence[str] | None = None,
-        everyone: bool = False,
-        pinned: bool | None = None,
-        hidden: bool | None = None,
-        removed: bool | None = None,
-        principal: Principal | None = None,
-    ) -> "OperatorSettings":
-        """What an operator says of an agent; None leaves a field as it is. It survives every sync.
-
-        Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
-        no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
-        `removed=False` lets a removed agent's source bring it back. NotAllowed for what the principal may not set, see
-        `access.operators`.
-        """
+        source: str,
+        namespace: str = "",
+        kind: str = "",
+        policy: "Policy | None" = None,
+        texts: TextForm | None = None,
+        partial: bool = False,
+        dry_run: bool = False,
+        allow_mass_removal: bool = False,
+    ) -> "IngestReports":
+        """Brings the registry to what a source says now, and reports what came before an error beside it."""
         ...
 
-    def set_tool(
-        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
-    ) -> "OperatorSettings":
-        """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description` and
-        `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and `hidden`.
 
-        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting;
-        NotAllowed for a principal that is no operator.
-        """
-        ...
+def require_local(registry: Registry) -> "LocalRegistry":
+    """The registry whose graph is here. Raises NeedsRegistry for one that a service keeps."""
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
-    def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
-        """Removes an agent and its tools, and keeps it away whatever its source says. Raises as `set`."""
-        ...
-
-    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
-        """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
-
-        This includes flagged texts, as they are now. All of the names or, if there is an error, none. A new revision,
-        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a principal
-        that is no operator, and for a source that claims an agent which it may not see; InvalidSetting for no name.
-        """
-        ...
-
-    def usage(
-        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
-    ) -> "list[ToolUsage]":
-        """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
-        calls, errors or the longest `p95`. Empty for a registry in memory.
-
-        Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed.
-        """
-        ...
-
-    def put_statuses(
-        self,
-        statuses: Mapping[str, str],
-        tried: "SourceStatuses | None" = None,
-        pauses: Mapping[str, int] | None = None,
-    ) -> "Written":
-        """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
-
-        Unknown ids are left out; where nothing differs there is no new revision. `tried`: by source, the status of each
-        key that was tried, of which the failures are kept; `pauses`: of these sources, for how many seconds a watch
-        waits with the next change. Raises InvalidSetting.
-        """
-        ...
-
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
-        for another agent now and must be ingested again to be heard.
-
-        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
-        a policy, and the principal is no operator.
-        """
-        ...
-
-    def reindex(
-        self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
-    ) -> "Written":
-        """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
-        ...
-
-    def open_model(self, spec: str, *, option: str) -> "ChatModel":
-        """The language model of `openai:MODEL`, by the endpoint of the environment that the registry was opened with.
-
-        Whoever opens it closes it. Raises InvalidSetting, which names the `option`, also where there is no endpoint.
-        """
-        ...
-
-    @property
-    def store(self) -> "Store": ...
+    if not isinstance(registry, LocalRegistry):
+        raise NeedsRegistry(registry.store.place)
+    return registry

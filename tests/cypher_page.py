@@ -14,10 +14,11 @@ import pytest
 from tests.docs.pages import DOCS, ROOT, rows
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
@@ -189,19 +190,21 @@ def documented() -> list[dict[str, set[str]]]:
     return tables
 
 
-def labels_of(registry: Registry) -> set[str]:
+def labels_of(registry: LocalRegistry) -> set[str]:
     """Of all nodes, as the page writes them."""
-    found = registry.cypher("MATCH (n) UNWIND labels(n) AS label RETURN DISTINCT label")
+    found = registry.operator.cypher("MATCH (n) UNWIND labels(n) AS label RETURN DISTINCT label")
     return {f"(:{label})" for (label,) in found.rows}
 
 
-def properties_of(registry: Registry, pattern: str) -> set[object]:
+def properties_of(registry: LocalRegistry, pattern: str) -> set[object]:
     """Of the nodes or edges that `(:Label)` or `(:Label)-[:TYPE]->(:Label)` stands for."""
     one = pattern.replace("[:", "[it:") if "[" in pattern else pattern.replace("(:", "(it:")
-    return {name for (name,) in registry.cypher(f"MATCH {one} UNWIND keys(it) AS name RETURN DISTINCT name").rows}
+    return {
+        name for (name,) in registry.operator.cypher(f"MATCH {one} UNWIND keys(it) AS name RETURN DISTINCT name").rows
+    }
 
 
-def fill(registry: Registry, folder: Path) -> None:
+def fill(registry: LocalRegistry, folder: Path) -> None:
     """The two sources, what an operator says of four agents, and edges between near tools."""
     with pytest.MonkeyPatch.context() as patch:
         for source, when, stamp in (
@@ -212,14 +215,14 @@ def fill(registry: Registry, folder: Path) -> None:
         ):
             patch.setattr("waygraph.registry.storage.embedded.now", lambda when=when: when)
             _sync(registry, source, folder, stamp)
-    registry.set("old-fax", hidden=True)
-    registry.set("pigeon-mail", pinned=True)
-    registry.set("quarry-sql", visible_to=["analysts"])
-    registry.remove("unit-bench")
+    registry.operator.set("old-fax", hidden=True)
+    registry.operator.set("pigeon-mail", pinned=True)
+    registry.operator.set("quarry-sql", visible_to=["analysts"])
+    registry.operator.remove("unit-bench")
     registry.change(lambda session: put_similar(session, lambda _: NEAR))
     registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH), 90.0, 1_000))
     registry.build_taxonomy(_tree)
-    registry.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
+    registry.operator.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
 
 
 def _tree(services: Sequence[Service], _: object, __: object) -> Taxonomy:
@@ -233,7 +236,7 @@ def _tree(services: Sequence[Service], _: object, __: object) -> Taxonomy:
     return Taxonomy(name="", of=Of.AGENTS, built_by="openai:any", categories={each.id: each for each in tree})
 
 
-def _sync(registry: Registry, source: str, folder: Path, stamp: str) -> None:
+def _sync(registry: LocalRegistry, source: str, folder: Path, stamp: str) -> None:
     """`stamp`: what the back office says of that tool."""
     made_up = folder / "back-office.yaml"
     made_up.write_text(BACK_OFFICE.replace(STAMP, stamp), encoding="utf-8")

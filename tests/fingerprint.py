@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.cypher import Statement, load
-from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import is_server
 
 _EVERY_NODE = "MATCH (n) RETURN labels(n) AS labels, properties(n) AS properties"
@@ -18,7 +18,7 @@ _COLUMNS = {"labels": "list", "properties": "map", "type": "string", "source": "
 _LOCKS = ("lease", ".lock")
 
 
-def fingerprint(registry: Registry) -> dict[str, str]:
+def fingerprint(registry: LocalRegistry) -> dict[str, str]:
     """Part → hash: every node and edge with its properties; of a file every byte, of a server its indexes too.
 
     What readers leave, which is locks, does not count. Two that differ tell by their keys where.

@@ -5,10 +5,11 @@ from typing import Any
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Agent, Principal, Registry, Tool
+from waygraph.registry import Agent, Principal, Tool
 from waygraph.registry.model.changes import AgentEntry, Policy
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
@@ -83,7 +84,7 @@ def agent(
 
 
 def put(
-    registry: Registry,
+    registry: LocalRegistry,
     source: str,
     entries: Sequence[AgentEntry],
     *,
@@ -105,7 +106,7 @@ def github() -> AgentEntry:
     )
 
 
-def fill(registry: Registry) -> None:
+def fill(registry: LocalRegistry) -> None:
     put(registry, "work", [github(), _tracker()], namespace="team")
     put(registry, "boardroom", [_secret()], namespace="board")
     put(registry, "unknown", [_held()], policy="strict")

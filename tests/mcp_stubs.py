@@ -19,8 +19,9 @@ from tests.live_http import free_port
 from waygraph.ingest.sources.resolve import Opening
 from waygraph.ingest.watch.events import WatchEvent
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.changes import Policy
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[1]
@@ -105,7 +106,7 @@ def stdio_server(name: str, mark: str = "") -> dict[str, Any]:
 class Watched:
     """A watch that runs beside the test, and what it told."""
 
-    registry: Registry
+    registry: LocalRegistry
     told: list[WatchEvent] = field(default_factory=list)
 
     def of[T](self, kind: type[T]) -> list[T]:
@@ -113,16 +114,16 @@ class Watched:
 
     @property
     def agents(self) -> set[str]:
-        return {agent.id for agent in self.registry.agents()} if self.registry.exists else set()
+        return {agent.id for agent in self.registry.agents()} if self.registry.store.exists else set()
 
     @property
     def tools(self) -> set[str]:
-        return {tool.id for tool in self.registry.tools()} if self.registry.exists else set()
+        return {tool.id for tool in self.registry.tools()} if self.registry.store.exists else set()
 
 
 @contextmanager
 def watched(
-    registry: Registry, *sources: Path | str, policy: Policy | None = None, settings: Settings | None = None
+    registry: LocalRegistry, *sources: Path | str, policy: Policy | None = None, settings: Settings | None = None
 ) -> Iterator[Watched]:
     """Raises what the watch raised."""
     settings = settings or Settings()

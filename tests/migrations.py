@@ -45,10 +45,10 @@ class Richly:
             for manifest in read_path(str(EXAMPLES / "bureau-fx.yaml"), Settings(), source="live"):
                 sync(registry, replace(manifest, rank=1))
             sync(registry, Manifest(source="nothing yet", namespace="later"))
-            registry.set("bureau-fx", pinned=True, tags=["approved", "läuft"])
-            registry.set("ledgerleaf", visible_to=["finance"])
-            registry.set("harbor-git", hidden=True)
-            registry.remove("skylark-travel")
+            registry.operator.set("bureau-fx", pinned=True, tags=["approved", "läuft"])
+            registry.operator.set("ledgerleaf", visible_to=["finance"])
+            registry.operator.set("harbor-git", hidden=True)
+            registry.operator.remove("skylark-travel")
 
     def routes(self, place: str | Path, settings: Settings | None = None) -> list[object]:
         """What it answers: agents with scores, votes' entities and legs, tools, pinned agents."""

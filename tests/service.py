@@ -21,12 +21,12 @@ import uvicorn
 from tests.observed_service import logging_as_it_was
 from waygraph.api.rest.bootstrap import ServiceOptions, compose_application, configuration, open_service
 from waygraph.api.rest.dependencies import Service
-from waygraph.registry import Registry
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.visibility import SCOPES
 from waygraph.registry.http.problems import code_of
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 TIMEOUT_S = 60.0
 PROBLEM = "application/problem+json"
@@ -132,7 +132,7 @@ class Served(Server):
     stream: StringIO = field(kw_only=True)
 
     @property
-    def registry(self) -> Registry:
+    def registry(self) -> LocalRegistry:
         return self.service.registry
 
     @property

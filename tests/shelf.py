@@ -9,9 +9,9 @@ from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOM = dict.fromkeys(SERVERS, 1)
@@ -31,7 +31,7 @@ class Shelf:
 
     def __init__(self, place: str, new_folder: Callable[[], Path], servers: Servers) -> None:
         self._place, self._new_folder, self._servers = place, new_folder, servers
-        self._held: dict[Edition, Registry] = {}
+        self._held: dict[Edition, LocalRegistry] = {}
 
     def empty(self) -> Place:
         """A place for a registry of the test's own."""
@@ -39,11 +39,11 @@ class Shelf:
             self.close()
         return new_place(self._place, self._new_folder(), self._servers)
 
-    def catalogue(self, edition: Edition) -> Registry:
+    def catalogue(self, edition: Edition) -> LocalRegistry:
         """For many tests, none of which may change it."""
-        return cast("Registry", _Held(self, edition))
+        return cast("LocalRegistry", _Held(self, edition))
 
-    def held(self, edition: Edition) -> Registry:
+    def held(self, edition: Edition) -> LocalRegistry:
         if edition not in self._held:
             self._held[edition] = filled(self.empty(), edition)
         return self._held[edition]
@@ -64,9 +64,9 @@ class _Held:
         return getattr(self._shelf.held(self._edition), name)
 
 
-def filled(place: Place, edition: Edition) -> Registry:
+def filled(place: Place, edition: Edition) -> LocalRegistry:
     """The example catalogue at this place."""
-    registry = Registry.open(place.location, embedder=edition.embedder, settings=place.settings, environ={})
+    registry = LocalRegistry.open(place.location, embedder=edition.embedder, settings=place.settings, environ={})
     for manifest in read_path(str(EXAMPLES / "catalog"), Settings()):
         sync(registry, manifest, texts=edition.texts)
     return registry

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.nouns import AgentKind, Filters, Principal, Turn
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,28 @@ class Invocation:
 
     def open(self, settings: "Settings | None" = None) -> "Registry":
         """The registry; `settings`: those that were read already. Raises RegistryUnusable, EmbedderMismatch, …"""
-        return self._open(settings or self.settings(), self.embedder)
+        from waygraph.registry.registry import Registry
 
-    def open_for_reindex(self) -> "Registry":
+        settings = settings or self.settings()
+        return Registry.open(self.place(settings), embedder=self.embedder or None, settings=settings)
+
+    def open_own(self, settings: "Settings | None" = None) -> "LocalRegistry":
+        """The same, for what works on the graph itself. Raises NeedsRegistry if a service keeps it."""
+        return self._open_own(settings or self.settings(), self.embedder)
+
+    def open_for_reindex(self) -> "LocalRegistry":
         """The registry with its own embedder: the one asked for is to come in its place."""
-        return self._open(replace(self.settings(), embedder=""), "")
+        return self._open_own(replace(self.settings(), embedder=""), "")
 
     @property
     def wanted_embedder(self) -> str:
         """The spec asked for by option or environment; empty if none was."""
         return self.embedder or self.settings().embedder
 
-    def _open(self, settings: "Settings", embedder: str) -> "Registry":
-        from waygraph.registry.registry import Registry
+    def _open_own(self, settings: "Settings", embedder: str) -> "LocalRegistry":
+        from waygraph.registry.storage.local_registry import LocalRegistry
 
-        return Registry.open(self.place(settings), embedder=embedder or None, settings=settings)
+        return LocalRegistry.open(self.own_place(settings), embedder=embedder or None, settings=settings)
 
 
 def invocation(context: typer.Context) -> Invocation:

@@ -20,8 +20,8 @@ from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.catalog.find_tools.views import View, open_view
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 TIMEOUT_KEY = "waygraph/timeout_s"
 """In `_meta` of a `tools/call`: so many seconds has this call, at most."""
@@ -40,7 +40,7 @@ class Parts:
     `parks`: a host's next request comes to this process, so that a call can wait for the answer to its question.
     """
 
-    registry: Registry
+    registry: LocalRegistry
     settings: Settings
     surroundings: Surroundings
     policy: CallPolicy

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from waygraph.registry.access.policy import CallPolicy
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 # A token may lack a scope: then HTTP says so before anything runs, and a host can have its person grant it (MCP
@@ -109,7 +109,7 @@ class HttpGateway:
 
     def __init__(
         self,
-        registry: "Registry",
+        registry: "LocalRegistry",
         settings: "Settings",
         surroundings: "Surroundings",
         policy: "CallPolicy",

@@ -26,7 +26,7 @@ from waygraph.registry.storage.location import MEMORY, is_service
 
 if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 TRANSITIONS = "transitions"
 LAST_WRITE_S = 5.0
@@ -61,7 +61,7 @@ def _writing(write: Callable[[], None], name: str, every_s: float) -> Iterator[N
 class CallCounter:
     """Holds the counts since the last write: tools and agents, no arguments, texts or callers. Threads may share it."""
 
-    def __init__(self, registry: "Registry", settings: "Settings", clock: Callable[[], str] = now) -> None:
+    def __init__(self, registry: "LocalRegistry", settings: "Settings", clock: Callable[[], str] = now) -> None:
         self._registry, self._settings, self._clock = registry, settings, clock
         self._counted: dict[tuple[str, str, str], Transition] = {}
         self._lock = Lock()
@@ -96,7 +96,7 @@ class CallCounter:
 
 
 @contextmanager
-def open_counter(registry: "Registry", settings: "Settings") -> Iterator[CallCounter | None]:
+def open_counter(registry: "LocalRegistry", settings: "Settings") -> Iterator[CallCounter | None]:
     """None where nothing is learned. Raises InvalidSetting."""
     if not settings.learn:
         yield None
@@ -135,7 +135,7 @@ class Called:
 class UsageCounter:
     """Holds the counts since the last write: by tool, outcome and duration. Threads may share it."""
 
-    def __init__(self, registry: "Registry", settings: "Settings", clock: Callable[[], str] = now) -> None:
+    def __init__(self, registry: "LocalRegistry", settings: "Settings", clock: Callable[[], str] = now) -> None:
         from waygraph.registry.storage.usage_file import UsageFile
 
         self._registry, self._clock = registry, clock
@@ -189,7 +189,7 @@ class UsageCounter:
 
 
 @contextmanager
-def open_usage(registry: "Registry", settings: "Settings") -> Iterator[UsageCounter | None]:
+def open_usage(registry: "LocalRegistry", settings: "Settings") -> Iterator[UsageCounter | None]:
     """None where nothing is counted: by the setting, for a registry in memory, or for one that a service keeps."""
     place = registry.store.place if settings.usage else MEMORY
     if place == MEMORY or is_service(place):

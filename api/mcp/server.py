@@ -303,7 +303,8 @@ class _Answers:
                 return as_it_is(ctx, _contents(params.uri, PAGE_TYPE, pages))
             if params.uri == CAPABILITIES:
                 asker.caller.require("route")
-                told = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
+                registry = self._gateway.registry
+                told = await self._gateway.ask(lambda: capabilities(registry, registry.notice))
                 told |= {"surface": self._gateway.surface}
                 return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(told)]))
         except (WaygraphError, TimeoutError) as error:

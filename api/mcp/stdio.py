@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.registry.access.policy import load_policy
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
@@ -29,7 +29,7 @@ MOST_AT_WORK = 40
 class Served:
     """What is served to the host, and how. `namespace` empty: the whole registry."""
 
-    registry: Registry
+    registry: LocalRegistry
     settings: Settings
     surroundings: Surroundings
     surface: Surface = "default"

@@ -37,7 +37,7 @@ from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import word_of
 from waygraph.registry.model.process import die_with, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import MEMORY, is_server
 
 if TYPE_CHECKING:
@@ -262,8 +262,8 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
     )
 
 
-def _registry(options: ServiceOptions, settings: Settings, environ: Mapping[str, str]) -> Registry:
-    return Registry.open(options.location, embedder=options.embedder or None, settings=settings, environ=environ)
+def _registry(options: ServiceOptions, settings: Settings, environ: Mapping[str, str]) -> LocalRegistry:
+    return LocalRegistry.open(options.location, embedder=options.embedder or None, settings=settings, environ=environ)
 
 
 def compose_application(
@@ -292,7 +292,7 @@ def _open_surroundings(
     return log, gateway, open_traces(environ, stream)
 
 
-def _holding(registry: Registry) -> Holding:
+def _holding(registry: LocalRegistry) -> Holding:
     status = registry.status()
     state = status.state
     statuses: Counter[str] = Counter(word_of(agent.status) for agent in registry.agents())

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import KeyFile
     from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 _WAITING = 8
@@ -99,7 +99,7 @@ STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 class Readiness:
     """Whether index and model are loaded, and the registry and the keys can be read. Threads may share it."""
 
-    def __init__(self, registry: "Registry", keys: "KeyFile | None") -> None:
+    def __init__(self, registry: "LocalRegistry", keys: "KeyFile | None") -> None:
         self._registry, self._keys, self._lock, self._loaded = registry, keys, Lock(), False
 
     def hindrance(self) -> WaygraphError | None:
@@ -117,7 +117,7 @@ class Readiness:
 
     def _load(self) -> None:
         with self._lock:
-            if self._registry.exists and not self._loaded:
+            if self._registry.store.exists and not self._loaded:
                 self._registry.route("are you ready")
                 self._loaded = True
 
@@ -126,7 +126,7 @@ class Readiness:
 class Service:
     """`authenticator` None: nobody is asked who they are, and everybody may do everything."""
 
-    registry: "Registry"
+    registry: "LocalRegistry"
     settings: "Settings"
     authenticator: "Authenticator | None"
     requests: "RateLimit"

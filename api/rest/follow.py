@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from waygraph.ingest.watch.events import WatchEvent
     from waygraph.ingest.watch.run import FollowedSource
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 _log = logging.getLogger("waygraph.watch")
 AGAIN_S = 30.0
@@ -60,7 +60,7 @@ class Follower:
     """Follows from `start` to `stop`, which takes at most as long as a watch takes to stop. Both may be called once."""
 
     def __init__(
-        self, registry: "Registry", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
+        self, registry: "LocalRegistry", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
     ) -> None:
         self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
         self._lock, self._running, self._stopped = Lock(), ExitStack(), False
@@ -106,7 +106,10 @@ class Follower:
 
 @contextmanager
 def follow_sources(
-    open_registry: "Callable[[], Registry]", sources: "Sequence[FollowedSource]", settings: "Settings", audit: "Audit"
+    open_registry: "Callable[[], LocalRegistry]",
+    sources: "Sequence[FollowedSource]",
+    settings: "Settings",
+    audit: "Audit",
 ) -> Iterator[None]:
     """Sources are followed while the block is done, over a registry of their own."""
     if not sources:

@@ -264,7 +264,7 @@ class ApprovalRequest(Strict):
         return self
 
     def agents_wanted(self) -> list[str]:
-        """As `Registry.approve` takes it."""
+        """As `Operator.approve` takes it."""
         return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
 
 

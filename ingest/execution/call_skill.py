@@ -21,7 +21,7 @@ from waygraph.ingest.sources.skill_folder import MAX_SKILL_BYTES, is_skill
 from waygraph.ingest.upstream.connection import Result
 from waygraph.registry.model.errors import NotCallable, SourceError
 from waygraph.registry.model.nouns import Agent, Tool, parse_field
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 MOST_CHARS = 100_000
 """Of a text that is given to a model."""
@@ -31,7 +31,7 @@ MOST_CHARS = 100_000
 class SkillTexts:
     """A ToolCaller for agents of the kind `skill`. Which of its tools is called only says what is told of scripts."""
 
-    registry: Registry
+    registry: LocalRegistry
     trust_file: VouchedFile
 
     async def call(self, call: ToolCall) -> Result:

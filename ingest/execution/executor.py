@@ -51,7 +51,8 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.nouns import Agent, AgentKind
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.registry import Registry, require_local
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 _log = logging.getLogger("waygraph.gateway")
 
@@ -271,7 +272,7 @@ def _openapi(finder: ServiceFinder, web: Web, settings: Settings) -> ToolCaller:
     return OpenApiCaller(finder=finder, web=web, settings=settings)
 
 
-def _skill(registry: Registry, trust_file: VouchedFile) -> ToolCaller:
+def _skill(registry: LocalRegistry, trust_file: VouchedFile) -> ToolCaller:
     from waygraph.ingest.execution.call_skill import SkillTexts
 
     return SkillTexts(registry=registry, trust_file=trust_file)
@@ -284,8 +285,9 @@ async def open_executor(
     """What runs the tools of a registry. It is closed within 2 s, with every process that it started.
 
     `surroundings`: the environment by which references of launches and services are resolved, when they are needed.
-    `services`: by default those of the settings' file. Raises InvalidSetting if it cannot be read.
+    `services`: by default those of the settings' file. Raises InvalidSetting if it cannot be read, NeedsRegistry.
     """
+    registry = require_local(registry)
     if services is None:
         services = load_services(settings.services_file)
     async with AsyncExitStack() as stack:
@@ -325,7 +327,7 @@ FRESH_S = 1.0
 class Launches:
     """Launches of the agents of a registry. `surroundings` resolve references at each launch."""
 
-    registry: Registry
+    registry: LocalRegistry
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     trust_file: VouchedFile

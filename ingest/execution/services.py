@@ -36,7 +36,7 @@ from waygraph.registry.model.errors import InvalidSetting, StorageFailed, Unknow
 from waygraph.registry.model.files import as_written
 from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.validation import reason_of
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
@@ -319,7 +319,7 @@ _NOT_KNOWN = "extra_forbidden"
 class ServiceFinder:
     """`surroundings` resolve references at each call."""
 
-    registry: Registry
+    registry: LocalRegistry
     services: Services
     surroundings: Surroundings = field(repr=False)
 
@@ -349,12 +349,12 @@ class SourceClaim:
     is_live: bool
 
 
-def claims_on(registry: Registry, agent_id: str) -> list[SourceClaim]:
+def claims_on(registry: LocalRegistry, agent_id: str) -> list[SourceClaim]:
     """By the source's name."""
     return [claim for owner_id, claim in _claims(registry) if owner_id == agent_id]
 
 
-def all_claims(registry: Registry) -> dict[str, list[SourceClaim]]:
+def all_claims(registry: LocalRegistry) -> dict[str, list[SourceClaim]]:
     """By agent id, those of each by the source's name."""
     claims: dict[str, list[SourceClaim]] = {}
     for agent_id, claim in _claims(registry):
@@ -362,7 +362,7 @@ def all_claims(registry: Registry) -> dict[str, list[SourceClaim]]:
     return claims
 
 
-def _claims(registry: Registry) -> Iterator[tuple[str, SourceClaim]]:
+def _claims(registry: LocalRegistry) -> Iterator[tuple[str, SourceClaim]]:
     for source in registry.store.look(lambda index: list(index.sources())):
         for key, agent_id in source.claims:
             yield agent_id, SourceClaim(source=source.name, key=key, is_live=source.rank > 0)
@@ -416,7 +416,7 @@ class Reach:
     What was vouched for and cannot be read stands against nobody: a call will tell it.
     """
 
-    registry: Registry
+    registry: LocalRegistry
     services: Services
     trust_file: VouchedFile
     _cache: "tuple[object, ReachNow] | None" = field(default=None, repr=False)

@@ -33,9 +33,10 @@ from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, co
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
-from waygraph.registry.registry import Registry
+from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
 from waygraph.registry.storage import embedded
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession
 
@@ -43,12 +44,12 @@ Member = tuple[str, str]
 """A server as its source names it: the source's name, and the key there."""
 
 
-def put_statuses(registry: Registry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
+def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses: Mapping[str, int] = NO_PAUSES) -> int:
     """Of agents that the registry holds; of the others, and of sources (key empty), only what fails is kept.
 
     `pauses`: how long a watch waits with the next change of a source, in seconds. Returns the revision; 0: unchanged.
     """
-    sources = {source.name: source for source in registry.sources()} if registry.exists else {}
+    sources = {source.name: source for source in registry.sources()} if registry.store.exists else {}
     ids = {(source.name, key): agent_id for source in sources.values() for key, agent_id in source.claims}
     statuses_by_agent = {ids[member]: status for member, status in statuses.items() if member in ids}
     old_statuses = {agent.id: agent.status for agent in registry.agents()} if statuses_by_agent else {}
@@ -72,7 +73,7 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
     return {name: its for name, its in attempts.items() if after[name] != before[name]}
 
 
-def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:
+def with_statuses(registry: LocalRegistry, manifest: Manifest, report: SyncReport) -> SyncReport:
     """The report of the sync of a manifest, after the statuses of the servers that did not answer were put."""
     revision = put_statuses(registry, {(manifest.source, key): status for key, status in manifest.silent})
     return replace(report, revision=revision) if revision else report
@@ -101,8 +102,9 @@ def sync(
 
     Raises InvalidSetting for a policy or texts that cannot be, MassRemoval if more than half of the source's agents
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
-    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing.
+    see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing. NeedsRegistry.
     """
+    registry = require_local(registry)
     start_s = time.perf_counter()
     check_policy(manifest.policy)
     check_texts(texts)
@@ -151,7 +153,7 @@ def sync(
     )
 
 
-def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
+def _read_draft(registry: LocalRegistry, manifest: Manifest) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
         return registry.read(lambda session: draft(read_graph_view(session), manifest))
@@ -197,7 +199,7 @@ def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> 
 
 
 def _notices(
-    registry: Registry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
+    registry: LocalRegistry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
 ) -> Iterator[str]:
     """What a source leaves to others is told where these say something else of it. A part that says nothing else is
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
@@ -216,7 +218,7 @@ def _notices(
 
 
 def _rehearse(
-    registry: Registry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
+    registry: LocalRegistry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
 ) -> SyncReport:
     """What a sync would do, planned over what is published: it needs no lock and touches no file."""
     start_s = time.perf_counter()
@@ -234,7 +236,7 @@ def _rehearse(
 
 
 def _plan_changes(
-    registry: Registry, check: Callable[[GraphView], ChangeSet]
+    registry: LocalRegistry, check: Callable[[GraphView], ChangeSet]
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
     def work(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
         graph = read_graph_view(session)

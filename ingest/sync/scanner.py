@@ -27,7 +27,7 @@ from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, p
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ def parse_verdicts(answer: object, ids: Collection[str]) -> dict[str, str]:
     return verdicts if all(isinstance(each, str) and each in _VERDICTS for each in verdicts.values()) else {}
 
 
-def scan_changes(registry: "Registry", changes: ChangeSet) -> Scan:
+def scan_changes(registry: "LocalRegistry", changes: ChangeSet) -> Scan:
     """Reads the texts that a sync would create or change. Raises InvalidSetting for a scanner that cannot be."""
     entries = changes.written
     new = {*changes.created_agents, *changes.created_tools, *(each.id for each in changes.updated_agents)}

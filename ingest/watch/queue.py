@@ -22,7 +22,7 @@ from waygraph.registry.model.errors import MassRemoval
 from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class WriteAbandoned(Exception):
 class Writer:
     """Writes one batch at a time, in whichever thread calls. What it wrote once it does not write again."""
 
-    registry: Registry
+    registry: LocalRegistry
     settings: Settings
     tell: Callable[[WatchEvent], None]
     policy: Policy | None = None
@@ -319,7 +319,7 @@ class Writer:
         return {failure.key for failure in summary.failures if failure.key} if summary else set()
 
     def _known_source(self, name: str) -> SourceSummary | None:
-        sources = self.registry.sources() if self.registry.exists else []
+        sources = self.registry.sources() if self.registry.store.exists else []
         return next((each for each in sources if each.name == name), None)
 
 

@@ -38,7 +38,7 @@ from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 FILE_LOOK_S = 1.0
 """From one look at the times of files to the next, which costs little."""
@@ -118,7 +118,7 @@ class Watching:
 class Watch:
     """Follows sources into one registry. What the registry knows it answers all the while."""
 
-    def __init__(self, registry: Registry, sources: Sequence[FollowedSource], watching: Watching) -> None:
+    def __init__(self, registry: LocalRegistry, sources: Sequence[FollowedSource], watching: Watching) -> None:
         self._sources, self._watching = sources, watching
         self._inbox = Inbox()
         self._parts: dict[str, Parts] = {}

@@ -19,11 +19,6 @@ class Searchable(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    @property
-    def notice(self) -> str:
-        """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
-        ...
-
     def route(
         self,
         query: str | Query,
@@ -65,8 +60,17 @@ class Searchable(Protocol):
         """Raises UnknownName, which suggests only what the principal may see."""
         ...
 
-    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        """The tools of one agent, or of all that the principal may see, by id. Raises UnknownName."""
+    def tools(
+        self,
+        agent_id: str | None = None,
+        *,
+        after: str = "",
+        limit: int | None = None,
+        principal: Principal | None = None,
+    ) -> "Page[Tool]":
+        """The tools of one agent, or of all that the principal may see, by id: those after the id `after`, at most
+        `limit` of them. Raises UnknownName.
+        """
         ...
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
@@ -90,20 +94,6 @@ class Searchable(Protocol):
         principal: Principal | None = None,
     ) -> "Page[ListedAgent]":
         """The agents that fit, by id: those after the id `after`, at most `limit` of them."""
-        ...
-
-    def tools_page(
-        self,
-        agent_id: str | None = None,
-        *,
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> "Page[Tool]":
-        """The tools of one agent, or of all, by id: those after the id `after`, at most `limit` of them.
-
-        Raises UnknownName.
-        """
         ...
 
     def browse(

@@ -1,9 +1,9 @@
 """The nouns of change: what a source says and claims, what a sync does, and what a registry tells of itself."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
 from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
@@ -351,12 +351,27 @@ class ListedAgent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page[T]:
+class Page[T](Sequence[T]):
     """A part of a list, in order of id. `following`: where the next part begins; empty: nothing follows."""
 
     items: tuple[T, ...]
     revision: int
     following: str = ""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        return self.items[index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,25 @@ def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[Connect
     return as_method(method, talk)
 
 
+class AsyncOperator:
+    """The methods of `RemoteOperator`, awaitable."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    set = ask(calls.set_agent)
+    set_tool = ask(calls.set_tool)
+    remove = ask(calls.remove)
+    approve = ask(calls.approve)
+    forget = ask(calls.forget)
+    set_toolset = ask(calls.set_toolset)
+    remove_toolset = ask(calls.remove_toolset)
+    changes = follow(calls.changes)
+    usage = ask(calls.usage)
+    cypher = ask(calls.cypher)
+    export = ask(calls.export)
+
+
 class AsyncRemoteRegistry:
     """The methods of `RemoteRegistry`, awaitable, with the same answers and errors. Tasks of one loop may share one."""
 
@@ -82,6 +101,10 @@ class AsyncRemoteRegistry:
         """Its `location` is the service's URL."""
         return replace(await self._connection.ask(calls.status(principal=principal)), location=self._connection.place)
 
+    @property
+    def operator(self) -> AsyncOperator:
+        return AsyncOperator(self._connection)
+
     async def exists(self) -> bool:
         """Whether the service has a registry yet."""
         try:
@@ -93,7 +116,6 @@ class AsyncRemoteRegistry:
     stamp = ask(calls.stamp)
     route = ask(calls.route)
     find_tools = ask(calls.find_tools)
-    cypher = ask(calls.cypher)
     agents = follow(calls.agents)
     agent = ask(calls.agent)
     tools = follow(calls.tools)
@@ -102,20 +124,8 @@ class AsyncRemoteRegistry:
     about = ask(calls.about)
     browse = ask(calls.browse)
     agents_page = follow(calls.agents_page)
-    tools_page = follow(calls.tools_page)
     toolsets = ask(calls.toolsets)
     toolset = ask(calls.toolset)
     sources = ask(calls.sources)
-    changes = follow(calls.changes)
-    changes_page = follow(calls.changes_page)
-    usage = ask(calls.usage)
-    export = ask(calls.export)
     ingest = follow(calls.ingest)
     take = ask(calls.take)
-    set = ask(calls.set_agent)
-    set_tool = ask(calls.set_tool)
-    remove = ask(calls.remove)
-    approve = ask(calls.approve)
-    forget = ask(calls.forget)
-    set_toolset = ask(calls.set_toolset)
-    remove_toolset = ask(calls.remove_toolset)

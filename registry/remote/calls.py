@@ -188,11 +188,6 @@ def agents(*, principal: Principal | None = None) -> Talk[list[Agent]]:
     return [entry.agent for entry in page.items]
 
 
-def tools(agent_id: str | None = None, *, principal: Principal | None = None) -> Talk[list[Tool]]:
-    page = yield from tools_page(agent_id, principal=principal)
-    return list(page.items)
-
-
 def agents_page(
     *,
     filters: Filters = Filters(),  # noqa: B008 - frozen
@@ -229,7 +224,7 @@ def _filter_params(filters: Filters) -> tuple[tuple[str, str], ...]:
     return params + tuple((name, value) for name in _PLACES if (value := getattr(filters, name)))
 
 
-def tools_page(
+def tools(
     agent_id: str | None = None, *, after: str = "", limit: int | None = None, principal: Principal | None = None
 ) -> Talk[Page[Tool]]:
     """As `agents_page`."""
@@ -296,18 +291,11 @@ def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
 
 
 def changes(
-    *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
-) -> Talk[list[Change]]:
-    page = yield from changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal)
-    return list(page.items)
-
-
-def changes_page(
     *,
     since: str = "",
     agent_id: str = "",
     after: str = "",
-    limit: int | None = None,
+    limit: int | None = 100,
     principal: Principal | None = None,
 ) -> Talk[Page[Change]]:
     """As `agents_page`."""

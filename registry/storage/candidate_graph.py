@@ -133,7 +133,7 @@ def link_tools(registry: "LocalRegistry", nearness: Nearness | None) -> LinkSumm
     """
     import numpy as np
 
-    if not registry.exists:
+    if not registry.store.exists:
         raise RegistryNotFound(registry.store.place)
     results: list[tuple[int, Pairs]] = []
 

@@ -1,15 +1,12 @@
 """A registry whose graph is read here: in a file, in memory, or on a graph server. Its methods: `registry.py`."""
 
 import os
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from waygraph.registry.catalog.queries import (
     about,
@@ -25,12 +22,11 @@ from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders,
 from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import About, ListedAgent, Page, Status
-from waygraph.registry.model.errors import ModelNotFound, RegistryNotFound, WriteConflict
+from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import (
     check_query,
     check_texts,
@@ -38,27 +34,17 @@ from waygraph.registry.model.validation import (
     checked_for_tools,
     checked_path,
     checked_statuses,
-    setting_changes,
 )
-from waygraph.registry.operators.agent_settings import put_setting
-from waygraph.registry.operators.approval import approve
-from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
-from waygraph.registry.operators.sources import forget_source, put_statuses
-from waygraph.registry.operators.toolset import (
-    Toolset,
-    remove_toolset,
-    seen_toolset,
-    seen_toolsets,
-    set_toolset,
-    stated_toolset,
-)
+from waygraph.registry.operators.sources import put_statuses
+from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets
 from waygraph.registry.routing.answering import Answering
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.routing.walking import Walks
+from waygraph.registry.storage.graph_access import GraphAccess
+from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import named_place, open_store
-from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
 from waygraph.registry.taxonomy.browse import browse_index, seen_taxonomy
 from waygraph.registry.taxonomy.taxonomies import forget_taxonomy, set_taxonomy
@@ -68,28 +54,19 @@ if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.language_model.endpoint import ChatModel
-    from waygraph.registry.model.changes import (
-        Approved,
-        Change,
-        CypherResult,
-        Forgotten,
-        OperatorSettings,
-        SourceSummary,
-        Written,
-    )
+    from waygraph.registry.model.changes import SourceSummary, Written
     from waygraph.registry.model.failures import SourceStatuses
-    from waygraph.registry.model.usage import ToolUsage
-    from waygraph.registry.storage.export.formats import ExportFormat
     from waygraph.registry.taxonomy.upkeep import BuildInput
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
 
-class LocalRegistry:
+class LocalRegistry(GraphAccess):
     """Implements Registry over a store. Reading needs only what the last write published."""
 
     def __init__(self, store: Store, settings: Settings, environ: Mapping[str, str], spec: str) -> None:
-        self._store, self._settings, self._environ = store, settings, environ
+        super().__init__(store, settings)
+        self._environ = environ
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
         self._walks = Walks(settings, environ)
@@ -133,7 +110,9 @@ class LocalRegistry:
             for part in (self._embedders, self._rerankers, self._walks, self._answering, self._store):
                 closing.callback(part.close)
 
-    # -- asking ------------------------------------------------------------------------------------
+    @property
+    def operator(self) -> LocalOperator:
+        return LocalOperator(self)
 
     def route(
         self,
@@ -164,16 +143,11 @@ class LocalRegistry:
         with span("find_tools", recipe=ask.recipe.name):
             return self._answering.find_tools(request, ask)
 
-    # -- looking -----------------------------------------------------------------------------------
-
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         return self._store.look(lambda index: visible_agents(index, principal))
 
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         return self._store.look(lambda index: agent_named(index, agent_id, principal))
-
-    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        return list(self.tools_page(agent_id, principal=principal).items)
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         return self._store.look(lambda index: tool_named(index, name, principal))
@@ -205,7 +179,7 @@ class LocalRegistry:
         category, criteria = checked_path(path), self._with_members(checked_filters(filters), principal)
         return self._store.look(lambda index: browse_index(index, category, criteria, principal))
 
-    def tools_page(
+    def tools(
         self,
         agent_id: str | None = None,
         *,
@@ -216,6 +190,10 @@ class LocalRegistry:
         return self._store.look(lambda index: tools_page(index, agent_id, principal, after, limit))
 
     def taxonomy(self, name: str | None = None, *, principal: Principal | None = None) -> Taxonomy | None:
+        """The tree of categories of this name, None: the current one, with what the principal may see of it.
+
+        A category is there if the principal sees something below it. None: there is none that it may see.
+        """
         return self._store.look(lambda index: seen_taxonomy(index, name, principal))
 
     def toolsets(self, *, principal: Principal | None = None) -> list[Toolset]:
@@ -226,32 +204,6 @@ class LocalRegistry:
 
     def sources(self, *, principal: Principal | None = None) -> "list[SourceSummary]":
         return self._store.look(lambda index: standing_sources(index, principal))
-
-    def changes(
-        self, *, since: str = "", agent_id: str = "", limit: int | None = 100, principal: Principal | None = None
-    ) -> "list[Change]":
-        return list(self.changes_page(since=since, agent_id=agent_id, limit=limit, principal=principal).items)
-
-    def changes_page(
-        self,
-        *,
-        since: str = "",
-        agent_id: str = "",
-        after: str = "",
-        limit: int | None = None,
-        principal: Principal | None = None,
-    ) -> "Page[Change]":
-        from waygraph.registry.catalog.queries import ChangesQuery, seen_changes
-
-        request = ChangesQuery.of(since, agent_id, after, limit)
-        return self.read(lambda session: seen_changes(session, request, principal))
-
-    def usage(
-        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
-    ) -> "list[ToolUsage]":
-        from waygraph.registry.storage.usage_file import read_usage
-
-        return read_usage(self._store, self._settings, agent_id=agent_id, sort=sort, limit=limit, principal=principal)
 
     def status(self, *, principal: Principal | None = None) -> Status:
 
@@ -271,133 +223,35 @@ class LocalRegistry:
         state = self._store.index(fresh=True).state
         return f"{state.revision}.{state.commit}"
 
-    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
-        from waygraph.registry.storage.export.formats import export
-
-        return export(self, format)
-
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        return self._store.read(work)
-
-    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
-        with span("cypher"):
-            return self._store.run_read_only(statement, params or {})
-
-    # -- writing -----------------------------------------------------------------------------------
-
-    @property
-    def exists(self) -> bool:
-        return self._store.exists
-
-    @contextmanager
-    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
-        from waygraph.registry.storage.embedded import now
-        from waygraph.registry.writer import WriteSession
-
-        check_texts(texts)
-        with self._store.writing(trust_index=trust_index) as writing:
-            yield WriteSession(
-                writing,
-                self._choose,
-                NOUNS,
-                texts=texts,
-                max_embedded_chars=self._settings.max_embedded_chars,
-                max_changes_kept=self._settings.max_changes_kept,
-                clock=now,
-            )
-
-    def change[T](
-        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
-    ) -> T:
-        give_up = time.monotonic() + self._settings.write_timeout_s
-        for attempt in count(1):
-            try:
-                with span("write"), self.writing(texts=texts, trust_index=trust_index) as session:
-                    return work(session)
-            except WriteConflict:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
-        raise AssertionError("unreachable")
-
-    def _change[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
-        """What only changes what is there makes no registry. Raises RegistryNotFound."""
-        if not self.exists:
-            raise RegistryNotFound(self._store.place)
-        return self.change(work, trust_index=trust_index)
-
-    def set(
-        self,
-        agent_id: str,
-        *,
-        tags: Sequence[str] | None = None,
-        visible_to: Sequence[str] | None = None,
-        everyone: bool = False,
-        pinned: bool | None = None,
-        hidden: bool | None = None,
-        removed: bool | None = None,
-        principal: Principal | None = None,
-    ) -> "OperatorSettings":
-        from waygraph.registry.operators.agent_settings import changed_setting
-
-        changes = setting_changes(
-            tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
-        )
-
-        def work(session: "WriteSession") -> "OperatorSettings":
-            graph = session.read_graph_view()
-            setting = changed_setting(graph, agent_id, changes, principal)
-            if setting != graph.settings_of(agent_id):
-                put_setting(session, setting)
-            return setting
-
-        return self._change(work)
-
-    def set_tool(
-        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
-    ) -> "OperatorSettings":
-        from waygraph.registry.model.tool_settings import merge_tool_setting
-        from waygraph.registry.operators.approval import find_held_tool
-
-        refuse_non_operator("to set a tool", principal)
-
-        def work(session: "WriteSession") -> "OperatorSettings":
-            session.set_apart(principal)
-            graph = session.read_graph_view()
-            tool = find_held_tool(graph, name, principal, hint="")
-            siblings = [item.tool for item in graph.tools_of([tool.agent_id])[tool.agent_id]]
-            setting = merge_tool_setting(graph.settings_of(tool.agent_id), tool, siblings, changes)
-            if setting != graph.settings_of(tool.agent_id):
-                put_setting(session, setting)
-            return setting
-
-        return self._change(work)
-
-    def remove(self, agent_id: str, *, principal: Principal | None = None) -> "OperatorSettings":
-        return self.set(agent_id, removed=True, principal=principal)
-
-    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
-        from waygraph.registry.operators.approval import checked_names
-
-        unique_names = checked_names(names)
-        return self._change(lambda session: approve(session, *unique_names, principal=principal))
-
     def put_statuses(
         self,
         statuses: Mapping[str, str],
         tried: "SourceStatuses | None" = None,
         pauses: Mapping[str, int] | None = None,
     ) -> "Written":
+        """Agent id → what is known of whether it answers, as `statuses` words it; in one transaction.
+
+        Unknown ids are left out; where nothing differs there is no new revision. `tried`: by source, the status of each
+        key that was tried, of which the failures are kept; `pauses`: of these sources, for how many seconds a watch
+        waits with the next change. Raises InvalidSetting.
+        """
         checked_statuses(statuses)
-        change = self.change if tried else self._change  # what fails before anything works is kept, too
+        change = self.change if tried else self.change_existing  # what fails before anything works is kept, too
         return change(lambda session: put_statuses(session, statuses, tried or {}, pauses or {}))
 
-    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
-        return self._change(lambda session: forget_source(session, source, principal))
+    def open_embedder(self, spec: str) -> ChosenEmbedder:
+        choice = self._answering.spec or spec or default_spec()
+        try:
+            return self._embedders.open_for_documents(choice)
+        except ModelNotFound:
+            if spec or self._answering.spec:
+                raise
+            return ChosenEmbedder(embedder=None, spec=choice)
 
     def reindex(
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
     ) -> "Written":
+        """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
         check_texts(texts)
 
         def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
@@ -407,7 +261,7 @@ class LocalRegistry:
             choice = self._embedders.open_for_documents(embedder or self._answering.spec or own or default_spec())
             return choice, session.reindex(texts, choice, progress)
 
-        choice, result = self._change(work, trust_index=False)
+        choice, result = self.change_existing(work, trust_index=False)
         self._answering.spec = choice.spec
         return result
 
@@ -420,7 +274,13 @@ class LocalRegistry:
         private: bool = False,
         shown_to_all: bool = False,
     ) -> Taxonomy:
-        """As `Registry.build_taxonomy`; the builder gets float32 vectors of shape (dimension,) and length 1."""
+        """Builds the taxonomy of this name, in place of the former one, and makes it the current one.
+
+        `builder` None: by vectors. It sees what everyone may see, with `private` all; then who does not see every such
+        agent sees nothing of the tree, unless it is `shown_to_all`. What it does not place goes to the nearest leaf.
+        It works without a lock, on vectors that are float32 of shape (dimension,) and length 1. Raises InvalidSetting,
+        RegistryNotFound, and what the builder raises.
+        """
         from waygraph.registry.storage.embedded import now
         from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
 
@@ -441,42 +301,17 @@ class LocalRegistry:
             shown_to_all=shown_to_all,
             current=True,
         )
-        return self._change(lambda session: set_taxonomy(session, whole))
+        return self.change_existing(lambda session: set_taxonomy(session, whole))
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
-        return self._change(lambda session: forget_taxonomy(session, name))
-
-    def set_toolset(
-        self,
-        name: str,
-        *,
-        description: str = "",
-        tools: Sequence[str] = (),
-        agents: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        callers: Sequence[str] = (),
-        principal: Principal | None = None,
-    ) -> Toolset:
-        refuse_limited(principal)
-        new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
-        self._change(lambda session: set_toolset(session, new))
-        return self.toolset(name)
-
-    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
-        refuse_limited(principal)
-        return self._change(lambda session: remove_toolset(session, name))
-
-    # -- for those who look after it ---------------------------------------------------------------
-
-    @property
-    def store(self) -> Store:
-        return self._store
-
-    @property
-    def settings(self) -> Settings:
-        return self._settings
+        """Removes it. Raises UnknownName."""
+        return self.change_existing(lambda session: forget_taxonomy(session, name))
 
     def open_model(self, spec: str, *, option: str) -> "ChatModel":
+        """The language model of `openai:MODEL`, by the endpoint of the environment that the registry was opened with.
+
+        Whoever opens it closes it. Raises InvalidSetting, which names the `option`, also where there is no endpoint.
+        """
         from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
         model = configured_model(spec, self._environ, option=option, purpose=f"for {option}")
@@ -484,9 +319,8 @@ class LocalRegistry:
 
     @property
     def notice(self) -> str:
+        """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
         return self._answering.router(fresh=True).notice
-
-    # -- inside ------------------------------------------------------------------------------------
 
     def _ask(
         self,
@@ -509,19 +343,6 @@ class LocalRegistry:
         if not (filters.within or filters.toolset):
             return filters
         return self._store.look(lambda index: with_members(index, filters, principal))
-
-    def _choose(self, spec: str) -> ChosenEmbedder:
-        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
-
-        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
-        """
-        choice = self._answering.spec or spec or default_spec()
-        try:
-            return self._embedders.open_for_documents(choice)
-        except ModelNotFound:
-            if spec or self._answering.spec:
-                raise
-            return ChosenEmbedder(embedder=None, spec=choice)
 
 
 def _read_given(session: "GraphSession", *, name: str, of: Of) -> "BuildInput":

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from waygraph.registry.catalog.searchable import Searchable
-
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.index.search_index import SearchIndex
@@ -44,8 +42,8 @@ class Filling(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Threads may share it."""
+class Place(Protocol):
+    """Where a registry is."""
 
     @property
     def place(self) -> str:
@@ -56,6 +54,10 @@ class Store(Protocol):
     def exists(self) -> bool:
         """Whether there is a registry to read. Raises RegistryUnusable, ServerUnavailable."""
         ...
+
+
+class Store(Place, Protocol):
+    """Threads may share it."""
 
     def index(self, *, fresh: bool = False) -> "SearchIndex":
         """`fresh`: its `state` and lists are of now, not of when it was last asked. Raises RegistryNotFound."""
@@ -82,10 +84,3 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-class RegistryWithStore(Searchable, Protocol):
-    """A registry that also shows its store."""
-
-    @property
-    def store(self) -> Store: ...

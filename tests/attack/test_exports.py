@@ -11,9 +11,9 @@ import pytest
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import RegistryUnusable, SourceError
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.taxonomy.taxonomies import set_taxonomy
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
@@ -72,7 +72,7 @@ def put(*place: str | int, value: object) -> Change:
 
 
 def test_a_sound_export_is_restored(tmp_path: Path) -> None:
-    with Registry.open(tmp_path / "tools.grafeo", embedder="none") as registry:
+    with LocalRegistry.open(tmp_path / "tools.grafeo", embedder="none") as registry:
         for manifest in read(written(tmp_path)):
             sync(registry, manifest)
         restored = registry.taxonomy("main")
@@ -158,14 +158,14 @@ def test_a_refused_export_leaves_a_registry_as_it_was(
     path = written(tmp_path, put(*CATEGORY, "name", value=BIDI))
     assert main(["--registry", place, "ingest", str(path), "--kind", "export"]) == 1
     assert "Traceback" not in capsys.readouterr().err
-    assert not Path(place).exists() or Registry.open(place, embedder="none").taxonomy() is None
+    assert not Path(place).exists() or LocalRegistry.open(place, embedder="none").taxonomy() is None
 
 
 @pytest.mark.parametrize("name", [CONTROL, "a/b", "n" * 200])
 def test_a_foreign_registry_with_such_a_name_is_not_copied(tmp_path: Path, name: str) -> None:
     """Its file may be anybody's, and no export was read on the way into it."""
     source, target = str(tmp_path / "theirs.grafeo"), str(tmp_path / "ours.grafeo")
-    with Registry.open(source, embedder="none") as registry:
+    with LocalRegistry.open(source, embedder="none") as registry:
         for manifest in read(written(tmp_path)):
             sync(registry, manifest)
         whole = tree()
@@ -174,6 +174,6 @@ def test_a_foreign_registry_with_such_a_name_is_not_copied(tmp_path: Path, name:
         registry.change(lambda session: set_taxonomy(session, bad))
     with pytest.raises(RegistryUnusable, match="not as a build makes it"):
         migrate_at(source, target, Settings())
-    with Registry.open(source, embedder="none") as registry:
+    with LocalRegistry.open(source, embedder="none") as registry:
         registry.forget_taxonomy("main")
     assert migrate_at(source, target, Settings()).agents == 1

@@ -216,7 +216,7 @@ def test_what_the_gateway_encrypted_for_something_else_is_no_cookie(here: World)
 
 
 def test_no_login_begins_at_an_agent_that_is_hidden(here: World) -> None:
-    here.service.registry.set("desk", visible_to=["staff"])
+    here.service.registry.operator.set("desk", visible_to=["staff"])
     with Person("ann") as ann:
         hidden = prove(ann, here.page, here.key())
         marks = re.findall(r'name="mark" value="(\w+)"', ann.open(f"{here.service.url}/login/none").text + hidden.text)
@@ -233,8 +233,8 @@ def test_no_login_begins_at_an_agent_that_is_hidden(here: World) -> None:
 def test_a_key_of_a_toolset_learns_of_no_other_agent(here: World) -> None:
     """Neither that it is there, nor where its server is; at those of its own its holder logs in."""
     ingest_manifest(here.service.admin(), "more", agent("box", "add"))
-    here.service.registry.set_toolset("boxes", agents=["box"])
-    here.service.registry.set_toolset("desks", tools=["desk/whoami"])
+    here.service.registry.operator.set_toolset("boxes", agents=["box"])
+    here.service.registry.operator.set_toolset("desks", tools=["desk/whoami"])
     inside, outside = (here.service.key("route", "use", toolset=name) for name in ("desks", "boxes"))
     with Person("eve") as eve:
         told = [prove(eve, f"{here.service.url}/login/{name}", outside) for name in ("desk", "none")]

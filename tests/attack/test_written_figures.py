@@ -32,7 +32,7 @@ def registry(endpoint: FakeOpenAI, tmp_path: Path) -> Iterator[Registry]:
     settings = Settings(cache_dir=str(tmp_path))
     with Registry.open(":memory:", embedder="openai:any-model", settings=settings, environ=environ) as opened:
         sync(opened, manifest("secret", entry("vault", HIDDEN)))
-        opened.set("vault", hidden=True)
+        opened.operator.set("vault", hidden=True)
         yield opened
 
 
@@ -60,7 +60,7 @@ def test_a_removal_counts_what_its_sender_sees(registry: Registry) -> None:
     """Hidden agents of the source make a removal of all that is seen of it no smaller."""
     sync(registry, manifest("both", *(entry(name) for name in ("a", "b", "c", "d"))))
     for name in ("c", "d"):
-        registry.set(name, hidden=True)
+        registry.operator.set(name, hidden=True)
     gone = replace(manifest("both"), partial=True, gone=("a", "b"))
     with pytest.raises(MassRemoval) as raised:
         sync(registry, gone, principal=CREW)
@@ -71,7 +71,7 @@ def test_a_removal_counts_what_its_sender_sees(registry: Registry) -> None:
 def test_an_agent_that_was_removed_is_withheld_from_who_might_see_it(registry: Registry, is_hidden: bool) -> None:
     """Of one that was hidden as well its sender learns no more than of any that it may not see."""
     sync(registry, manifest("s", entry("gone"), entry("stays")))
-    registry.set("gone", hidden=is_hidden, removed=True)
+    registry.operator.set("gone", hidden=is_hidden, removed=True)
     mine = manifest("mine", entry("gone"), entry("own"))
     if is_hidden:
         with pytest.raises(NotAllowed):

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.calling.opened_here import Here
-from waygraph.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
-    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         yield Here(tmp_path, registry)

@@ -16,8 +16,9 @@ from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 PROGRAM = """
 import os, runpy, sys
@@ -33,7 +34,7 @@ class Here:
     """A machine: its data folder, its environment, one registry, and a program that is an MCP server."""
 
     folder: Path
-    registry: Registry
+    registry: LocalRegistry
     environ: dict[str, str] = field(default_factory=dict)
     settings: Settings = field(init=False)
     program: Path = field(init=False)

@@ -19,9 +19,10 @@ from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Launches, open_executor
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.trust_store import vouched_file
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 
 OFFICIAL = "io.modelcontextprotocol.registry/official"
@@ -76,7 +77,7 @@ DOCUMENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 SENT = DOCUMENTS | {"mcp-config": config, "export": lambda transport: export(transport, "somebody")}
 
 
-def refused(launches: Launches, registry: Registry) -> list[str]:
+def refused(launches: Launches, registry: LocalRegistry) -> list[str]:
     """Why each agent of a registry is not started; there is one at least."""
     agents = [agent for agent in registry.agents() if agent.id.endswith("evil")]
     assert agents
@@ -202,7 +203,7 @@ def test_a_copy_of_a_registry_brings_no_launches_along(here: Here, tmp_path: Pat
     here.registry.close()
     migrate_at(place, str(tmp_path / "copy.grafeo"), Settings())
     for location in (place, str(tmp_path / "copy.grafeo")):
-        with Registry.open(location, environ={}) as registry:
+        with LocalRegistry.open(location, environ={}) as registry:
             another = Settings(data_dir=str(tmp_path / "another machine"))
             launches = Launches(
                 registry=registry,

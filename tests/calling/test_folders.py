@@ -20,11 +20,11 @@ from waygraph.ingest.pipeline import Ingestion, open_given
 from waygraph.ingest.sources.read import NOT_IN_REHEARSALS, NOT_STARTED
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.watch.run import FollowedSource, followed_sources
-from waygraph.registry import Registry
 from waygraph.registry.model.changes import AgentEntry, SyncReport
 from waygraph.registry.model.errors import InvalidSetting, NotCallable, SourceError
 from waygraph.registry.model.identity import sealed_agent
 from waygraph.registry.model.nouns import Agent
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 TIDES = Path(__file__).parents[1] / "hosts" / "tides.py"
 
@@ -103,7 +103,7 @@ def test_a_file_that_was_named_is_started_wherever_it_lies(here: Here) -> None:
 def test_the_python_call_starts_no_folder_either(here: Here) -> None:
     put(here, "mcp.json")
     folder = here.folder / "got"
-    with Registry.open(":memory:", settings=here.settings, embedder="none", environ={}) as registry:
+    with LocalRegistry.open(":memory:", settings=here.settings, embedder="none", environ={}) as registry:
         [report] = ingest(registry, folder, environ=here.environ)
         assert (noted(report), here.starts) == ([("mcp.json", NOT_STARTED)], 0)
         ingest(registry, folder, environ=here.environ, start=True)
@@ -291,7 +291,7 @@ def test_a_file_that_was_named_is_followed_with_its_changes(here: Here) -> None:
 
 def beside(here: Here) -> Here:
     """Another registry of the same person."""
-    other = Here(here.folder, Registry.open(here.folder / "second.grafeo", embedder="none", environ={}))
+    other = Here(here.folder, LocalRegistry.open(here.folder / "second.grafeo", embedder="none", environ={}))
     assert other.vouched == here.vouched
     return other
 

@@ -310,7 +310,7 @@ def test_what_was_listed_and_not_asked_is_not_started(here: Here) -> None:
 
 def test_a_source_that_was_forgotten_starts_nothing(here: Here) -> None:
     [agent] = here.ingest_command(here.command)
-    here.registry.forget(here.registry.sources()[0].name)
+    here.registry.operator.forget(here.registry.sources()[0].name)
     with pytest.raises(NotCallable):
         here.launches.of(agent)
 

@@ -16,7 +16,7 @@ from tests.gateway.hosts import ERAS, Era
 from tests.gateway_catalog import by_hand
 from tests.host_programs import typescript_sdk
 from waygraph.api.cli.app import main
-from waygraph.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 HERE = Path(__file__).parent
 RUN_S = 120.0
@@ -123,7 +123,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], dict[s
     where = ["--registry", str(folder / "r.grafeo"), "--embedder", "none"]
     assert main([*where, "ingest", str(folder / "mcp.json")]) == 0
     assert main([*where, "set", "odd", "--pin"]) == 0
-    with Registry.open(folder / "r.grafeo", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(folder / "r.grafeo", embedder="none", environ={}) as registry:
         registry.build_taxonomy(by_hand({"sea": ("good", "odd")}), private=True, shown_to_all=True)
     command = [sys.executable, "-W", "error", "-m", "waygraph.api.cli.app", *where, "mcp"]
     return command, {"PATH": os.environ["PATH"], "XDG_DATA_HOME": os.environ["XDG_DATA_HOME"]}

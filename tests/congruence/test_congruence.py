@@ -29,9 +29,9 @@ from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import RECIPES
 from waygraph.registry.storage import embedded
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -276,8 +276,8 @@ class Clock:
 class Pair:
     """Two registries that the same befalls. `vector`: of a text, None without a model."""
 
-    here: Registry
-    there: Registry
+    here: LocalRegistry
+    there: LocalRegistry
     vector: "Callable[[str], Vector | None]"
     clock: Clock
     lived: Lived = field(default_factory=Lived)
@@ -288,7 +288,7 @@ class Pair:
         world = life.world
         for edit in world.edits(life.extra):
             self._befall(edit)
-            if self.here.exists:
+            if self.here.store.exists:
                 self._ask(world.questions(ASKED_BETWEEN), edit.told)
         for texts in world.forms:
             self._befall(reindexed(texts))
@@ -323,15 +323,15 @@ def only_adds(said: object) -> bool:
     return said.dry_run or not (any(rewritten) or changes.operator)
 
 
-def seen(registry: Registry, edit: Edit) -> Seen:
+def seen(registry: LocalRegistry, edit: Edit) -> Seen:
     said = outcome(registry, edit.do)
-    if not registry.exists:
+    if not registry.store.exists:
         return Seen(said, {}, {})
     rows = registry.read(all_rows)
     return Seen(said, rows, shown(registry, [row["id"] for row in rows["read/tools"]]))
 
 
-def outcome(registry: Registry, do: Callable[[Registry], object]) -> object:
+def outcome(registry: LocalRegistry, do: Callable[[LocalRegistry], object]) -> object:
     """What came of it, time apart; an error in its words, place apart."""
     try:
         found = do(registry)
@@ -373,7 +373,7 @@ def comparable(row: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def shown(registry: Registry, tools: list[str]) -> dict[str, object]:
+def shown(registry: LocalRegistry, tools: list[str]) -> dict[str, object]:
     status, index, agents = registry.status(), registry.store.index(fresh=True), registry.agents()
     return {
         "agents": agents,
@@ -387,7 +387,7 @@ def shown(registry: Registry, tools: list[str]) -> dict[str, object]:
     }
 
 
-def answer(registry: Registry, question: Question, vector: "Vector | None") -> Answer:
+def answer(registry: LocalRegistry, question: Question, vector: "Vector | None") -> Answer:
     """Of the recipes those that the registry's vectors allow."""
     index, filters, principal = registry.store.index(fresh=True), question.scope.filters, question.scope.principal
     text = replace_surrogates(question.text)  # as `check_query` hands it on
@@ -423,8 +423,8 @@ def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         return Pair(here, there, model(life, environ), clock, Lived(is_large=life.agents > Life.agents)).live(life)
 
 
-def opened(place: Place, life: Life, environ: Mapping[str, str]) -> Registry:
-    return Registry.open(place.location, embedder=life.embedder or None, settings=place.settings, environ=environ)
+def opened(place: Place, life: Life, environ: Mapping[str, str]) -> LocalRegistry:
+    return LocalRegistry.open(place.location, embedder=life.embedder or None, settings=place.settings, environ=environ)
 
 
 def model(life: Life, environ: Mapping[str, str]) -> "Callable[[str], Vector | None]":

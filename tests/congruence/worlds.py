@@ -21,7 +21,7 @@ from waygraph.registry.model.changes import OperatorSettings, Policy
 from waygraph.registry.model.identity import agent_id, namespaced_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Principal, TextForm
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 Record = dict[str, Any]
 """An agent as a catalogue writes it."""
@@ -69,7 +69,7 @@ class Edit:
     """Something done to a registry: what it says is to be the same wherever it is done."""
 
     told: str
-    do: Callable[[Registry], object]
+    do: Callable[[LocalRegistry], object]
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ class World:
     def _forget(self) -> Edit:
         """It says the same again one day, if it is chosen."""
         source, _ = self._one()
-        return Edit(f"forget {source}", lambda registry: registry.forget(source))
+        return Edit(f"forget {source}", lambda registry: registry.operator.forget(source))
 
     def _hold(self) -> Edit:
         """What changes from now on waits, or with strict all of it."""
@@ -316,15 +316,15 @@ class World:
 
     def _approve(self) -> Edit:
         wanted = self._some_agent()
-        return Edit(f"approve {wanted}", lambda registry: registry.approve(wanted))
+        return Edit(f"approve {wanted}", lambda registry: registry.operator.approve(wanted))
 
     def _approve_all(self) -> Edit:
         source, _ = self._one()
-        return Edit(f"approve all of {source}", lambda registry: registry.approve(f"source:{source}"))
+        return Edit(f"approve all of {source}", lambda registry: registry.operator.approve(f"source:{source}"))
 
     def _remove(self) -> Edit:
         wanted = self._some_agent()
-        return Edit(f"remove {wanted}", lambda registry: registry.remove(wanted))
+        return Edit(f"remove {wanted}", lambda registry: registry.operator.remove(wanted))
 
     def _bring_back(self) -> Edit:
         return self._set(removed=False)
@@ -353,7 +353,7 @@ class World:
 
     def _set(self, **said: Any) -> Edit:
         wanted = self._some_agent()
-        return Edit(f"set {wanted}: {said}", lambda registry: registry.set(wanted, **said))
+        return Edit(f"set {wanted}: {said}", lambda registry: registry.operator.set(wanted, **said))
 
     def _one(self) -> tuple[str, dict[str, Record]]:
         """A source, and what it says; remembered as the last."""

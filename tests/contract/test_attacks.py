@@ -14,32 +14,33 @@ from tests.places import PLACES, Servers, new_place
 from tests.shelf import Shelf
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.errors import CypherFailed, CypherRefused
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import is_server
 
 MANIFEST = Manifest(source="s", entries=tuple(entry(agent, ("b", "c.d")) for agent in ("a", "evil", "x")))
 
 
 @pytest.fixture(scope="module")
-def registry(shelf: Shelf) -> Iterator[Registry]:
+def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
     place = shelf.empty()
     settings = replace(place.settings, cypher_timeout_s=30.0)
-    with Registry.open(place.location, settings=settings, environ={}) as registry:
+    with LocalRegistry.open(place.location, settings=settings, environ={}) as registry:
         sync(registry, MANIFEST)
-        registry.set("a", tags=["t"], visible_to=["g"])
+        registry.operator.set("a", tags=["t"], visible_to=["g"])
         yield registry
 
 
 @pytest.fixture(scope="module")
-def untouched(registry: Registry) -> dict[str, str]:
+def untouched(registry: LocalRegistry) -> dict[str, str]:
     """The registry before the first attack."""
     return fingerprint(registry)
 
 
-def outcome(registry: Registry, attack: Attack) -> str:
+def outcome(registry: LocalRegistry, attack: Attack) -> str:
     try:
-        rows = registry.cypher(attack.statement, attack.params).rows
+        rows = registry.operator.cypher(attack.statement, attack.params).rows
     except CypherRefused:
         return "refused"
     except CypherFailed:
@@ -47,14 +48,14 @@ def outcome(registry: Registry, attack: Attack) -> str:
     return "answered with nothing" if all(value is None for row in rows for value in row) else "answered"
 
 
-def expected(registry: Registry, attack: Attack) -> tuple[str, ...]:
+def expected(registry: LocalRegistry, attack: Attack) -> tuple[str, ...]:
     """A function that no plugin brings fails, or gives nothing where it is never called."""
     if attack.outcome == "refused" or (attack.outcome != "harmless" and is_server(registry.store.place)):
         return ("refused",)
     return ("failed", "answered with nothing") + (("answered",) if attack.outcome == "harmless" else ())
 
 
-def test_every_attack_comes_to_nothing(registry: Registry, untouched: dict[str, str]) -> None:
+def test_every_attack_comes_to_nothing(registry: LocalRegistry, untouched: dict[str, str]) -> None:
     """Each ends as the list says, and after all of them the registry is to the last bit what it was."""
     ended = {attack.name: outcome(registry, attack) for attack in ATTACKS}
     others = {
@@ -64,9 +65,12 @@ def test_every_attack_comes_to_nothing(registry: Registry, untouched: dict[str, 
     assert fingerprint(registry) == untouched
 
 
-def test_parameters_are_values_whatever_they_say(registry: Registry, untouched: dict[str, str]) -> None:
+def test_parameters_are_values_whatever_they_say(registry: LocalRegistry, untouched: dict[str, str]) -> None:
     """What looks like a clause comes back as the text it is, and finds nothing of its name."""
-    rows = {name: registry.cypher(*HARMLESS[f"{name} as a parameter"]).rows for name in ("a clause", "rows", "a map")}
+    rows = {
+        name: registry.operator.cypher(*HARMLESS[f"{name} as a parameter"]).rows
+        for name in ("a clause", "rows", "a map")
+    }
     assert rows == {"a clause": (("MATCH (n) DETACH DELETE n",),), "rows": (("CREATE (n)",), (";",)), "a map": ()}
     assert fingerprint(registry) == untouched
 
@@ -75,13 +79,13 @@ def test_parameters_are_values_whatever_they_say(registry: Registry, untouched: 
 def test_a_fingerprint_is_of_all_that_is_held(place: str, tmp_path: Path, neo4j_servers: Servers) -> None:
     """Reading leaves it as it is; a word of an operator, a description and a removed tool do not."""
     there = new_place(place, tmp_path, neo4j_servers, Settings())
-    with Registry.open(there.location, embedder="none", settings=there.settings, environ={}) as registry:
+    with LocalRegistry.open(there.location, embedder="none", settings=there.settings, environ={}) as registry:
         sync(registry, MANIFEST)
         seen = [fingerprint(registry)]
         registry.route("b")
-        registry.cypher("MATCH (n) RETURN count(n)")
+        registry.operator.cypher("MATCH (n) RETURN count(n)")
         assert fingerprint(registry) == seen[0]
-        registry.set("a", pinned=True)
+        registry.operator.set("a", pinned=True)
         seen.append(fingerprint(registry))
         sync(registry, replace(MANIFEST, entries=MANIFEST.entries[:2]))
         seen.append(fingerprint(registry))

@@ -8,9 +8,10 @@ import pytest
 
 from tests.gateway_catalog import BOARD, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.shelf import Shelf
-from waygraph.registry import Filters, Principal, Query, Registry
+from waygraph.registry import Filters, Principal, Query
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.tree import Of
 
 BY_TOOL: Mapping[str, Sequence[str]] = {
@@ -20,9 +21,9 @@ BY_TOOL: Mapping[str, Sequence[str]] = {
 
 
 @pytest.fixture
-def registry(shelf: Shelf) -> Iterator[Registry]:
+def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
     place = shelf.empty()
-    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         fill(opened)
         yield opened
 
@@ -31,7 +32,7 @@ def ids(found: Any) -> set[str]:
     return {match.agent.id for match in found.matches}
 
 
-def test_without_a_taxonomy_all_is_as_it_was(registry: Registry) -> None:
+def test_without_a_taxonomy_all_is_as_it_was(registry: LocalRegistry) -> None:
     with pytest.raises(UnknownName, match="waygraph taxonomy build") as caught:
         registry.browse()
     assert caught.value.noun == "taxonomy"
@@ -40,7 +41,7 @@ def test_without_a_taxonomy_all_is_as_it_was(registry: Registry) -> None:
         registry.route(Query(text="an issue", filters=Filters(within="code")))
 
 
-def test_a_caller_sees_what_is_below_for_it(registry: Registry) -> None:
+def test_a_caller_sees_what_is_below_for_it(registry: LocalRegistry) -> None:
     """Of a tree that private agents had a part in nothing, unless the operator says so; then not their categories."""
     registry.build_taxonomy(by_hand(GROUPS), private=True)
     assert [child.path for child in registry.browse(principal=BOARD).children] == ["code", "desk", "boardroom"]
@@ -64,7 +65,7 @@ def test_a_caller_sees_what_is_below_for_it(registry: Registry) -> None:
         assert "board" not in str(caught.value).replace("'boardroom'", "")
 
 
-def test_filters_narrow_what_is_counted(registry: Registry) -> None:
+def test_filters_narrow_what_is_counted(registry: LocalRegistry) -> None:
     registry.build_taxonomy(by_hand(GROUPS))
     counted = {child.path: child.count for child in registry.browse(filters=Filters(reachable=True)).children}
     assert counted == {"code": 1}
@@ -72,7 +73,7 @@ def test_filters_narrow_what_is_counted(registry: Registry) -> None:
     assert registry.browse("desk", filters=Filters(within="desk")).members == ("tracker",)
 
 
-def test_what_is_within_a_category_is_all_that_is_found(registry: Registry) -> None:
+def test_what_is_within_a_category_is_all_that_is_found(registry: LocalRegistry) -> None:
     registry.build_taxonomy(by_hand(GROUPS))
     query = Query(text="create an issue", filters=Filters(within="desk"))
     found = registry.route(query)
@@ -84,7 +85,7 @@ def test_what_is_within_a_category_is_all_that_is_found(registry: Registry) -> N
     assert ids(registry.route(other)) == set()
 
 
-def test_of_a_taxonomy_of_tools_only_those_are_found(registry: Registry) -> None:
+def test_of_a_taxonomy_of_tools_only_those_are_found(registry: LocalRegistry) -> None:
     registry.build_taxonomy(by_hand(BY_TOOL), of=Of.TOOLS, private=True, shown_to_all=True)
     for who, expected in ((BOARD, 3), (PUBLIC, 2)):
         query = Query(text="create list delete issue repository", limit=20, filters=Filters(within="issues"))
@@ -95,7 +96,7 @@ def test_of_a_taxonomy_of_tools_only_those_are_found(registry: Registry) -> None
     assert [each["name"] for each in answer["tools"]] == ["github__delete_repo", "github__list_issues"]
 
 
-def test_a_model_browses_down_to_tools(registry: Registry) -> None:
+def test_a_model_browses_down_to_tools(registry: LocalRegistry) -> None:
     """No tool without a category, at a leaf at most `limit`; a query within it finds the others."""
     put(registry, "many", [agent("press", *(tool("press", f"print_{at}", "Print a page.") for at in range(30)))])
     registry.build_taxonomy(by_hand({**GROUPS, "paper": ("press",)}))
@@ -114,7 +115,7 @@ def test_a_model_browses_down_to_tools(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("principal", [None, BOARD, PUBLIC])
-def test_what_waits_is_in_no_category(registry: Registry, principal: Principal | None) -> None:
+def test_what_waits_is_in_no_category(registry: LocalRegistry, principal: Principal | None) -> None:
     registry.build_taxonomy(by_hand({"words": ("newcomer",), **GROUPS}))
     told = json.dumps(find(registry, FindAsked(browses=True), principal=principal))
     assert "newcomer" not in told

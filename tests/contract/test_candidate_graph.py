@@ -50,7 +50,7 @@ def manifest() -> Manifest:
 
 def edges(registry: LocalRegistry) -> list[Any]:
     """Pairs of ids and their cosine."""
-    return list(registry.cypher(EDGES).rows)
+    return list(registry.operator.cypher(EDGES).rows)
 
 
 def test_edges_are_linked_kept_true_and_removed(registry: LocalRegistry, manifest: Manifest) -> None:

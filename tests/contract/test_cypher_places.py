@@ -85,14 +85,14 @@ def test_one_statement_too_many_is_told_to_come_again(
 ) -> None:
     """While as many as are allowed are at work, the next one is refused, may be tried again, and starts no worker."""
     registry = at(HASTY)
-    asked = [pool.submit(registry.cypher, ENDLESS) for _ in range(2)]
+    asked = [pool.submit(registry.operator.cypher, ENDLESS) for _ in range(2)]
     workers.await_started(2)
     with pytest.raises(CypherBusy, match="allowed at a time, 2") as caught:
-        registry.cypher("RETURN 1")
+        registry.operator.cypher("RETURN 1")
     assert caught.value.retryable
     assert len(workers.seen) == 2
     kill_one(workers, asked)
-    assert registry.cypher("RETURN 1").rows == ((1,),)
+    assert registry.operator.cypher("RETURN 1").rows == ((1,),)
 
 
 def kill_one(workers: Workers, asked: list[Future[CypherResult]]) -> None:
@@ -110,9 +110,9 @@ def test_one_that_waits_gets_the_place_that_comes_free(
 ) -> None:
     """A statement that found no place runs as soon as another one has ended."""
     registry = at(PATIENT)
-    asked = [pool.submit(registry.cypher, ENDLESS) for _ in range(2)]
+    asked = [pool.submit(registry.operator.cypher, ENDLESS) for _ in range(2)]
     workers.await_started(2)
-    waiting = pool.submit(registry.cypher, "RETURN 7")
+    waiting = pool.submit(registry.operator.cypher, "RETURN 7")
     kill_one(workers, asked)
     assert waiting.result(WAITS_S).rows == ((7,),)
     assert workers.most_at_once == 2
@@ -123,7 +123,7 @@ def test_never_more_than_allowed_are_at_work(
 ) -> None:
     """Of twenty statements that eight threads ask all are answered, two at a time."""
     registry = at(PATIENT)
-    answers = list(pool.map(registry.cypher, [f"RETURN {number}" for number in range(20)]))
+    answers = list(pool.map(registry.operator.cypher, [f"RETURN {number}" for number in range(20)]))
     assert [answer.rows[0][0] for answer in answers] == list(range(20))
     assert (len(workers.seen), workers.most_at_once) == (20, 2)
 
@@ -134,10 +134,10 @@ def test_a_refused_statement_needs_no_place(
     """What its words refuse is refused at once, however busy the registry is."""
     registry = at(HASTY)
     for _ in range(2):
-        pool.submit(registry.cypher, ENDLESS)
+        pool.submit(registry.operator.cypher, ENDLESS)
     workers.await_started(2)
     with pytest.raises(CypherRefused):
-        registry.cypher("MATCH (n) DELETE n")
+        registry.operator.cypher("MATCH (n) DELETE n")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_however_a_statement_ends_its_place_is_given_back(
     registry = at(Settings(cypher_workers=1, cypher_wait_s=0.0, cypher_timeout_s=timeout_s))
     for _ in range(3):
         with pytest.raises(error):
-            registry.cypher(statement)
+            registry.operator.cypher(statement)
     assert (len(workers.seen), workers.most_at_once) == (3, 1)
 
 
@@ -169,8 +169,8 @@ def test_a_worker_that_cannot_start_gives_its_place_back(
         patched.setattr(sys, "executable", "/no/such/program")
         for _ in range(2):
             with pytest.raises(CypherFailed, match="could not start: No such file"):
-                registry.cypher("RETURN 1")
-    assert registry.cypher("RETURN 1").rows == ((1,),)
+                registry.operator.cypher("RETURN 1")
+    assert registry.operator.cypher("RETURN 1").rows == ((1,),)
 
 
 def test_each_registry_has_places_of_its_own(
@@ -178,9 +178,9 @@ def test_each_registry_has_places_of_its_own(
 ) -> None:
     busy, idle = at(HASTY), at(HASTY)
     for _ in range(2):
-        pool.submit(busy.cypher, ENDLESS)
+        pool.submit(busy.operator.cypher, ENDLESS)
     workers.await_started(2)
-    assert idle.cypher("RETURN 1").rows == ((1,),)
+    assert idle.operator.cypher("RETURN 1").rows == ((1,),)
 
 
 @pytest.mark.parametrize(

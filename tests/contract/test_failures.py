@@ -14,7 +14,7 @@ from waygraph.registry.model.changes import Rejected
 from waygraph.registry.model.failures import MAX_FAILURES, MAX_KEY_CHARS
 from waygraph.registry.model.nouns import MAX_REASON_CHARS, ONLINE, Principal, failing, unreachable
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 LONG_AGO = "2026-03-01T08:00:00+00:00"
 SINCE = "2026-03-02T08:00:00+00:00"
@@ -26,12 +26,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers
 
 
 @pytest.fixture
-def registry(place: Place) -> Iterator[Registry]:
-    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+def registry(place: Place) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         yield opened
 
 
-def fails(registry: Registry, source: str = "cfg", principal: Principal | None = None) -> dict[str, tuple[str, str]]:
+def fails(
+    registry: LocalRegistry, source: str = "cfg", principal: Principal | None = None
+) -> dict[str, tuple[str, str]]:
     """By key: since when, and why."""
     found = [each for each in registry.sources(principal=principal) if each.name == source]
     return {failure.key: (failure.since, failure.reason) for each in found for failure in each.failures}
@@ -46,7 +48,7 @@ def silent(key: str, reason: str, since: str = LONG_AGO, *others: str) -> Manife
     )
 
 
-def test_a_failure_keeps_its_beginning_and_tells_the_latest_reason(registry: Registry) -> None:
+def test_a_failure_keeps_its_beginning_and_tells_the_latest_reason(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused", LONG_AGO, "up"))
     assert fails(registry) == {"down": (LONG_AGO, "refused")}
     before = registry.status().state.revision
@@ -61,16 +63,16 @@ def test_a_failure_keeps_its_beginning_and_tells_the_latest_reason(registry: Reg
     assert {agent.id for agent in registry.agents()} == {"up", "down"}
 
 
-def test_what_is_named_no_more_fails_no_more(registry: Registry) -> None:
+def test_what_is_named_no_more_fails_no_more(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused", LONG_AGO, "up"))
     sync(registry, manifest("cfg", entry("up"), rank=1))
     assert fails(registry) == {}
     sync(registry, silent("down", "refused", LONG_AGO, "up"))
-    registry.forget("cfg")
+    registry.operator.forget("cfg")
     assert registry.status().failures == ()
 
 
-def test_a_source_of_which_nothing_worked_is_known_by_its_failures_alone(registry: Registry) -> None:
+def test_a_source_of_which_nothing_worked_is_known_by_its_failures_alone(registry: LocalRegistry) -> None:
     """What it says once it is mended is its first word: its policy holds nothing of that back."""
     broken = replace(silent("down", "refused"), policy="hold")
     sync(registry, broken)
@@ -81,12 +83,12 @@ def test_a_source_of_which_nothing_worked_is_known_by_its_failures_alone(registr
     assert (fails(registry), registry.agent("down").pending) == ({}, False)
 
 
-def test_a_dry_run_leaves_no_trace(registry: Registry) -> None:
+def test_a_dry_run_leaves_no_trace(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused"), dry_run=True)
-    assert not registry.exists
+    assert not registry.store.exists
 
 
-def test_a_part_says_nothing_of_the_rest(registry: Registry) -> None:
+def test_a_part_says_nothing_of_the_rest(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused", LONG_AGO, "up"))
     sync(registry, replace(manifest("cfg", entry("up", "Other words"), rank=1), partial=True, is_part=True))
     assert fails(registry) == {"down": (LONG_AGO, "refused")}
@@ -95,7 +97,7 @@ def test_a_part_says_nothing_of_the_rest(registry: Registry) -> None:
     assert fails(registry) == {"down": (LONG_AGO, "refused")}
 
 
-def test_a_whole_source_fails_until_it_is_read(registry: Registry) -> None:
+def test_a_whole_source_fails_until_it_is_read(registry: LocalRegistry) -> None:
     sync(registry, manifest("cfg", entry("up")))
     put_statuses(registry, {("cfg", ""): failing("no such file")})
     assert [reason for _, reason in fails(registry).values()] == ["no such file"]
@@ -103,7 +105,7 @@ def test_a_whole_source_fails_until_it_is_read(registry: Registry) -> None:
     assert fails(registry) == {}
 
 
-def test_statuses_of_servers_that_never_answered_are_kept(registry: Registry) -> None:
+def test_statuses_of_servers_that_never_answered_are_kept(registry: LocalRegistry) -> None:
     sync(registry, manifest("cfg", entry("up")))
     revision = registry.status().state.revision
     put_statuses(registry, {("cfg", "new"): unreachable(LONG_AGO, "refused"), ("cfg", "up"): ONLINE})
@@ -113,11 +115,11 @@ def test_statuses_of_servers_that_never_answered_are_kept(registry: Registry) ->
     assert registry.status().state.revision == revision + 1, "of the status of `up` alone"
 
 
-def test_who_does_not_see_everything_learns_of_its_agents_alone(registry: Registry) -> None:
+def test_who_does_not_see_everything_learns_of_its_agents_alone(registry: LocalRegistry) -> None:
     """Neither of servers that never answered, nor of the source, nor of how often it changes."""
     hidden = entry("secret")
     sync(registry, replace(manifest("cfg", entry("up"), hidden), pause_s=30))
-    registry.set("secret", visible_to=["red"])
+    registry.operator.set("secret", visible_to=["red"])
     told = {("cfg", key): failing("ill") for key in ("", "up", "secret", "never")}
     put_statuses(registry, told)
     assert set(fails(registry)) == {"", "up", "secret", "never"}
@@ -128,7 +130,7 @@ def test_who_does_not_see_everything_learns_of_its_agents_alone(registry: Regist
     assert [each.pause_s for each in registry.sources(principal=nobody)] == [0]
 
 
-def test_a_limited_writer_takes_no_failure_away_that_it_may_not_see(registry: Registry) -> None:
+def test_a_limited_writer_takes_no_failure_away_that_it_may_not_see(registry: LocalRegistry) -> None:
     sync(registry, silent("down", "refused"))
     sync(registry, manifest("cfg", entry("mine")), principal=Principal())
     assert set(fails(registry)) == {"down"}
@@ -140,7 +142,7 @@ def test_a_limited_writer_takes_no_failure_away_that_it_may_not_see(registry: Re
 
 
 @pytest.mark.parametrize("text", ["a\nb\x1b[31m", "\ud800 half", "x" * 5_000, "'; MATCH (n) DETACH DELETE n //"])
-def test_hostile_names_and_reasons_are_bounded_lines(registry: Registry, text: str) -> None:
+def test_hostile_names_and_reasons_are_bounded_lines(registry: LocalRegistry, text: str) -> None:
     faults = tuple(Rejected(where="w", reason=text, key=f"{number:04}{text}") for number in range(2 * MAX_FAILURES))
     sync(registry, manifest("cfg", entry("up"), rejected=faults))
     kept = fails(registry)

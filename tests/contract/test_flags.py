@@ -47,7 +47,7 @@ def test_an_agent_that_was_not_found_is_told_of(registry: Registry, principal: P
 
 @pytest.mark.parametrize(("principal", "flags"), [(MEMBER, 1), (STRANGER, 0)], ids=["member", "none"])
 def test_a_pinned_agent_is_told_with_its_flags(registry: Registry, principal: Principal, flags: int) -> None:
-    registry.set("quick", pinned=True)
+    registry.operator.set("quick", pinned=True)
     [pinned] = registry.route("pigeons of nobody", principal=principal).pinned
     assert len(pinned.agent.flags) == flags
 

@@ -52,9 +52,9 @@ def alike(shelf: Shelf) -> Any:
         )
         entries.append(AgentEntry(key=agent.id, agent=agent, tools=tools))
     with filled(shelf.empty(), WORDLESS) as registry:
-        registry.forget(registry.sources()[0].name)
+        registry.operator.forget(registry.sources()[0].name)
         sync(registry, Manifest(source="alike", entries=tuple(entries)))
-        registry.set("agent-4", hidden=True)
+        registry.operator.set("agent-4", hidden=True)
         yield registry
 
 

@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from tests.places import PLACES, Place
 from tests.shelf import EXAMPLES, Edition, Shelf, filled
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import RECIPES, Filters, Principal, Query, Registry
+from waygraph.registry import RECIPES, Filters, Principal, Query
 from waygraph.registry.embedding.weights import PACKAGES
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.changes import AgentEntry
@@ -48,17 +48,17 @@ that_lasts = pytest.mark.parametrize("shelf", [place for place in PLACES if "mem
 
 
 @pytest.fixture(scope="module")
-def registry(shelf: Shelf) -> Registry:
+def registry(shelf: Shelf) -> LocalRegistry:
     return shelf.catalogue(Edition())
 
 
 @pytest.fixture(scope="module")
-def plain(shelf: Shelf) -> Registry:
+def plain(shelf: Shelf) -> LocalRegistry:
     return shelf.catalogue(Edition(texts="plain"))
 
 
 @pytest.fixture(scope="module")
-def wordless(shelf: Shelf) -> Registry:
+def wordless(shelf: Shelf) -> LocalRegistry:
     return shelf.catalogue(WORDLESS)
 
 
@@ -66,7 +66,7 @@ def ids(route: Route) -> list[str]:
     return [match.agent.id for match in route.matches]
 
 
-def test_the_default_recipe_finds_most_of_the_right_agents(registry: Registry) -> None:
+def test_the_default_recipe_finds_most_of_the_right_agents(registry: LocalRegistry) -> None:
     """Of the catalogue's requests, most have every agent they need among the first five."""
     found = [
         all(set(need) & set(ids(registry.route(request["text"]))) for need in request["gold"]) for request in REQUESTS
@@ -74,13 +74,13 @@ def test_the_default_recipe_finds_most_of_the_right_agents(registry: Registry) -
     assert sum(found) / len(found) > 0.7
 
 
-def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
+def worth(registry: LocalRegistry, recipe: str, text: str, vote: Vote) -> float:
     """Of a rank, 1 / (k + rank). Of a score: a cosine above the last one read, or BM25 in tens of standard deviations
     over all agents, 1 at most."""
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
-    local = cast("LocalRegistry", registry)  # a Shelf gives a proxy
+    local = registry  # a Shelf gives a proxy
     queries = local._answering.router().queries
     assert queries is not None
     vector = queries.vector(text)
@@ -96,7 +96,7 @@ def worth(registry: Registry, recipe: str, text: str, vote: Vote) -> float:
 
 
 @pytest.mark.parametrize("recipe", CONTEXTUAL)
-def test_contributions_add_up_to_the_score(registry: Registry, recipe: str) -> None:
+def test_contributions_add_up_to_the_score(registry: LocalRegistry, recipe: str) -> None:
     """In every recipe an agent's score is the sum of what its votes contribute, and the order follows it."""
     for request in REQUESTS[:12]:
         route = registry.route(request["text"], recipe=recipe)
@@ -108,11 +108,11 @@ def test_contributions_add_up_to_the_score(registry: Registry, recipe: str) -> N
 
 
 @pytest.mark.parametrize("weights", [(1.5, 1.0), (1.0, 1.0), (3.0, 1.0), (1.0, 3.0)])
-def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> None:
+def test_paper_is_algorithm_1(plain: LocalRegistry, weights: tuple[float, float]) -> None:
     """The recipe `paper` gives what the paper's Algorithm 1, written down here once more, gives."""
     import numpy as np
 
-    local = cast("LocalRegistry", plain)
+    local = plain
     agents, tools = plain.agents(), plain.tools()
     embedder = local._embedders.open(plain.status().state.embedder_spec).embedder
     assert embedder is not None
@@ -137,7 +137,7 @@ def test_paper_is_algorithm_1(plain: Registry, weights: tuple[float, float]) -> 
         assert np.isclose(route.matches[0].votes[0].score, top[route.matches[0].votes[0].rank - 1][0], atol=1e-6)
 
 
-def test_the_paper_weights_are_its_default(plain: Registry) -> None:
+def test_the_paper_weights_are_its_default(plain: LocalRegistry) -> None:
     """Without weights `paper` uses the paper's best ones, 1.5 for agents and 1.0 for tools."""
     for request in REQUESTS[:8]:
         assert ids(plain.route(request["text"], recipe="paper")) == ids(
@@ -145,7 +145,7 @@ def test_the_paper_weights_are_its_default(plain: Registry) -> None:
         )
 
 
-def test_a_recipe_made_for_other_texts_is_refused(registry: Registry, plain: Registry) -> None:
+def test_a_recipe_made_for_other_texts_is_refused(registry: LocalRegistry, plain: LocalRegistry) -> None:
     """`paper` needs plain texts and `hybrid` contextual ones; the error names the command that helps."""
     with pytest.raises(RecipeNeedsTexts, match="waygraph reindex --texts plain"):
         registry.route("book a table", recipe="paper")
@@ -156,7 +156,7 @@ def test_a_recipe_made_for_other_texts_is_refused(registry: Registry, plain: Reg
             assert ids(one.route("book a table for dinner", recipe=recipe))
 
 
-def test_an_unknown_recipe_is_named_with_those_known(registry: Registry) -> None:
+def test_an_unknown_recipe_is_named_with_those_known(registry: LocalRegistry) -> None:
     """A misspelt recipe is answered with the known ones and the nearest."""
     with pytest.raises(UnknownRecipe, match="Did you mean 'hybrid'"):
         registry.route("x", recipe="hybird")
@@ -174,25 +174,25 @@ def test_an_unknown_recipe_is_named_with_those_known(registry: Registry) -> None
         Query(text="a", steps=("b",)),
     ],
 )
-def test_a_query_that_cannot_be_asked_is_refused(registry: Registry, query: str | Query) -> None:
+def test_a_query_that_cannot_be_asked_is_refused(registry: LocalRegistry, query: str | Query) -> None:
     """An empty text, an empty step or a limit below 1 is an error, not an empty answer."""
     with pytest.raises(InvalidQuery):
         registry.route(query)
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("inf"), float("nan")])
-def test_a_weight_must_be_a_number_from_zero(registry: Registry, weight: float) -> None:
+def test_a_weight_must_be_a_number_from_zero(registry: LocalRegistry, weight: float) -> None:
     with pytest.raises(InvalidQuery, match="agent_weight"):
         registry.route("x", agent_weight=weight)
 
 
-def test_the_same_query_gives_the_same_route(registry: Registry) -> None:
+def test_the_same_query_gives_the_same_route(registry: LocalRegistry) -> None:
     """Routes of one query, recipe and revision are equal, however long each took."""
     for request in REQUESTS:
         assert registry.route(request["text"]) == registry.route(request["text"])
 
 
-def test_the_limit_cuts_and_never_reorders(registry: Registry) -> None:
+def test_the_limit_cuts_and_never_reorders(registry: LocalRegistry) -> None:
     """Asking for fewer agents gives the first of those that asking for more gives."""
     for request in REQUESTS[:10]:
         most = ids(registry.route(Query(text=request["text"], limit=10)))
@@ -202,7 +202,7 @@ def test_the_limit_cuts_and_never_reorders(registry: Registry) -> None:
         registry.route("anything", limit=0)
 
 
-def test_a_query_that_is_a_name_finds_it(registry: Registry) -> None:
+def test_a_query_that_is_a_name_finds_it(registry: LocalRegistry) -> None:
     """A query equal to an agent's id or name, in any case and with other separators, has that agent first."""
     for agent in registry.agents():
         for name in (agent.id, agent.name.upper(), agent.id.replace("-", "_"), agent.name.replace(" ", "")):
@@ -210,7 +210,7 @@ def test_a_query_that_is_a_name_finds_it(registry: Registry) -> None:
             assert agent.id in ids(registry.route(name, recipe="lexical")), name
 
 
-def test_a_query_that_is_a_tools_name_finds_its_agent(registry: Registry) -> None:
+def test_a_query_that_is_a_tools_name_finds_its_agent(registry: LocalRegistry) -> None:
     """A query equal to a tool's name has one of the agents that own such a tool first, and the tool is found."""
     tools = registry.tools()
     for tool in tools:
@@ -219,7 +219,7 @@ def test_a_query_that_is_a_tools_name_finds_its_agent(registry: Registry) -> Non
         assert registry.find_tools(tool.name, limit=len(owners)).matches[0].tool.name == tool.name
 
 
-def test_an_identifier_within_a_query_is_found(registry: Registry) -> None:
+def test_an_identifier_within_a_query_is_found(registry: LocalRegistry) -> None:
     """A tool written as an identifier, quoted, or as agent/tool is within the limit, whatever else is said."""
     tools = registry.tools()
     for tool in tools[::7]:
@@ -232,14 +232,14 @@ def test_an_identifier_within_a_query_is_found(registry: Registry) -> None:
     assert "harbor-git" in ids(registry.route("call open_pull_request, then water the plants at home tomorrow"))
 
 
-def test_a_common_word_that_is_a_tools_name_does_not_count_as_one(registry: Registry) -> None:
+def test_a_common_word_that_is_a_tools_name_does_not_count_as_one(registry: LocalRegistry) -> None:
     """The word `search` in a sentence gives no vote by name, though tools are called so."""
     assert any(tool.name == "search" for tool in registry.tools())
     route = registry.route("search for a quiet hotel in Lisbon")
     assert not [vote for match in route.matches for vote in match.votes if vote.leg == "name"]
 
 
-def test_agents_without_tools_are_as_findable_as_others(registry: Registry, wordless: Registry) -> None:
+def test_agents_without_tools_are_as_findable_as_others(registry: LocalRegistry, wordless: LocalRegistry) -> None:
     """Asked for in the words of its description, an agent without tools comes first, with vectors and without."""
     bare = [agent for agent in registry.agents() if not registry.tools(agent.id)]
     assert len(bare) >= 3
@@ -248,7 +248,7 @@ def test_agents_without_tools_are_as_findable_as_others(registry: Registry, word
             assert ids(one.route(agent.description))[0] == agent.id
 
 
-def test_filters_apply_before_ranking(registry: Registry) -> None:
+def test_filters_apply_before_ranking(registry: LocalRegistry) -> None:
     """A filter leaves the limit filled with what fits it, and nothing else comes."""
     for kind in ("openapi", "skill", "a2a_agent"):
         wanted = {agent.id for agent in registry.agents() if agent.kind == kind}
@@ -280,7 +280,7 @@ def test_nothing_hidden_ever_shows(
     with opened(shelf.empty(), "none") as registry:
         sync(registry, walled(walls))
         for number in hidden | pinned:
-            registry.set(f"agent-{number}", hidden=number in hidden, pinned=number in pinned)
+            registry.operator.set(f"agent-{number}", hidden=number in hidden, pinned=number in pinned)
         principal = Principal(groups=tuple(groups))
         seen = {f"agent-{n}" for n, wall in enumerate(walls) if n not in hidden and (not wall or wall & groups)}
         assert {agent.id for agent in registry.agents(principal=principal)} == seen
@@ -301,8 +301,8 @@ def test_nothing_hidden_ever_shows(
         assert not [f"agent-{n}" for n in range(6) if f"agent-{n}" not in seen and f"agent-{n}" in str(caught.value)]
 
 
-def opened(place: Place, embedder: str | None = None) -> Registry:
-    return Registry.open(place.location, embedder=embedder, settings=place.settings, environ={})
+def opened(place: Place, embedder: str | None = None) -> LocalRegistry:
+    return LocalRegistry.open(place.location, embedder=embedder, settings=place.settings, environ={})
 
 
 def walled(walls: list[set[str]]) -> Manifest:
@@ -320,8 +320,8 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
     with filled(shelf.empty(), WORDLESS) as registry:
         free = registry.route(Query(text="send a direct message in the team chat", limit=6))
         best = ids(free)[0]
-        registry.set(best, pinned=True)
-        registry.set("trencher-tables", pinned=True)
+        registry.operator.set(best, pinned=True)
+        registry.operator.set("trencher-tables", pinned=True)
         route = registry.route("send a direct message in the team chat")
         found = {match.agent.id: match for match in route.pinned}
         assert set(found) == {best, "trencher-tables"}
@@ -331,11 +331,11 @@ def test_pinned_agents_stand_apart(shelf: Shelf) -> None:
         assert (found["trencher-tables"].score, found["trencher-tables"].tools) == (0.0, ())
         assert ids(route) == ids(free)[1:]
         assert route.confidence == free.confidence
-        registry.set("trencher-tables", pinned=False)
+        registry.operator.set("trencher-tables", pinned=False)
         assert best in {m.agent.id for m in registry.find_tools("send a direct message in the team chat").matches}
         assert registry.route("zzz qqq").reason.startswith("beside the pinned agents nothing")
         assert registry.find_tools("zzz qqq").reason.startswith("nothing in this registry")
-        registry.set(best, hidden=True)
+        registry.operator.set(best, hidden=True)
         assert registry.route("send a direct message in the team chat").pinned == ()
 
 
@@ -348,7 +348,7 @@ def test_all_steps_are_of_one_revision(shelf: Shelf, monkeypatch: pytest.MonkeyP
         def search(*args: Any, **options: Any) -> Any:
             found = searches(*args, **options)
             for word in words:
-                registry.set(registry.agents()[0].id, tags=[word])
+                registry.operator.set(registry.agents()[0].id, tags=[word])
             return found
 
         monkeypatch.setattr(kind, "search", search)
@@ -358,7 +358,7 @@ def test_all_steps_are_of_one_revision(shelf: Shelf, monkeypatch: pytest.MonkeyP
         assert not list(words)
 
 
-def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: Registry) -> None:
+def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: LocalRegistry) -> None:
     """Each step has its route; the union starts with each step's best, in the steps' order, without repeats."""
     steps = ("find papers about sleep", "translate the abstract into German", "send it to the team channel")
     route = registry.route(Query(steps=steps, limit=4))
@@ -370,13 +370,13 @@ def test_steps_give_a_route_each_and_their_union_in_order_of_need(registry: Regi
     assert len(ids(route)) == len(set(ids(route))) == 4
 
 
-def test_the_union_never_drops_a_steps_best_agent(registry: Registry) -> None:
+def test_the_union_never_drops_a_steps_best_agent(registry: LocalRegistry) -> None:
     steps = ("what is the weather in Oslo", "turn on the lights in the kitchen", "show me unpaid invoices")
     route = registry.route(Query(steps=steps, limit=1))
     assert {ids(step)[0] for step in route.steps} == set(ids(route))
 
 
-def test_nothing_fits_is_an_empty_list_with_a_reason(registry: Registry, wordless: Registry) -> None:
+def test_nothing_fits_is_an_empty_list_with_a_reason(registry: LocalRegistry, wordless: LocalRegistry) -> None:
     """A strict request that no agent of the catalogue can serve gets no match, the reason, and what came nearest."""
     for opened, text in ((registry, "zebra xylophone quantum banana"), (wordless, "qwertyuiop asdfgh zxcvb")):
         asked = Query(text=text, strict=True)
@@ -392,7 +392,7 @@ def test_nothing_fits_is_an_empty_list_with_a_reason(registry: Registry, wordles
         assert (steps.matches, steps.nearest) == ((), route.nearest)
 
 
-def test_words_count_more_where_the_model_does_not_know_the_script(registry: Registry) -> None:
+def test_words_count_more_where_the_model_does_not_know_the_script(registry: LocalRegistry) -> None:
     """Of agents and of tools; how sure the answer is stays what was calibrated, and English is as without."""
     for text, by in (("帮我查一下这个快递单号到哪里了", HYBRID.unread_words), ("帮我 track my parcel please", 1.0)):
         route, tools = registry.route(text), registry.find_tools(text)
@@ -406,7 +406,7 @@ def test_words_count_more_where_the_model_does_not_know_the_script(registry: Reg
         assert (route.matches == registry.route(text, recipe=as_ever).matches) is (by == 1.0)
 
 
-def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None:
+def test_leaving_the_right_agents_out_lowers_the_fit(registry: LocalRegistry) -> None:
     """Without the agents that are right, withholding happens more often than with them, where it never does."""
     withheld = {"right": 0, "left out": 0}
     for request in REQUESTS:
@@ -419,7 +419,7 @@ def test_leaving_the_right_agents_out_lowers_the_fit(registry: Registry) -> None
     assert withheld["left out"] >= 2
 
 
-def test_confidence_is_higher_where_a_right_agent_is(registry: Registry) -> None:
+def test_confidence_is_higher_where_a_right_agent_is(registry: LocalRegistry) -> None:
     """On the whole: with the right agents left out of the search the same requests are answered less surely."""
     there: list[float] = []
     left_out: list[float] = []
@@ -460,13 +460,13 @@ def test_many_alike_that_fit_are_an_answer(shelf: Shelf) -> None:
             assert registry.find_tools("moors ship").matches
 
 
-def test_what_is_named_outright_is_certain(registry: Registry) -> None:
+def test_what_is_named_outright_is_certain(registry: LocalRegistry) -> None:
     named = registry.agents()[0].id
     assert registry.route(named).confidence == 1
     assert registry.find_tools(registry.tools()[0].id).confidence == 1
 
 
-def test_confidence_is_by_the_recipes_own_weights(registry: Registry) -> None:
+def test_confidence_is_by_the_recipes_own_weights(registry: LocalRegistry) -> None:
     """Other weights change the order and the scores, not how sure the registry is."""
     plain, weighed = registry.route(SHIP), registry.route(SHIP, agent_weight=5, tool_weight=0.5)
     assert weighed.matches[0].score != plain.matches[0].score
@@ -474,12 +474,12 @@ def test_confidence_is_by_the_recipes_own_weights(registry: Registry) -> None:
     assert plain.confidence == registry.find_tools(SHIP).confidence
 
 
-def test_steps_are_as_sure_as_the_least_sure_of_them(registry: Registry) -> None:
+def test_steps_are_as_sure_as_the_least_sure_of_them(registry: LocalRegistry) -> None:
     route = registry.route(Query(steps=(SHIP, "what is the weather in Oslo")))
     assert route.confidence == min(step.confidence or 0 for step in route.steps)
 
 
-def test_a_recipe_without_a_calibration_is_not_sure(registry: Registry) -> None:
+def test_a_recipe_without_a_calibration_is_not_sure(registry: LocalRegistry) -> None:
     route = registry.route("zebra xylophone quantum banana", recipe=replace(HYBRID, calibrations=()))
     assert route.matches
     assert route.confidence is None
@@ -489,7 +489,7 @@ def test_a_recipe_without_a_calibration_is_not_sure(registry: Registry) -> None:
     assert registry.route(SHIP, recipe=own).confidence == registry.route(SHIP).confidence
 
 
-def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless: Registry) -> None:
+def test_a_query_of_stop_words_or_signs_is_no_error(registry: LocalRegistry, wordless: LocalRegistry) -> None:
     """Operators, punctuation, emoji and stop words are valid queries in every recipe."""
     texts = ("AND OR NOT", '+-&&||!(){}[]^"~*?:\\/', "the of and", "🤖🤖", "' OR 1=1 --", "\u202eevil\u0000")
     for one in (registry, wordless):
@@ -497,13 +497,13 @@ def test_a_query_of_stop_words_or_signs_is_no_error(registry: Registry, wordless
             assert one.route(text).revision == 1
 
 
-def test_a_pasted_file_in_a_query_does_not_drown_it(registry: Registry) -> None:
+def test_a_pasted_file_in_a_query_does_not_drown_it(registry: LocalRegistry) -> None:
     blob = "iVBORw0KGgo" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0" * 500
     text = "make the background of this photo transparent"
     assert ids(registry.route(f"{text} data:image/png;base64,{blob}")) == ids(registry.route(text))
 
 
-def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Registry) -> None:
+def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: LocalRegistry) -> None:
     """A registry without vectors routes lexically, and each answer says how to get the model."""
     route = wordless.route("reserve a restaurant table for dinner")
     assert route.recipe == "lexical"
@@ -512,7 +512,7 @@ def test_without_vectors_words_are_searched_and_the_notice_says_so(wordless: Reg
     assert "words only" in wordless.find_tools("reserve a table").notice
 
 
-def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: Registry) -> None:
+def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: LocalRegistry) -> None:
     known, unknown = "reserve a restaurant table for dinner", "zzz qqq"
     some = wordless.route(Query(steps=(known, unknown)))
     assert some.matches
@@ -521,7 +521,7 @@ def test_with_steps_a_reason_is_told_where_nothing_is_found_at_all(wordless: Reg
 
 
 @pytest.mark.parametrize("recipe", ["hybrid", "paper", "tools"])
-def test_without_vectors_any_recipe_gives_the_lexical_answer(wordless: Registry, recipe: str) -> None:
+def test_without_vectors_any_recipe_gives_the_lexical_answer(wordless: LocalRegistry, recipe: str) -> None:
     """Its weights too: an answer that calls itself lexical is the same whatever was asked for."""
     text = "reserve a restaurant table for dinner"
     assert wordless.route(text, recipe=recipe).matches == wordless.route(text, recipe="lexical").matches
@@ -634,7 +634,7 @@ def test_texts_are_chosen_once(shelf: Shelf) -> None:
         sync(registry, walled([set()]), texts="plain")
 
 
-def test_elapsed_time_is_told_in_milliseconds(registry: Registry) -> None:
+def test_elapsed_time_is_told_in_milliseconds(registry: LocalRegistry) -> None:
     assert 0 < registry.route("book a table").elapsed_ms < 60_000
 
 
@@ -646,5 +646,5 @@ def test_the_reason_is_of_what_is_there_now(shelf: Shelf) -> None:
         assert asking.route("zzz qqq").reason == NOTHING_KNOWN
         sync(writer, walled([set()] * 2))
         assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_FITS
-        writer.forget(walled([]).source)
+        writer.operator.forget(walled([]).source)
         assert asking.route("zzz qqq", recipe="lexical").reason == NOTHING_KNOWN

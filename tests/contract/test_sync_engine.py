@@ -21,15 +21,15 @@ from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "catalog"
 
 
 @pytest.fixture(params=PLACES)
-def registry(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Iterator[Registry]:
+def registry(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers) -> Iterator[LocalRegistry]:
     place = new_place(request.param, tmp_path, neo4j_servers)
-    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         yield opened
 
 
@@ -37,7 +37,7 @@ def manifest(*entries: AgentEntry, source: str = "test") -> Manifest:
     return Manifest(source=source, namespace=source, entries=entries)
 
 
-def found(registry: Registry) -> set[str]:
+def found(registry: LocalRegistry) -> set[str]:
     """The agents that a search for what all of them do finds, and those that a list shows: the same."""
     ids = {agent.id for agent in registry.agents()}
     assert {tool.agent_id for tool in registry.tools()} <= ids
@@ -46,7 +46,7 @@ def found(registry: Registry) -> set[str]:
     return ids
 
 
-def test_what_was_written_can_be_asked_for_at_once(registry: Registry) -> None:
+def test_what_was_written_can_be_asked_for_at_once(registry: LocalRegistry) -> None:
     """Agents, tools, sources and revision: as soon as the sync returns, and whoever had the registry open before."""
     for number in (1, 2, 3):
         report = sync(registry, manifest(entry("harbour", number, number)))
@@ -58,7 +58,7 @@ def test_what_was_written_can_be_asked_for_at_once(registry: Registry) -> None:
         assert registry.route("harbour").revision == number
 
 
-def test_an_unchanged_sync_keeps_revision_and_routes(registry: Registry) -> None:
+def test_an_unchanged_sync_keeps_revision_and_routes(registry: LocalRegistry) -> None:
     stated = manifest(entry("harbour", 1, 3))
     sync(registry, stated)
     route, seen = registry.route("moors ship"), registry.sources()[0].seen_at
@@ -69,7 +69,7 @@ def test_an_unchanged_sync_keeps_revision_and_routes(registry: Registry) -> None
     assert registry.sources()[0].seen_at > seen
 
 
-def test_an_empty_manifest_makes_an_empty_registry(registry: Registry) -> None:
+def test_an_empty_manifest_makes_an_empty_registry(registry: LocalRegistry) -> None:
     """A source without agents is a source: known once, with nothing to route to."""
     assert [sync(registry, manifest()).revision for _ in range(2)] == [1, 1]
     assert registry.agents() == []
@@ -78,7 +78,7 @@ def test_an_empty_manifest_makes_an_empty_registry(registry: Registry) -> None:
     assert registry.route("anything").reason
 
 
-def test_a_mass_removal_is_refused_unless_it_is_meant(registry: Registry) -> None:
+def test_a_mass_removal_is_refused_unless_it_is_meant(registry: LocalRegistry) -> None:
     """More than half of a source's agents at once: nothing changes, in a rehearsal neither; allowed, they go."""
     sync(registry, manifest(*(entry(f"agent{n}", 1, 1) for n in range(5))))
     for dry_run in (True, False):
@@ -90,37 +90,37 @@ def test_a_mass_removal_is_refused_unless_it_is_meant(registry: Registry) -> Non
     assert found(registry) == {"agent0"}
 
 
-def test_an_operators_word_is_seen_at_once_and_lasts(registry: Registry) -> None:
+def test_an_operators_word_is_seen_at_once_and_lasts(registry: LocalRegistry) -> None:
     """Tags, groups, pin, hiding and removal hold for readers, through syncs, disappearance and return."""
     both = manifest(entry("a", 1, 1), entry("b", 1, 1))
     sync(registry, both)
-    registry.set("a", tags=["mine"], visible_to=["team"], pinned=True)
+    registry.operator.set("a", tags=["mine"], visible_to=["team"], pinned=True)
     sync(registry, manifest(entry("b", 1, 1)))
     assert found(registry) == {"b"}
     sync(registry, both)
     agent = registry.agent("a")
     assert (agent.tags, agent.visible_to, agent.pinned) == (("mine",), ("team",), True)
     assert [match.agent.id for match in registry.route("moors ship").pinned] == ["a"]
-    registry.remove("b")
+    registry.operator.remove("b")
     sync(registry, both)
     assert found(registry) == {"a"}
-    registry.set("b", removed=False)
+    registry.operator.set("b", removed=False)
     sync(registry, both)
     assert found(registry) == {"a", "b"}
 
 
-def test_a_forgotten_source_takes_its_agents_along(registry: Registry) -> None:
+def test_a_forgotten_source_takes_its_agents_along(registry: LocalRegistry) -> None:
     sync(registry, manifest(entry("a", 1, 1), entry("b", 1, 1), source="one"))
     sync(registry, manifest(entry("b", 1, 1), source="two"))
-    forgotten = registry.forget("one")
+    forgotten = registry.operator.forget("one")
     assert (forgotten.revision, forgotten.ingest_again) == (3, ())
     assert found(registry) == {"b"}
     assert [source.name for source in registry.sources()] == ["two"]
     with pytest.raises(UnknownName):
-        registry.forget("one")
+        registry.operator.forget("one")
 
 
-def test_who_is_to_be_heard_now_is_told(registry: Registry) -> None:
+def test_who_is_to_be_heard_now_is_told(registry: LocalRegistry) -> None:
     """By the source that lists a shared agent no more, and by one that is forgotten; once it was read all is well."""
     as_one_says, as_two_says = (described("a", said, transport="T") for said in ("one says", "two says"))
     without = manifest(entry("b", 1, 1), source="one")
@@ -130,12 +130,12 @@ def test_who_is_to_be_heard_now_is_told(registry: Registry) -> None:
     assert sync(registry, without).notice.endswith("again: two.")
     sync(registry, manifest(as_two_says, source="two"))
     sync(registry, manifest(as_one_says, source="three"))
-    assert registry.forget("two").ingest_again == ("three",)
+    assert registry.operator.forget("two").ingest_again == ("three",)
     sync(registry, manifest(as_one_says, source="three"))
     assert registry.agent("a").description == "one says"
 
 
-def test_hostile_texts_go_in_and_come_out(registry: Registry, tmp_path: Path) -> None:
+def test_hostile_texts_go_in_and_come_out(registry: LocalRegistry, tmp_path: Path) -> None:
     """Cypher, scripts, nulls, right-to-left, emoji, a text of a megabyte: data, all the way and back."""
     texts = [
         "'}) DETACH DELETE n //",
@@ -167,7 +167,7 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 def test_a_rehearsal_changes_not_one_byte(tmp_path: Path) -> None:
     """`dry_run` tells what would happen; graph, index and lock file stay as they are."""
-    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         sync(registry, manifest(entry("a", 1, 2), entry("b", 1, 2), entry("c", 1, 2)))
         before = fingerprint(tmp_path)
         report = sync(registry, manifest(entry("a", 2, 2), entry("b", 1, 2), entry("d", 1, 2)), dry_run=True)
@@ -180,7 +180,7 @@ def test_a_rehearsal_changes_not_one_byte(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_makes_no_registry(tmp_path: Path) -> None:
-    with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         report = sync(registry, manifest(entry("a", 1, 2)), dry_run=True)
         assert report.changes.created_agents == ("a",)
         assert report.revision == 0
@@ -189,7 +189,7 @@ def test_a_rehearsal_makes_no_registry(tmp_path: Path) -> None:
 
 def test_a_rehearsal_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     settings = Settings(write_timeout_s=0.1)
-    with Registry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
         sync(registry, manifest(entry("a", 1, 2)))
         with registry.writing():
             assert sync(registry, manifest(entry("a", 1, 2)), dry_run=True).changes.is_empty
@@ -198,16 +198,16 @@ def test_a_rehearsal_does_not_wait_for_a_writer(tmp_path: Path) -> None:
 def test_a_lost_graph_is_not_written_over(tmp_path: Path) -> None:
     """Where the graph file is gone and its index is there, the index still answers; a sync says how to go on."""
     path = tmp_path / "r.grafeo"
-    with Registry.open(path, embedder="none", environ={}) as registry:
+    with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         sync(registry, manifest(entry("a", 1, 2)))
     path.unlink()
-    with Registry.open(path, embedder="none", environ={}) as registry:
+    with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         assert found(registry) == {"a"}
         with pytest.raises(RegistryUnusable, match="the graph file is gone") as caught:
             sync(registry, manifest(entry("a", 2, 2)))
     source, _, target = str(caught.value).partition("Copy ")[2].partition(", or")[0].partition(" to ")
     shutil.copy(source, target)
-    with Registry.open(path, embedder="none", environ={}) as registry:
+    with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         assert sync(registry, manifest(entry("a", 2, 2))).revision == 2
 
 
@@ -217,10 +217,10 @@ def endpoint() -> Iterator[FakeOpenAI]:
         yield fake
 
 
-def embedding_registry(endpoint: FakeOpenAI, tmp_path: Path, name: str = "r.grafeo") -> Registry:
+def embedding_registry(endpoint: FakeOpenAI, tmp_path: Path, name: str = "r.grafeo") -> LocalRegistry:
     environ = {"OPENAI_BASE_URL": endpoint.url, "OPENAI_API_KEY": KEY}
     cache = Settings(cache_dir=str(tmp_path / "cache"))
-    return Registry.open(tmp_path / name, embedder="openai:any-model", settings=cache, environ=environ)
+    return LocalRegistry.open(tmp_path / name, embedder="openai:any-model", settings=cache, environ=environ)
 
 
 def asked(endpoint: FakeOpenAI) -> list[str]:
@@ -264,7 +264,7 @@ def test_another_embedder_is_refused_before_anything_is_written(endpoint: FakeOp
         sync(registry, manifest(entry("a", 1, 1)))
     before = fingerprint(folder_of(tmp_path / "r.grafeo"))
     with pytest.raises(EmbedderMismatch, match="reindex"):
-        Registry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={})
+        LocalRegistry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={})
     assert fingerprint(folder_of(tmp_path / "r.grafeo")) == before
 
 
@@ -284,7 +284,7 @@ def test_an_endpoint_that_fails_leaves_the_registry_as_it_was(endpoint: FakeOpen
 
 def test_the_example_catalogue_goes_in_with_the_real_model(tmp_path: Path) -> None:
     """Every example is taken whole, a second time unchanged, and a request finds its agent."""
-    with Registry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder=DEFAULT_EMBEDDER, environ={}) as registry:
         [stated] = read_path(str(EXAMPLES), Settings())
         assert not stated.rejected
         assert not stated.cut

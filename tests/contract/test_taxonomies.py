@@ -5,7 +5,6 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from tests.shelf import Edition, Shelf, filled
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal, Registry
+from waygraph.registry import Principal
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
@@ -56,21 +55,21 @@ def entries(visible_to: tuple[str, ...] = ()) -> list[AgentEntry]:
     return [entry(theme, number, visible_to=visible_to) for theme in THEMES for number in range(EACH)]
 
 
-def feed(registry: Registry, told: Sequence[AgentEntry]) -> None:
+def feed(registry: LocalRegistry, told: Sequence[AgentEntry]) -> None:
     sync(registry, Manifest(source="themes", entries=tuple(told)), allow_mass_removal=True)
 
 
 @pytest.fixture
-def registry(shelf: Shelf) -> Iterator[Registry]:
+def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
     """48 agents of six themes."""
     with filled(shelf.empty(), Edition()) as opened:
         for source in opened.sources():
-            opened.forget(source.name)
+            opened.operator.forget(source.name)
         feed(opened, entries())
         yield opened
 
 
-def current(registry: Registry, principal: Principal | None = None) -> Taxonomy:
+def current(registry: LocalRegistry, principal: Principal | None = None) -> Taxonomy:
     found = registry.taxonomy(principal=principal)
     assert found is not None
     return found
@@ -84,7 +83,7 @@ def leaf_of(taxonomy: Taxonomy, entity: str) -> list[tuple[str, By]]:
     ]
 
 
-def test_like_stands_with_like(registry: Registry) -> None:
+def test_like_stands_with_like(registry: LocalRegistry) -> None:
     """In leaves of the size asked for, with names of their own words; the same tree again, by graph and index."""
     assert registry.taxonomy() is None
     built = registry.build_taxonomy(small)
@@ -103,9 +102,9 @@ def test_like_stands_with_like(registry: Registry) -> None:
     assert again.categories == taxonomy.categories
 
 
-def test_a_tree_is_open_to_cypher(registry: Registry) -> None:
+def test_a_tree_is_open_to_cypher(registry: LocalRegistry) -> None:
     registry.build_taxonomy(small)
-    rows = registry.cypher(
+    rows = registry.operator.cypher(
         "MATCH (:Taxonomy {id: 'main'})-[:ROOT]->(:Category)-[:HAS*1..3]->(c)-[h:HOLDS]->(:Agent {id: 'tax-1'}) "
         "RETURN c.name AS category, h.by AS by"
     ).rows
@@ -113,7 +112,7 @@ def test_a_tree_is_open_to_cypher(registry: Registry) -> None:
     assert [tuple(row) for row in rows] == [(path.rpartition("/")[2], by.value)]
 
 
-def test_one_of_several_is_current(registry: Registry) -> None:
+def test_one_of_several_is_current(registry: LocalRegistry) -> None:
     registry.build_taxonomy(small)
     tools = registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
     assert current(registry) == tools
@@ -131,7 +130,7 @@ def test_one_of_several_is_current(registry: Registry) -> None:
         registry.build_taxonomy(small, name="a/b")
 
 
-def test_a_sync_keeps_it_current(registry: Registry) -> None:
+def test_a_sync_keeps_it_current(registry: LocalRegistry) -> None:
     """New ones in the nearest leaf, changed ones placed anew, removed, hidden and empty ones gone; leaves split."""
     registry.build_taxonomy(small)
     before = current(registry)
@@ -144,18 +143,18 @@ def test_a_sync_keeps_it_current(registry: Registry) -> None:
     assert path == leaf_of(after, "dogs-1")[0][0]
     assert [(p, b) for p, b in leaf_of(after, "boats-0")] == [(leaf_of(after, "stars-1")[0][0], By.NEAREST)]
     assert leaf_of(after, "tax-3") == leaf_of(before, "tax-3")
-    registry.set("dogs-90", hidden=True)
-    registry.remove("tax-3")
+    registry.operator.set("dogs-90", hidden=True)
+    registry.operator.remove("tax-3")
     feed(registry, [each for each in told if not each.key.startswith("chess")])
     later = current(registry)
     held = set(later.below(later.root))
     assert not {"dogs-90", "tax-3", "chess-1"} & held
     assert leaf_of(before, "chess-1")[0][0] not in later.paths().values()
-    registry.set("dogs-90", hidden=False)
+    registry.operator.set("dogs-90", hidden=False)
     assert leaf_of(current(registry), "dogs-90")[0][1] is By.NEAREST
 
 
-def test_a_leaf_that_outgrows_its_size_is_split(registry: Registry) -> None:
+def test_a_leaf_that_outgrows_its_size_is_split(registry: LocalRegistry) -> None:
     registry.build_taxonomy(small)
     leaf = leaf_of(current(registry), "dogs-1")[0][0]
     more = [entry("dogs", 10 + each, text=f"groom a poodle with brush and shampoo, salon {each}") for each in range(8)]
@@ -169,14 +168,14 @@ def test_a_leaf_that_outgrows_its_size_is_split(registry: Registry) -> None:
     assert all(len(each.holds) <= 9 for each in taxonomy.categories.values())
 
 
-def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
+def test_nothing_is_seen_of_what_is_not_visible(registry: LocalRegistry) -> None:
     """Random groups: each caller sees exactly what is below, of every path, whatever the others have."""
     registry.build_taxonomy(small)
     chance = random.Random(7)  # noqa: S311 - a seed, not a secret
     feed(registry, [*entries(), *(entry(theme, 50 + n, visible_to=("crew",)) for theme in THEMES for n in range(3))])
     for agent in chance.sample(registry.agents(), 25):
         if agent.visible_to:
-            registry.set(agent.id, visible_to=chance.sample(["crew", "ops", "lab"], chance.randint(1, 2)))
+            registry.operator.set(agent.id, visible_to=chance.sample(["crew", "ops", "lab"], chance.randint(1, 2)))
     whole = current(registry)
     for groups in ((), ("crew",), ("ops",), ("ops", "lab"), ("crew", "ops", "lab")):
         principal = Principal(groups=groups)
@@ -194,8 +193,8 @@ def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
     assert "crew" not in words
 
 
-def test_a_tree_of_private_words_is_for_those_who_see_them(registry: Registry) -> None:
-    registry.set("tax-1", visible_to=["crew"])
+def test_a_tree_of_private_words_is_for_those_who_see_them(registry: LocalRegistry) -> None:
+    registry.operator.set("tax-1", visible_to=["crew"])
     registry.build_taxonomy(small)
     assert registry.taxonomy(principal=PUBLIC) is not None
     assert leaf_of(current(registry), "tax-1")[0][1] is By.NEAREST
@@ -207,13 +206,13 @@ def test_a_tree_of_private_words_is_for_those_who_see_them(registry: Registry) -
     seen = current(registry, PUBLIC)
     assert "tax-1" not in set(seen.below(seen.root))
     registry.build_taxonomy(small)
-    registry.set("dogs-1", visible_to=["crew"])
+    registry.operator.set("dogs-1", visible_to=["crew"])
     assert registry.taxonomy(principal=PUBLIC) is None, "its words may be of an agent that is private now"
     registry.build_taxonomy(small)
     assert registry.taxonomy(principal=PUBLIC) is not None
 
 
-def test_ids_stay_where_little_changes(registry: Registry) -> None:
+def test_ids_stay_where_little_changes(registry: LocalRegistry) -> None:
     registry.build_taxonomy(small)
     before = current(registry)
     feed(registry, [each for each in entries() if each.key not in ("dogs-0", "tax-0")] + [entry("stars", 77)])
@@ -224,7 +223,7 @@ def test_ids_stay_where_little_changes(registry: Registry) -> None:
     assert all(set(before.below(before.categories[e])) & set(after.below(after.categories[e])) for e in kept)
 
 
-def test_several_parents_and_any_builder(registry: Registry) -> None:
+def test_several_parents_and_any_builder(registry: LocalRegistry) -> None:
     """What a builder gives is stored as it is; what it leaves out goes to the nearest leaf."""
 
     def builder(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
@@ -250,27 +249,27 @@ def test_several_parents_and_any_builder(registry: Registry) -> None:
     assert leaf_of(built, "stars-2")[0][1] is By.NEAREST
 
 
-def test_a_copy_holds_it_and_is_sound(registry: Registry, tmp_path: Path) -> None:
+def test_a_copy_holds_it_and_is_sound(registry: LocalRegistry, tmp_path: Path) -> None:
     registry.build_taxonomy(small)
     registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
-    local = cast("LocalRegistry", registry)
+    local = registry
     assert [finding for finding in examine(local, deep=True) if not finding.ok] == []
-    with Registry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
+    with LocalRegistry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
         migrate(local.store, copy.store)
         assert copy.taxonomy() == registry.taxonomy()
         assert copy.taxonomy("main") == registry.taxonomy("main")
-        assert [finding for finding in examine(cast("LocalRegistry", copy), deep=True) if not finding.ok] == []
+        assert [finding for finding in examine(copy, deep=True) if not finding.ok] == []
         feed(copy, [*entries(), entry("dogs", 90)])
         assert leaf_of(current(copy), "dogs-90/go")
 
 
-def test_an_export_brings_it_back(registry: Registry, tmp_path: Path) -> None:
+def test_an_export_brings_it_back(registry: LocalRegistry, tmp_path: Path) -> None:
     """Where it is restored, and where no other is in its place."""
     registry.build_taxonomy(small)
     registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
     file = tmp_path / "saved.json"
-    file.write_text(registry.export("json"), encoding="utf-8")
-    with Registry.open(":memory:", settings=Settings(), environ={}) as other:
+    file.write_text(registry.operator.export("json"), encoding="utf-8")
+    with LocalRegistry.open(":memory:", settings=Settings(), environ={}) as other:
         for manifest in read_path(str(file), Settings()):
             sync(other, manifest)
         assert other.taxonomy() is None
@@ -278,7 +277,10 @@ def test_an_export_brings_it_back(registry: Registry, tmp_path: Path) -> None:
             sync(other, manifest)
         assert other.taxonomy() == registry.taxonomy()
         assert other.taxonomy("main") == registry.taxonomy("main")
-        assert other.export("json").partition('"taxonomies"')[2] == registry.export("json").partition('"taxonomies"')[2]
+        assert (
+            other.operator.export("json").partition('"taxonomies"')[2]
+            == registry.operator.export("json").partition('"taxonomies"')[2]
+        )
         other.build_taxonomy(small, private=True)
         for manifest in read_path(str(file), Settings(), kind="export"):
             sync(other, manifest)
@@ -290,7 +292,7 @@ def test_an_export_brings_it_back(registry: Registry, tmp_path: Path) -> None:
         read_path(str(file), Settings(), kind="export")
 
 
-def test_vectors_made_anew_keep_it(registry: Registry) -> None:
+def test_vectors_made_anew_keep_it(registry: LocalRegistry) -> None:
     """With the directions of the new vectors; without an embedder what stands stays, and nothing new is placed."""
     registry.build_taxonomy(small)
     before = current(registry)

@@ -11,13 +11,13 @@ from tests.gateway_catalog import ISSUE, PUBLIC, agent, put, tool
 from tests.places import PLACES, Place, Servers, new_place
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import AgentEntry, Document
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting, UnknownName
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import source_arguments
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 ISSUES, MERGE = "github/create_issue", "github/merge"
 SAID: Mapping[str, Any] = {
@@ -46,15 +46,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, neo4j_servers: Servers
 
 
 @pytest.fixture
-def registry(place: Place) -> Iterator[Registry]:
-    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+def registry(place: Place) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         put(opened, "work", [github()])
         yield opened
 
 
-def test_a_tool_is_as_the_operator_says(registry: Registry) -> None:
+def test_a_tool_is_as_the_operator_says(registry: LocalRegistry) -> None:
     version = registry.tool(ISSUES).content_hash
-    registry.set_tool(ISSUES, SAID)
+    registry.operator.set_tool(ISSUES, SAID)
     found = registry.tool("github__report_defect")
     assert (found.id, found.name, found.description) == (ISSUES, "report_defect", "Report a defect of the website.")
     assert found.content_hash != version
@@ -63,9 +63,9 @@ def test_a_tool_is_as_the_operator_says(registry: Registry) -> None:
     assert schema["properties"]["summary"] == {"type": "string", "description": "In one line."}
     assert schema["required"] == ["summary"]
     assert registry.tool("github__create_issue") == found == registry.tool(ISSUES)
-    assert registry.set_tool("github__report_defect", {"description": SAID["description"]}) == registry.set_tool(
-        ISSUES, SAID
-    )
+    assert registry.operator.set_tool(
+        "github__report_defect", {"description": SAID["description"]}
+    ) == registry.operator.set_tool(ISSUES, SAID)
     assert found in registry.tools("github")
     best = registry.find_tools("defect of the website", principal=PUBLIC).matches[0].tool
     assert best == found
@@ -76,24 +76,24 @@ def test_a_tool_is_as_the_operator_says(registry: Registry) -> None:
     assert registry.store.look(lambda index: index.stated_tool(MERGE)) is None
 
 
-def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: Registry) -> None:
-    registry.set_tool(ISSUES, SAID)
+def test_what_was_said_survives_every_sync_and_is_told_in_changes(registry: LocalRegistry) -> None:
+    registry.operator.set_tool(ISSUES, SAID)
     said = registry.tool(ISSUES)
     put(registry, "work", [github()])
     assert registry.tool(ISSUES) == said
     put(registry, "work", [github("Open an issue anywhere.")])
     assert registry.tool(ISSUES).description == said.description
-    [change] = registry.changes()
+    [change] = registry.operator.changes()
     assert (change.tool, change.fields, change.covered) == ("create_issue", ("description",), ("description",))
-    registry.forget("work")
+    registry.operator.forget("work")
     put(registry, "work", [github()])
     assert registry.tool(ISSUES) == said
-    registry.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters")))
+    registry.operator.set_tool(ISSUES, dict.fromkeys(("name", "description", "parameters")))
     assert registry.tool(ISSUES) == github().tools[0]
 
 
-def test_a_name_that_its_source_gives_another_tool_is_not_taken(registry: Registry) -> None:
-    registry.set_tool(ISSUES, {"name": "report"})
+def test_a_name_that_its_source_gives_another_tool_is_not_taken(registry: LocalRegistry) -> None:
+    registry.operator.set_tool(ISSUES, {"name": "report"})
     assert registry.tool("github__report").id == ISSUES
     more = agent("github", *github().tools, tool("github", "report", "The newest report."), description="Repositories")
     put(registry, "work", [more])
@@ -101,20 +101,20 @@ def test_a_name_that_its_source_gives_another_tool_is_not_taken(registry: Regist
     assert registry.tool(ISSUES).name == "create_issue"
 
 
-def test_an_export_restores_it(registry: Registry) -> None:
-    registry.set_tool(ISSUES, SAID)
-    document = Document("export.json", registry.export("json"))
+def test_an_export_restores_it(registry: LocalRegistry) -> None:
+    registry.operator.set_tool(ISSUES, SAID)
+    document = Document("export.json", registry.operator.export("json"))
     manifests = read_documents([document], registry.settings, source="", namespace="", kind="export")
-    with Registry.open(":memory:", embedder="none", environ={}) as copy:
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as copy:
         for each in manifests:
             sync(copy, each)
         assert copy.tool(ISSUES) == registry.tool(ISSUES)
 
 
 def test_it_is_embedded(tmp_path: Path) -> None:
-    with Registry.open(tmp_path / "r.grafeo", embedder="minilm", environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="minilm", environ={}) as registry:
         put(registry, "work", [github()])
-        registry.set_tool(MERGE, {"description": "Bake bread in an oven."})
+        registry.operator.set_tool(MERGE, {"description": "Bake bread in an oven."})
         assert registry.find_tools("how do I make a loaf", recipe="tools").matches[0].tool.id == MERGE
         assert [each for each in examine(registry, deep=True) if not each.ok] == []
         registry.reindex()
@@ -138,20 +138,20 @@ def test_it_is_embedded(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused(changes: Mapping[str, Any], reason: str) -> None:
-    with Registry.open(":memory:", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as registry:
         put(registry, "work", [github()])
         revision = registry.status().state.revision
         with pytest.raises(InvalidSetting, match=reason):
-            registry.set_tool(ISSUES, changes)
+            registry.operator.set_tool(ISSUES, changes)
         with pytest.raises(UnknownName):
-            registry.set_tool("github/none", changes)
+            registry.operator.set_tool("github/none", changes)
         assert registry.status().state.revision == revision
 
 
 def test_a_call_has_the_names_and_values_of_the_source() -> None:
-    with Registry.open(":memory:", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as registry:
         put(registry, "work", [github()])
-        registry.set_tool(ISSUES, SAID)
+        registry.operator.set_tool(ISSUES, SAID)
         stated = registry.store.look(lambda index: index.stated_tool(ISSUES))
         assert stated
         sent = source_arguments(stated[1], stated[0], {"summary": "Broken", "state": "open"})
@@ -163,9 +163,9 @@ def test_a_call_has_the_names_and_values_of_the_source() -> None:
 
 
 def test_a_fixed_value_is_shown_to_administrators_alone() -> None:
-    with Registry.open(":memory:", embedder="none", environ={}) as registry:
+    with LocalRegistry.open(":memory:", embedder="none", environ={}) as registry:
         put(registry, "work", [github()])
-        registry.set_tool(ISSUES, SAID)
+        registry.operator.set_tool(ISSUES, SAID)
         assert "acme/site" in json.dumps(shapes.about(registry.about("github")))
         told = json.dumps(shapes.about(registry.about("github"), transport=lambda launch: launch))
         assert "acme/site" not in told

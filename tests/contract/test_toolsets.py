@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -14,7 +13,7 @@ from waygraph.cypher import load
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal, Registry
+from waygraph.registry import Principal
 from waygraph.registry.access.visibility import narrow
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import SCHEMA_VERSION
@@ -52,24 +51,24 @@ HOUSE = (
 )
 
 
-def feed(registry: Registry, *told: AgentEntry, source: str = "house", namespace: str = "home") -> None:
+def feed(registry: LocalRegistry, *told: AgentEntry, source: str = "house", namespace: str = "home") -> None:
     sync(registry, Manifest(source=source, namespace=namespace, entries=told), allow_mass_removal=True)
 
 
 @pytest.fixture
-def registry(shelf: Shelf) -> Iterator[Registry]:
+def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
     place = shelf.empty()
-    with Registry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
+    with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
         feed(opened, *HOUSE)
         yield opened
 
 
-def included(registry: Registry, name: str = "work") -> list[str]:
+def included(registry: LocalRegistry, name: str = "work") -> list[str]:
     """By Cypher; the index, the rule and a doctor agree."""
     statement = "MATCH (s:Toolset {id: $name})-[:INCLUDES]->(t:Tool) RETURN t.id AS id ORDER BY id"
-    found = [str(row[0]) for row in registry.cypher(statement, {"name": name}).rows]
+    found = [str(row[0]) for row in registry.operator.cypher(statement, {"name": name}).rows]
     assert list(registry.toolset(name).includes) == found
-    assert [each for each in examine(cast("LocalRegistry", registry), deep=True) if not each.ok] == []
+    assert [each for each in examine(registry, deep=True) if not each.ok] == []
     return found
 
 
@@ -77,9 +76,9 @@ def of(agent: str, *tools: str) -> list[str]:
     return [f"{agent}/{tool}" for tool in sorted(tools or TOOLS)]
 
 
-def test_what_comes_later_joins_and_what_goes_leaves(registry: Registry) -> None:
+def test_what_comes_later_joins_and_what_goes_leaves(registry: LocalRegistry) -> None:
     """Through a source's tools, tags and agents, an operator's tags and removals, and a source that is forgotten."""
-    registry.set_toolset("work", tools=["window/open", "window/lock"], agents=["safe", "shed"], tags=["wood"])
+    registry.operator.set_toolset("work", tools=["window/open", "window/lock"], agents=["safe", "shed"], tags=["wood"])
     assert included(registry) == [*of("door"), *of("gate"), *of("safe"), "window/open"]
     assert registry.toolset("work").missing == ("window/lock", "shed")
     door = entry("door", ("open", "lock"), tags=("wood",))
@@ -88,24 +87,24 @@ def test_what_comes_later_joins_and_what_goes_leaves(registry: Registry) -> None
     assert registry.toolset("work").missing == ("window/open", "shed")
     feed(registry, entry("shed", ("lock",)), source="garden", namespace="garden")
     assert registry.toolset("work").missing == ("window/open",)
-    registry.set("window", tags=["wood"])
+    registry.operator.set("window", tags=["wood"])
     feed(registry, entry("door", ("open", "lock")), HOUSE[1], *HOUSE[3:])
     assert included(registry) == [*of("safe"), "shed/lock", *of("window")]
     assert registry.toolset("work").members == ("safe", "shed", "window")
-    registry.set("window", tags=[])
-    registry.remove("safe")
-    registry.forget("garden")
+    registry.operator.set("window", tags=[])
+    registry.operator.remove("safe")
+    registry.operator.forget("garden")
     assert included(registry) == ["window/open"]
-    registry.set("safe", removed=False)
+    registry.operator.set("safe", removed=False)
     feed(registry, *HOUSE)
     assert included(registry) == [*of("door"), *of("gate"), *of("safe"), "window/open"]
 
 
-def test_whatever_is_written_it_includes_what_its_rule_says(registry: Registry) -> None:
+def test_whatever_is_written_it_includes_what_its_rule_says(registry: LocalRegistry) -> None:
     """Random writes of two sources and of an operator; what the rule chooses is told apart from what is held."""
     chance = random.Random(3)  # noqa: S311 - a seed, not a secret
     names, tags = ["door", "window", "gate", "roof"], ["wood", "glass", "tin"]
-    registry.set_toolset("work", tools=["door/open", "roof/paint"], agents=["gate"], tags=["wood"])
+    registry.operator.set_toolset("work", tools=["door/open", "roof/paint"], agents=["gate"], tags=["wood"])
 
     def some(source: str) -> None:
         told = [
@@ -118,10 +117,10 @@ def test_whatever_is_written_it_includes_what_its_rule_says(registry: Registry) 
         write = chance.choice(["house", "garden", "tags", "remove"])
         agent = chance.choice([each.id for each in registry.agents()])
         if write == "tags":
-            registry.set(agent, tags=chance.sample(tags, chance.randint(0, 2)))
+            registry.operator.set(agent, tags=chance.sample(tags, chance.randint(0, 2)))
         elif write == "remove" and len(registry.agents()) > 1:
-            registry.remove(agent)
-            registry.set(agent, removed=False)
+            registry.operator.remove(agent)
+            registry.operator.set(agent, removed=False)
         else:
             some(write if write == "garden" else "house")
         chosen = {each.id for each in registry.agents() if each.id == "gate" or "wood" in each.tags}
@@ -131,8 +130,8 @@ def test_whatever_is_written_it_includes_what_its_rule_says(registry: Registry) 
         assert included(registry) == sorted(tools)
 
 
-def test_it_is_set_whole_and_logged(registry: Registry) -> None:
-    made = registry.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"])
+def test_it_is_set_whole_and_logged(registry: LocalRegistry) -> None:
+    made = registry.operator.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"])
     assert made == Toolset(
         name="work",
         description="Of wood.",
@@ -142,22 +141,23 @@ def test_it_is_set_whole_and_logged(registry: Registry) -> None:
         members=("door",),
     )
     stamp = registry.stamp
-    assert registry.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"]) == made
+    assert registry.operator.set_toolset("work", agents=["door"], description="Of wood.", callers=["crew"]) == made
     assert registry.stamp == stamp, "what changes nothing makes no revision"
-    registry.set_toolset("work", tools=["window/open"])
+    registry.operator.set_toolset("work", tools=["window/open"])
     assert registry.toolset("work").callers == ()
-    registry.remove_toolset("work")
+    registry.operator.remove_toolset("work")
     assert registry.toolsets() == []
-    log = registry.changes(agent_id="toolset:work")
+    log = registry.operator.changes(agent_id="toolset:work")
     assert [(each.what, each.fields) for each in log] == [
         ("removed", ()),
         ("changed", ("description", "tools", "agents", "callers")),
         ("added", ()),
     ]
-    assert log == registry.changes()
-    assert registry.changes(principal=CREW) == registry.changes(agent_id="toolset:work", principal=CREW) == []
+    assert log == registry.operator.changes()
+    assert not registry.operator.changes(principal=CREW)
+    assert not registry.operator.changes(agent_id="toolset:work", principal=CREW)
     with pytest.raises(UnknownName):
-        registry.remove_toolset("work")
+        registry.operator.remove_toolset("work")
 
 
 @pytest.mark.parametrize(
@@ -173,22 +173,22 @@ def test_it_is_set_whole_and_logged(registry: Registry) -> None:
         ("x", {"agents": "door"}, "list of names"),
     ],
 )
-def test_what_cannot_be_is_refused(registry: Registry, name: str, rule: dict[str, list[str]], said: str) -> None:
+def test_what_cannot_be_is_refused(registry: LocalRegistry, name: str, rule: dict[str, list[str]], said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
-        registry.set_toolset(name, **rule)  # type: ignore[arg-type]
+        registry.operator.set_toolset(name, **rule)  # type: ignore[arg-type]
     assert registry.toolsets() == []
 
 
-def test_only_who_sees_everything_makes_one(registry: Registry) -> None:
+def test_only_who_sees_everything_makes_one(registry: LocalRegistry) -> None:
     """A rule of somebody else would tell by its answer whether a hidden agent is there."""
     with pytest.raises(NotAllowed):
-        registry.set_toolset("work", agents=["safe"], principal=CREW)
-    registry.set_toolset("work", agents=["safe"])
+        registry.operator.set_toolset("work", agents=["safe"], principal=CREW)
+    registry.operator.set_toolset("work", agents=["safe"])
     with pytest.raises(NotAllowed):
-        registry.remove_toolset("work", principal=CREW)
+        registry.operator.remove_toolset("work", principal=CREW)
 
 
-def unknown(registry: Registry, name: str, principal: Principal) -> list[str]:
+def unknown(registry: LocalRegistry, name: str, principal: Principal) -> list[str]:
     """What is said of a toolset that is none for this caller, however it is asked for."""
     told: list[str] = []
     filters = Filters(toolset=name)
@@ -205,10 +205,10 @@ def unknown(registry: Registry, name: str, principal: Principal) -> list[str]:
     return told
 
 
-def test_one_that_may_not_be_used_is_as_unknown_as_none(registry: Registry) -> None:
+def test_one_that_may_not_be_used_is_as_unknown_as_none(registry: LocalRegistry) -> None:
     """Of other callers, or of nothing that this one sees: the same words, and never suggested."""
-    registry.set_toolset("vaults", agents=["safe"])
-    registry.set_toolset("crewed", agents=["door"], callers=["crew"])
+    registry.operator.set_toolset("vaults", agents=["safe"])
+    registry.operator.set_toolset("crewed", agents=["door"], callers=["crew"])
     for name, other in (("vaults", "vaulty"), ("crewed", "crewen")):
         texts = unknown(registry, name, PUBLIC)
         assert texts == [each.replace(other, name) for each in unknown(registry, other, PUBLIC)]
@@ -218,19 +218,19 @@ def test_one_that_may_not_be_used_is_as_unknown_as_none(registry: Registry) -> N
     assert registry.toolset("crewed", principal=CREW).callers == ()
 
 
-def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
+def test_nothing_is_seen_of_what_is_not_visible(registry: LocalRegistry) -> None:
     """Random rules and groups: each caller sees of a rule, and finds by it, what it would see without it."""
     chance = random.Random(5)  # noqa: S311 - a seed, not a secret
     agents, groups = [each.key for each in HOUSE], ("crew", "bank", "ops")
     for number in range(12):
-        registry.set_toolset(
+        registry.operator.set_toolset(
             f"t{number}",
             tools=[f"{chance.choice(agents)}/{chance.choice(TOOLS)}" for _ in range(2)],
             agents=chance.sample([*agents, "nobody"], 2),
             tags=chance.sample(["wood", "glass", "none"], 1),
             callers=chance.sample(groups, chance.randint(0, 1)),
         )
-    registry.set("window", hidden=True)
+    registry.operator.set("window", hidden=True)
     whole = {each.name: each for each in registry.toolsets()}
     for mine in ((), ("crew",), ("bank",), ("crew", "ops"), groups):
         principal = Principal(groups=mine)
@@ -252,9 +252,9 @@ def test_nothing_is_seen_of_what_is_not_visible(registry: Registry) -> None:
             assert {tool.id for match in route.matches for tool in match.tools} <= set(toolset.includes)
 
 
-def test_filters_meet(registry: Registry) -> None:
+def test_filters_meet(registry: LocalRegistry) -> None:
     """A toolset and a category, of agents or tools, let through what is in both."""
-    registry.set_toolset("some", tools=["door/open", "window/paint"], agents=["manual"])
+    registry.operator.set_toolset("some", tools=["door/open", "window/paint"], agents=["manual"])
     registry.build_taxonomy(by_hand({"fronts": ("door", "gate"), "reading": ("manual", "window")}))
 
     def found(within: str, toolset: str = "some") -> set[str]:
@@ -265,7 +265,7 @@ def test_filters_meet(registry: Registry) -> None:
     assert found("fronts") == {"door/open"}
     assert found("reading") == {"window/paint"}
     assert found("") == {"door/open", "window/paint"}
-    registry.set_toolset("none", agents=["nobody"])
+    registry.operator.set_toolset("none", agents=["nobody"])
     assert found("", "none") == found("fronts", "none") == set()
     listed = registry.agents_page(filters=Filters(within="reading", toolset="some")).items
     assert [each.agent.id for each in listed] == ["manual", "window"]
@@ -292,34 +292,34 @@ def test_narrow_lets_through_what_both_do(one: set[str], other: set[str], both: 
         assert set(narrowed.members or ()) == both
 
 
-def test_pinned_agents_keep_to_it(registry: Registry) -> None:
-    registry.set("window", pinned=True)
-    registry.set_toolset("some", tools=["door/open"])
+def test_pinned_agents_keep_to_it(registry: LocalRegistry) -> None:
+    registry.operator.set("window", pinned=True)
+    registry.operator.set_toolset("some", tools=["door/open"])
     assert registry.route(Query(text="open", filters=Filters(toolset="some"))).pinned == ()
 
 
-def test_a_copy_and_an_export_hold_it(registry: Registry, tmp_path: Path) -> None:
-    registry.set_toolset("work", tools=["window/open", "gone/x"], tags=["wood"], callers=["crew"])
-    local = cast("LocalRegistry", registry)
-    with Registry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
+def test_a_copy_and_an_export_hold_it(registry: LocalRegistry, tmp_path: Path) -> None:
+    registry.operator.set_toolset("work", tools=["window/open", "gone/x"], tags=["wood"], callers=["crew"])
+    local = registry
+    with LocalRegistry.open(tmp_path / "copy.grafeo", settings=Settings(), environ={}) as copy:
         migrate(local.store, copy.store)
         assert copy.toolsets() == registry.toolsets()
         assert included(copy) == included(registry)
     file = tmp_path / "saved.json"
-    file.write_text(registry.export("json"), encoding="utf-8")
-    with Registry.open(":memory:", embedder="none", settings=Settings(), environ={}) as other:
+    file.write_text(registry.operator.export("json"), encoding="utf-8")
+    with LocalRegistry.open(":memory:", embedder="none", settings=Settings(), environ={}) as other:
         for kind in ("", "export"):
-            assert other.exists is bool(kind)
+            assert other.store.exists is bool(kind)
             for manifest in read_path(str(file), Settings(), kind=kind):
                 sync(other, manifest)
             assert (other.toolsets() == registry.toolsets()) is bool(kind)
-        other.set_toolset("work", agents=["door"])
+        other.operator.set_toolset("work", agents=["door"])
         for manifest in read_path(str(file), Settings(), kind="export"):
             with pytest.raises(NotAllowed):
                 sync(other, manifest, principal=CREW)
             sync(other, manifest)
         assert other.toolset("work").agents == ("door",), "what is there is kept"
-    file.write_text(registry.export("json").replace('"tags": ["wood"], "callers"', '"tags": 3, "callers"'))
+    file.write_text(registry.operator.export("json").replace('"tags": ["wood"], "callers"', '"tags": 3, "callers"'))
     with pytest.raises(SourceError, match="toolset"):
         read_path(str(file), Settings(), kind="export")
 
@@ -327,13 +327,13 @@ def test_a_copy_and_an_export_hold_it(registry: Registry, tmp_path: Path) -> Non
 def test_a_registry_of_before_gets_them(tmp_path: Path) -> None:
     """Of schema 3: it answers as it is, and a write brings it to the present schema."""
     path = tmp_path / "r.grafeo"
-    with Registry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
+    with LocalRegistry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
         feed(registry, *HOUSE)
     with closing(GrafeoEngine.open(path)) as engine:
         engine.run(load("state/update"), props={"schema_version": 3})
         engine._database.execute("MATCH (m:Migration {id: '4'}) DELETE m")
-    with Registry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
+    with LocalRegistry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
         assert registry.toolsets() == []
-        registry.set_toolset("work", agents=["door"])
+        registry.operator.set_toolset("work", agents=["door"])
         assert included(registry) == of("door")
         assert registry.status().state.schema_version == SCHEMA_VERSION

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from tests.shelf import Edition, Shelf, filled
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Principal, Query, Registry
+from waygraph.registry import Principal, Query
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
@@ -27,7 +26,7 @@ PUBLIC, CREW = Principal(), Principal(groups=("crew",))
 
 
 @pytest.fixture
-def registry(shelf: Shelf) -> Iterator[Registry]:
+def registry(shelf: Shelf) -> Iterator[LocalRegistry]:
     """Four agents that say the same, with two tools each; agent-3 is one group's."""
     entries = []
     for number in range(4):
@@ -40,24 +39,24 @@ def registry(shelf: Shelf) -> Iterator[Registry]:
         )
         entries.append(AgentEntry(key=agent.id, agent=agent, tools=tools))
     with filled(shelf.empty(), Edition(embedder="none")) as opened:
-        opened.forget(opened.sources()[0].name)
+        opened.operator.forget(opened.sources()[0].name)
         sync(opened, Manifest(source="alike", entries=tuple(entries)))
         yield opened
 
 
-def learn(registry: Registry, *conversations: Sequence[str], most: int = 1_000) -> LearningReport:
+def learn(registry: LocalRegistry, *conversations: Sequence[str], most: int = 1_000) -> LearningReport:
     counts = count_transitions(conversations, AT)
     return registry.change(lambda session: learn_transitions(session, counts, 90.0, most))
 
 
-def answers(registry: Registry, *calls: str, principal: Principal | None = PUBLIC) -> list[tuple[str, float]]:
+def answers(registry: LocalRegistry, *calls: str, principal: Principal | None = PUBLIC) -> list[tuple[str, float]]:
     """Agents and tools with their scores."""
     query = Query(text=SEND, limit=20, history=tuple(Turn(role="call", tool=call) for call in calls))
     route, found = registry.route(query, principal=principal), registry.find_tools(query, principal=principal)
     return [(m.agent.id, m.score) for m in route.matches] + [(m.tool.id, m.score) for m in found.matches]
 
 
-def test_what_followed_comes_first(registry: Registry) -> None:
+def test_what_followed_comes_first(registry: LocalRegistry) -> None:
     """By the last two calls, where those were counted; with a vote that says so, in graph and route alike."""
     learned = learn(
         registry,
@@ -70,14 +69,14 @@ def test_what_followed_comes_first(registry: Registry) -> None:
     best = registry.find_tools(query).matches[0]
     assert best.tool.id == "agent-2/drone"
     assert "follows" in {vote.leg for vote in best.votes}
-    rows = registry.cypher(
+    rows = registry.operator.cypher(
         "MATCH (:Tool {id: 'agent-1/cart'})-[f:FOLLOWED_BY]->(t:Tool) WHERE f.before = '' "
         "RETURN t.id AS tool, f.count AS count ORDER BY tool"
     ).rows
     assert [tuple(row) for row in rows] == [("agent-1/drone", 1.0), ("agent-2/drone", 9.0)]
 
 
-def test_what_is_hidden_tells_nothing(registry: Registry) -> None:
+def test_what_is_hidden_tells_nothing(registry: LocalRegistry) -> None:
     """Neither by a score nor by what is left for the others, as first, next, before or model of a near tool."""
     learn(registry, ["agent-0/cart", "agent-1/cart", "agent-2/drone"])
     histories = (["agent-0/cart", "agent-1/cart"], ["agent-1/cart"], ["agent-3/cart"], ["agent-3/cart", "agent-1/cart"])
@@ -91,14 +90,14 @@ def test_what_is_hidden_tells_nothing(registry: Registry) -> None:
     assert [answers(registry, *calls, principal=CREW) for calls in histories] != of_crew
 
 
-def test_what_is_not_there_is_left_out(registry: Registry) -> None:
+def test_what_is_not_there_is_left_out(registry: LocalRegistry) -> None:
     learned = learn(registry, ["agent-0/cart", "agent-0/plane", "nobody/cart", "agent-1/cart"])
     assert learned.unknown == ("agent-0/plane", "nobody", "nobody/cart")
     assert [each.key for each in registry.read(read_transitions)] == [("", "agent-0", "agent-0")]
     assert learn(registry).revision == learned.revision
 
 
-def test_counts_add_up_and_the_least_go(registry: Registry) -> None:
+def test_counts_add_up_and_the_least_go(registry: LocalRegistry) -> None:
     often, seldom = ["agent-0/cart", "agent-1/cart"], ["agent-1/cart", "agent-2/cart"]
     learn(registry, often, seldom)
     assert learn(registry, often, most=2).transitions == 2
@@ -108,13 +107,13 @@ def test_counts_add_up_and_the_least_go(registry: Registry) -> None:
     ]
 
 
-def test_a_removed_agent_takes_its_counts_along_and_forgetting_all_of_them(registry: Registry) -> None:
+def test_a_removed_agent_takes_its_counts_along_and_forgetting_all_of_them(registry: LocalRegistry) -> None:
     before = answers(registry, "agent-1/cart")
     learn(registry, ["agent-0/cart", "agent-1/cart", "agent-2/drone"])
-    registry.remove("agent-0")
+    registry.operator.remove("agent-0")
     left = {name for each in registry.read(read_transitions) for name in (each.first, each.next)}
     assert left == {"agent-1", "agent-1/cart", "agent-2", "agent-2/drone"}
-    registry.set("agent-0", removed=False)
+    registry.operator.set("agent-0", removed=False)
     forgotten = registry.change(forget_transitions)
     assert registry.change(forget_transitions) == forgotten
     assert registry.read(read_transitions) == []
@@ -123,16 +122,16 @@ def test_a_removed_agent_takes_its_counts_along_and_forgetting_all_of_them(regis
     ]
 
 
-def test_a_copy_holds_the_counts_and_is_sound(registry: Registry, tmp_path: Path) -> None:
+def test_a_copy_holds_the_counts_and_is_sound(registry: LocalRegistry, tmp_path: Path) -> None:
     learn(registry, ["agent-0/cart", "agent-1/cart", "agent-2/drone"])
-    local = cast("LocalRegistry", registry)
+    local = registry
     assert [finding for finding in examine(local, deep=True) if finding.check == "transitions" and not finding.ok] == []
-    with Registry.open(tmp_path / "copy.grafeo", embedder="none", settings=Settings(), environ={}) as copy:
+    with LocalRegistry.open(tmp_path / "copy.grafeo", embedder="none", settings=Settings(), environ={}) as copy:
         migrate(local.store, copy.store)
         assert copy.read(read_transitions) == registry.read(read_transitions)
         assert answers(copy, "agent-1/cart") == answers(registry, "agent-1/cart")
-        assert [f for f in examine(cast("LocalRegistry", copy), deep=True) if "transitions" in f.check + f.detail]
-        assert all(f.ok for f in examine(cast("LocalRegistry", copy), deep=True) if f.check != "embedder")
+        assert [f for f in examine(copy, deep=True) if "transitions" in f.check + f.detail]
+        assert all(f.ok for f in examine(copy, deep=True) if f.check != "embedder")
 
 
 def test_a_tool_without_counts_goes_by_those_like_it(shelf: Shelf) -> None:
@@ -148,7 +147,7 @@ def test_a_tool_without_counts_goes_by_those_like_it(shelf: Shelf) -> None:
             assert {name.partition("/")[0] for name in found} == {tool.partition("/")[0]}
 
 
-def chances(registry: Registry) -> dict[str, Mapping[str, float]]:
+def chances(registry: LocalRegistry) -> dict[str, Mapping[str, float]]:
     """After each tool alone."""
-    transitions = cast("LocalRegistry", registry).store.index(fresh=True).transitions
+    transitions = registry.store.index(fresh=True).transitions
     return {tool.id: transitions.follows([tool.id], None) if transitions else {} for tool in registry.tools()}

@@ -6,14 +6,14 @@ import pytest
 
 from tests.cypher_page import ANSWERS, DIFFERENCES, PAGE, documented, fill, labels_of, properties_of, questions
 from tests.docs.pages import rows
-from waygraph.registry import Registry
 from waygraph.registry.model.errors import CypherError
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
     folder = tmp_path_factory.mktemp("page")
-    with Registry.open(folder / "page.grafeo", embedder="none", environ={}) as opened:
+    with LocalRegistry.open(folder / "page.grafeo", embedder="none", environ={}) as opened:
         fill(opened, folder)
         yield opened
 
@@ -25,14 +25,14 @@ def test_every_question_has_its_answer_here() -> None:
 
 
 @pytest.mark.parametrize("title", ANSWERS)
-def test_a_question_has_its_answer(title: str, registry: Registry) -> None:
+def test_a_question_has_its_answer(title: str, registry: LocalRegistry) -> None:
     """The statement as it stands on the page runs read-only and gives these rows, in this order."""
-    result = registry.cypher(questions()[title])
+    result = registry.operator.cypher(questions()[title])
     assert [*result.rows] == ANSWERS[title]
     assert not result.truncated
 
 
-def test_the_graph_is_as_documented(registry: Registry) -> None:
+def test_the_graph_is_as_documented(registry: LocalRegistry) -> None:
     """The page names every label, and every property that a node or edge has."""
     common, _ = documented()
     assert labels_of(registry) == {pattern for pattern in common if "[" not in pattern}
@@ -41,15 +41,15 @@ def test_the_graph_is_as_documented(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("what", DIFFERENCES)
-def test_the_engine_differs_as_documented(what: str, registry: Registry) -> None:
+def test_the_engine_differs_as_documented(what: str, registry: LocalRegistry) -> None:
     """What the page's table says of Grafeo is so; where nothing is expected, the engine may refuse as well."""
     assert what in [cells[0] for cells in rows(PAGE)]
     statement, expected, _ = DIFFERENCES[what]
     assert answer_or_none(registry, statement) == expected
 
 
-def answer_or_none(registry: Registry, statement: str) -> object:
+def answer_or_none(registry: LocalRegistry, statement: str) -> object:
     try:
-        return registry.cypher(statement).rows[0][0]
+        return registry.operator.cypher(statement).rows[0][0]
     except CypherError:
         return None

@@ -24,8 +24,8 @@ from waygraph.registry.index.local.generation import folder_of
 from waygraph.registry.model.errors import RegistryError, WaygraphError
 from waygraph.registry.model.nouns import Route
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 EMBEDDER = "none"
 
@@ -39,8 +39,8 @@ class Damage:
     kinds: tuple[str, ...] = ("flip", "zero", "cut")
 
 
-def opened(path: Path | str, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> Registry:
-    return Registry.open(path, embedder=embedder, settings=Settings(write_timeout_s=write_timeout_s), environ={})
+def opened(path: Path | str, *, embedder: str = EMBEDDER, write_timeout_s: float = 30.0) -> LocalRegistry:
+    return LocalRegistry.open(path, embedder=embedder, settings=Settings(write_timeout_s=write_timeout_s), environ={})
 
 
 def ingest_on(pipe: Connection, path: Path | str, first: int, last: int, embedder: str = EMBEDDER) -> None:
@@ -161,7 +161,7 @@ class Watch:
         self.revisions: set[int] = set()
         self.faults: list[str] = []
 
-    def route(self, registry: Registry) -> None:
+    def route(self, registry: LocalRegistry) -> None:
         asks: list[Callable[[], tuple[int, set[int], int]]] = [
             lambda: _told(registry.route("moors ship")),
             lambda: _told_by_tools(registry),
@@ -187,7 +187,7 @@ def _told(route: Route) -> tuple[int, set[int], int]:
     return route.revision, set(map(number_in, texts)), len(route.matches)
 
 
-def _told_by_tools(registry: Registry) -> tuple[int, set[int], int]:
+def _told_by_tools(registry: LocalRegistry) -> tuple[int, set[int], int]:
     found = registry.find_tools("moors ship")
     texts = [match.tool.description for match in found.matches] + [m.agent.description for m in found.matches]
     return found.revision, set(map(number_in, texts)), len(found.matches)

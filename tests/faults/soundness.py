@@ -20,7 +20,7 @@ def sound_revision(path: Path | str) -> int:
         )
         assert orphans == []
         agents, tools = registry.agents(), registry.tools()
-        log = registry.changes(limit=2 * changes_of(state.revision) + 1)
+        log = registry.operator.changes(limit=2 * changes_of(state.revision) + 1)
     number = state.revision
     assert stored["revision"] == number
     assert counts["agents"] == counts["claims"] == state.agents == len(agents) == agents_of(number)

@@ -21,9 +21,9 @@ from waygraph.registry.index.local.generation import CURRENT, LEASE, current_nam
 from waygraph.registry.index.local.publish import publish_graph
 from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
 from waygraph.registry.model.files import write_lock
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 SHORT_AND_LONG = pytest.mark.parametrize("rounds", [60, pytest.param(3000, marks=pytest.mark.slow)])
 
@@ -199,7 +199,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
     assert not is_pending(folder_of(path))
 
 
-def comes_to(registry: Registry, revision: int) -> bool:
+def comes_to(registry: LocalRegistry, revision: int) -> bool:
     deadline = time.monotonic() + 60
     while registry.status().state.revision != revision and time.monotonic() < deadline:
         time.sleep(0.05)

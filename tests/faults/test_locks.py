@@ -59,7 +59,7 @@ def test_nobody_waits_for_the_first_writer_to_have_something_to_read(tmp_path: P
     with child(programs.hold_the_write_lock, path) as holder:
         assert holder.hear() == "holding"
         with opened(path, write_timeout_s=600.0) as registry:
-            assert not registry.exists
+            assert not registry.store.exists
             with pytest.raises(RegistryNotFound, match=f"yet. process {holder.pid} .* is making one: ask again"):
                 registry.route("moors ship")
             with pytest.raises(RegistryNotFound):

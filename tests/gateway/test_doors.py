@@ -71,7 +71,7 @@ def test_calls_are_counted(guarded: Served) -> None:
 def test_pinned_tools_are_listed_for_whoever_may_know_of_tools(tmp_path: Path) -> None:
     place = toolbox_place(tmp_path)
     with Registry.open(place.registry) as registry:
-        registry.set("box", pinned=True)
+        registry.operator.set("box", pinned=True)
     with served(place.registry, auth=True, folder=tmp_path) as service:
         for scope, listed in (("use", True), ("route", True), ("cypher", False), ("write", False)):
             answer = service.caller(scope, everything=True).post("/mcp", json=LIST, headers=BARE)

@@ -79,7 +79,7 @@ def test_a_host_registers_and_logs_a_person_in(era: Era, tmp_path: Path) -> None
 @pytest.mark.parametrize("path", ["/mcp", "/desk/mcp", "/chosen/mcp"])
 def test_one_audience_is_for_every_endpoint_below_it(path: str, tmp_path: Path) -> None:
     with world(tmp_path, audience="") as found:
-        found.service.registry.set_toolset("chosen", agents=["far"])
+        found.service.registry.operator.set_toolset("chosen", agents=["far"])
         log_in(found, "auto", path=path)
 
 

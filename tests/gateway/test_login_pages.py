@@ -293,7 +293,7 @@ def test_who_has_not_shown_who_they_are_learns_and_does_nothing(here: World) -> 
 
 
 def test_what_a_caller_may_not_see_is_unknown(here: World) -> None:
-    here.service.registry.set("desk", visible_to=["staff"])
+    here.service.registry.operator.set("desk", visible_to=["staff"])
     with Person("ann") as ann:
         hidden = prove(ann, here.page, here.key())
         absent = ann.open(f"{here.service.url}/login/none")
@@ -325,7 +325,7 @@ def test_who_was_let_in_without_authentication_shows_who_they_are(here: World) -
 
 
 def test_a_caller_of_many_groups_has_a_cookie_that_browsers_keep(here: World) -> None:
-    here.service.registry.set("desk", visible_to=["staff"])
+    here.service.registry.operator.set("desk", visible_to=["staff"])
     groups = [f"a group of many letters and of number {number}" for number in range(400)]
     with Person("ann") as ann:
         assert log_in_by_browser(ann, here.page, here.key("staff", *groups)).status_code == 200
@@ -392,7 +392,7 @@ def test_callers_list_and_forget_their_own_logins_alone(here: World) -> None:
     assert assert_good(clients["ann"].get("/v1/logins")) == {"logins": []}
     assert_problem(here.whoami(keys["ann"]), 403, "needs-login")
     assert here.acts_as(keys["bob"]) == "bob@office"
-    here.service.registry.set("desk", hidden=True)
+    here.service.registry.operator.set("desk", hidden=True)
     assert assert_good(clients["bob"].get("/v1/logins")) == {"logins": []}
 
 

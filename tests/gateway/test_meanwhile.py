@@ -39,7 +39,7 @@ def agreed_after(service: Served, change: Callable[[], object]) -> dict[str, obj
 
 
 def test_what_was_hidden_meanwhile_does_not_run(service: Served, place: Place) -> None:
-    told = agreed_after(service, lambda: service.registry.set("box", hidden=True))
+    told = agreed_after(service, lambda: service.registry.operator.set("box", hidden=True))
     assert "unknown-name" in json.dumps(told)
     assert "erased" not in place.notes
 

@@ -160,7 +160,7 @@ def test_a_name_that_one_server_has_is_enough(service: Served) -> None:
     async def steps(host: Any) -> None:
         several = (await refusal(host.read_resource("note://tides"))).error
         assert f"{IN_BOOKS}/note://tides" in several.message
-        service.registry.set("annex", hidden=True)
+        service.registry.operator.set("annex", hidden=True)
         try:
             read = (await host.read_resource("note://tides")).contents[0]
             assert str(read.uri) == "note://tides"
@@ -170,7 +170,7 @@ def test_a_name_that_one_server_has_is_enough(service: Served) -> None:
             gone = (await refusal(host.get_prompt("annex__review", {"topic": "x"}))).error
             assert gone.data["code"] == "unknown-name"
         finally:
-            service.registry.set("annex", hidden=False)
+            service.registry.operator.set("annex", hidden=False)
 
     walk(over_http(f"{service.url}/mcp"), steps)
 
@@ -331,7 +331,7 @@ def test_hosts_are_told_when_a_late_server_has_started(tmp_path: Path, monkeypat
 
 def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tmp_path: Path) -> None:
     with served(place.registry, auth=True, folder=tmp_path) as service:
-        service.registry.set("annex", visible_to=["staff"])
+        service.registry.operator.set("annex", visible_to=["staff"])
 
         def seen_by(key: str) -> str:
             seen: list[str] = []
@@ -367,14 +367,14 @@ def test_who_may_not_see_an_agent_learns_of_none_of_its_prompts(place: Place, tm
 
             walk(over_http(f"{service.url}/mcp", key=service.key("route")), may_not_call)
         finally:
-            service.registry.set("annex", everyone=True)
+            service.registry.operator.set("annex", everyone=True)
 
 
 def test_of_many_servers_the_pinned_ones_are_asked(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search asks those that fit it."""
     monkeypatch.setattr(offers, "MOST_SERVERS", 1)
     monkeypatch.setattr(offers, "FOUND_AT", 1)
-    service.registry.set("books", pinned=True)
+    service.registry.operator.set("books", pinned=True)
 
     async def steps(host: Any) -> None:
         listed = await host.list_prompts()
@@ -386,12 +386,12 @@ def test_of_many_servers_the_pinned_ones_are_asked(service: Served, monkeypatch:
     try:
         walk(over_http(f"{service.url}/mcp"), steps)
     finally:
-        service.registry.set("books", pinned=False)
+        service.registry.operator.set("books", pinned=False)
 
 
 def test_a_toolset_has_the_prompts_of_whole_agents_alone(place: Place) -> None:
     with served(place.registry) as service:
-        service.registry.set_toolset("pages", tools=["annex/grow"], agents=["books"])
+        service.registry.operator.set_toolset("pages", tools=["annex/grow"], agents=["books"])
 
         async def steps(host: Any) -> None:
             assert {prompt.name for prompt in (await host.list_prompts()).prompts} == {"books__haiku", "books__review"}

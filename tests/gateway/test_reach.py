@@ -67,8 +67,8 @@ def test_what_cannot_run_is_not_listed(place: Place, service: Served) -> None:
             return [tool.name for tool in (await host.list_tools()).tools]
 
     with Registry.open(place.registry, embedder="none") as registry:
-        registry.set("abacus", pinned=True)
-        registry.set("box", pinned=True)
+        registry.operator.set("abacus", pinned=True)
+        registry.operator.set("box", pinned=True)
     names = anyio.run(listed)
     assert "box__add" in names
     assert "abacus__add_up" not in names

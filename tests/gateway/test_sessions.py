@@ -15,9 +15,10 @@ from waygraph.api.mcp import list_changed
 from waygraph.api.mcp.list_changed import Listeners
 from waygraph.api.mcp.sessions import MAX_CALLS, Session
 from waygraph.ingest.upstream.inflight import ANSWERED_S
-from waygraph.registry import Principal, Registry
+from waygraph.registry import Principal
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 PATIENCE_S = 30.0
 
@@ -147,7 +148,7 @@ def test_what_follows_what_is_learned_where_an_operator_wants_it(tmp_path: Path)
             assert not (await host.call_tool("box__add", {"a": 2, "b": 2})).is_error
 
     def counts() -> list[tuple[tuple[str, str, str], float]]:
-        with Registry.open(place.registry, embedder="none", environ={}) as registry:
+        with LocalRegistry.open(place.registry, embedder="none", environ={}) as registry:
             return [(each.key, each.count) for each in registry.read(read_transitions)]
 
     anyio.run(walk)
@@ -251,8 +252,8 @@ def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyP
 
 
 def pin(place: Place, *, pinned: bool) -> None:
-    with Registry.open(place.registry, embedder="none") as registry:
-        registry.set("box", pinned=pinned)
+    with LocalRegistry.open(place.registry, embedder="none") as registry:
+        registry.operator.set("box", pinned=pinned)
 
 
 @pytest.mark.parametrize("door", ["stdio", "http"])

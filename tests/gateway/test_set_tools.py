@@ -17,7 +17,7 @@ def test_a_call_as_the_operator_says(tmp_path: Path, era: Era) -> None:
     place = toolbox_place(tmp_path)
     said = {"name": "plus_two", "parameters": {"b": {"pin": 2}, "a": {"name": "number"}}}
     with Registry.open(place.registry, embedder="none", environ={}) as registry:
-        registry.set_tool("box/add", said)
+        registry.operator.set_tool("box/add", said)
 
     async def call() -> None:
         async with over_http(f"{service.url}/mcp", era) as client:

@@ -14,8 +14,8 @@ from mcp import Client, MCPError
 from tests.gateway.hosts import ERAS, Era, Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.rest.test_access import OPERATIONS
 from tests.service import Served, assert_good, assert_problem, served
-from waygraph.registry import Registry
 from waygraph.registry.model.changes import ChangeSet
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture
@@ -29,11 +29,11 @@ def place(tmp_path: Path) -> Place:
     manual = {"id": "manual", "kind": "skill", "description": "How it works.", "tools": [{"name": "look"}]}
     catalogue.write_text(json.dumps({"waygraph": 1, "agents": [shelf, vault, skill, manual]}))
     assert ingest(place, str(catalogue), "--namespace", "files") == 0
-    with Registry.open(place.registry) as registry:
-        registry.set_toolset("looks", tools=["manual/look"])
-        registry.set_toolset("sums", tools=["box/add", "vault/add_coins"], agents=["letters"])
-        registry.set_toolset("quorum", agents=["vault"])
-        registry.set_toolset("crew", agents=["box"], callers=["crew"])
+    with LocalRegistry.open(place.registry) as registry:
+        registry.operator.set_toolset("looks", tools=["manual/look"])
+        registry.operator.set_toolset("sums", tools=["box/add", "vault/add_coins"], agents=["letters"])
+        registry.operator.set_toolset("quorum", agents=["vault"])
+        registry.operator.set_toolset("crew", agents=["box"], callers=["crew"])
     return place
 
 
@@ -50,7 +50,7 @@ async def asked(host: Client, tool: str, **arguments: Any) -> Any:
 @pytest.mark.parametrize("era", ERAS)
 def test_a_toolset_shows_its_tools_alone(doors: Served, era: Era) -> None:
     """Listed, found, counted, called, suggested; an agent that is in it by one tool has no other there."""
-    doors.registry.set("box", pinned=True)
+    doors.registry.operator.set("box", pinned=True)
 
     async def walk() -> None:
         async with over_http(f"{doors.url}/sums/mcp", era, key=doors.key(everything=True)) as host:
@@ -157,7 +157,7 @@ def test_it_is_renewed_for_hosts_that_are_there(doors: Served) -> None:
             f"{doors.url}/quorum/mcp", "legacy", key=doors.key(everything=True), message_handler=note
         ) as host:
             assert "shelf__add" not in str(await asked(host, "find_tools", query="add"))
-            await anyio.to_thread.run_sync(lambda: doors.registry.set_toolset("quorum", agents=["shelf"]))
+            await anyio.to_thread.run_sync(lambda: doors.registry.operator.set_toolset("quorum", agents=["shelf"]))
             assert "shelf__add" in str(await asked(host, "find_tools", query="add"))
             assert error_of(await asked(host, "vault__add_coins"))["code"] == "unknown-name"
             with contextlib.suppress(TimeoutError):
@@ -188,7 +188,7 @@ def test_a_toolset_comes_before_a_namespace_of_its_name(place: Place) -> None:
 
 def test_a_key_of_a_toolset_reaches_nothing_else(doors: Served) -> None:
     """Neither another endpoint nor REST; once the toolset is gone nothing at all, whatever has its name."""
-    doors.registry.set_toolset("board", agents=["shelf"])
+    doors.registry.operator.set_toolset("board", agents=["shelf"])
     key = doors.key("route", "use", everything=True, toolset="quorum")
 
     async def walk(path: str) -> str:
@@ -208,6 +208,6 @@ def test_a_key_of_a_toolset_reaches_nothing_else(doors: Served) -> None:
             told_of = assert_problem(call(client), 403, "not-allowed")
             assert "/quorum/mcp" in told_of["detail"], name
     assert_problem(client.post("/v1/tools/box/add/call", json={"arguments": {"a": 1, "b": 2}}), 403, "not-allowed")
-    doors.registry.remove_toolset("quorum")
+    doors.registry.operator.remove_toolset("quorum")
     doors.registry.change(lambda session: session.commit(ChangeSet(source="new", namespace="quorum", new_terms=True)))
     assert "vault" not in anyio.run(walk, "/mcp") + anyio.run(walk, "/quorum/mcp")

@@ -17,9 +17,11 @@ from tests.service import TIMEOUT_S, agent, assert_good, assert_problem, ingest,
 from waygraph.api.cli.app import main
 from waygraph.api.mcp import learning
 from waygraph.api.mcp.learning import MOST_UNWRITTEN, Called, UsageCounter, open_usage
-from waygraph.registry import Principal, Registry, Settings
+from waygraph.registry import Principal, Settings
 from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
 from waygraph.registry.model.usage import ToolUsage, bucket_of
+from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 POLICY = """
 [[rules]]
@@ -79,18 +81,18 @@ def test_every_way_that_a_call_ends_is_counted(
         for outcome, count in (("ok", 2), ("tool_error", 1), ("upstream_failed", 1), ("timed_out", 1)):
             assert f'waygraph_tool_call_duration_seconds_count{{outcome="{outcome}"}} {count}.0' in told
         assert 'outcome="refused"}' not in told.partition("call_duration")[2], "what was not sent took no time"
-        until(lambda: by_tool(service.registry.usage()) == EXPECTED, "all is written")
+        until(lambda: by_tool(service.registry.operator.usage()) == EXPECTED, "all is written")
     with served(place.registry, settings=chosen) as service:
         assert call(service.client(), "add", arguments={"a": 1, "b": 1}) == 200
         with Registry.open(service.url, environ={}) as there:
-            until(lambda: there.usage(limit=1)[0].ok == 3, "what came before the restart is there")
-            assert there.usage() == service.registry.usage()
-            assert [each.tool_id for each in there.usage(agent_id="box", sort="p95", limit=1)] == ["box/wait"]
-            assert by_tool(there.usage(sort="errors"))["box/erase"] == {"refused": 1}
+            until(lambda: there.operator.usage(limit=1)[0].ok == 3, "what came before the restart is there")
+            assert there.operator.usage() == service.registry.operator.usage()
+            assert [each.tool_id for each in there.operator.usage(agent_id="box", sort="p95", limit=1)] == ["box/wait"]
+            assert by_tool(there.operator.usage(sort="errors"))["box/erase"] == {"refused": 1}
             with pytest.raises(InvalidQuery):
-                there.usage(limit=0)
+                there.operator.usage(limit=0)
             with pytest.raises(UnknownName):
-                there.usage(agent_id="nobody")
+                there.operator.usage(agent_id="nobody")
     assert main(["--registry", str(place.registry), "usage", "--sort", "errors", "--json"]) == 0
     used = json.loads(capsys.readouterr().out.splitlines()[-1])["usage"]
     assert [each["tool_id"] for each in used] == ["box/fail", "box/refuse", "box/wait", "box/add", "box/erase"]
@@ -109,10 +111,10 @@ def test_only_operators_see_it(tmp_path: Path) -> None:
         assert assert_good(service.caller("admin", everything=True).get("/v1/usage")) == {"usage": []}
 
 
-def filled(path: Path, chosen: Settings, *agents: dict[str, object]) -> Registry:
+def filled(path: Path, chosen: Settings, *agents: dict[str, object]) -> LocalRegistry:
     with served(path, settings=chosen) as service:
         assert_good(service.client().post("/v1/manifests", json=manifest("s", *agents)))
-    return Registry.open(path, settings=chosen, environ={})
+    return LocalRegistry.open(path, settings=chosen, environ={})
 
 
 def test_counts_of_many_processes_and_threads_are_summed(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_counts_of_many_processes_and_threads_are_summed(tmp_path: Path) -> None
             thread.start()
         for thread in threads:
             thread.join()
-        [used] = registry.usage()
+        [used] = registry.operator.usage()
     assert (used.calls, used.ok) == (1600, 1600)
     assert used.p50_ms == pytest.approx(100, rel=0.1)
     assert used.p95_ms == pytest.approx(190, rel=0.1)
@@ -153,16 +155,16 @@ def test_nobody_reads_of_tools_that_are_hidden_or_gone(tmp_path: Path) -> None:
             counter.note(tool, "ok", 0.1)
         counter._file.add(counter._counted.values())
         counter._counted = {}
-        assert [each.tool_id for each in registry.usage()] == ["a/look", "b/see"]
-        assert [each.tool_id for each in registry.usage(principal=Principal())] == ["a/look"]
+        assert [each.tool_id for each in registry.operator.usage()] == ["a/look", "b/see"]
+        assert [each.tool_id for each in registry.operator.usage(principal=Principal())] == ["a/look"]
         with pytest.raises(UnknownName):
-            registry.usage(agent_id="b", principal=Principal())
-        assert other.usage() == []
+            registry.operator.usage(agent_id="b", principal=Principal())
+        assert other.operator.usage() == []
         assert len(counter._file.read()) == 3
         counter.note("a/look", "ok", 0.1)
         counter.write()
         assert {count.tool_id for count in counter._file.read()} == {"a/look", "b/see"}
-        assert registry.usage()[0].first_at < registry.usage()[0].last_at
+        assert registry.operator.usage()[0].first_at < registry.operator.usage()[0].last_at
 
 
 def damage(file: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_file_that_cannot_be_used_stops_no_call(
         assert sum(count.calls for count in counter._counted.values()) == 2 - kept
         assert sum("usage.sqlite" in record.getMessage() for record in caplog.records) == 1
         if kept:
-            assert registry.usage()[0].calls == kept
+            assert registry.operator.usage()[0].calls == kept
             return
         for number in range(MOST_UNWRITTEN):
             counter.note(f"a/{number}", "ok", 0.1)
@@ -203,7 +205,7 @@ def test_a_file_that_cannot_be_used_stops_no_call(
         file.rmdir()
         counter.note("a/look", "ok", 0.1)
         counter.write()
-        assert registry.usage()[0].calls == 1
+        assert registry.operator.usage()[0].calls == 1
 
 
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     with filled(tmp_path / "r.grafeo", off, agent("a", "look")) as registry, open_usage(registry, off) as none:
         assert none is None
     assert not (tmp_path / "data" / "usage.sqlite").exists()
-    with Registry.open(":memory:", environ={}) as memory, open_usage(memory, Settings()) as none:
+    with LocalRegistry.open(":memory:", environ={}) as memory, open_usage(memory, Settings()) as none:
         assert none is None
 
 
@@ -235,5 +237,5 @@ def test_workers_that_are_stopped_have_written_all(place: Place, tmp_path: Path)
             assert_good(httpx2.post(f"{running.url}/v1/tools/box/add/call", json=add, timeout=TIMEOUT_S))
         running.signal(signal.SIGTERM)
         running.wait()
-    with Registry.open(place.registry, environ=os.environ) as registry:
-        assert by_tool(registry.usage()) == {"box/add": {"ok": 40}}
+    with LocalRegistry.open(place.registry, environ=os.environ) as registry:
+        assert by_tool(registry.operator.usage()) == {"box/add": {"ok": 40}}

@@ -68,7 +68,7 @@ class Home:
 
     def tools(self) -> list[str]:
         with Registry.open(self.registry, embedder="none") as registry:
-            return [tool.id for tool in registry.tools()] if registry.exists else []
+            return [tool.id for tool in registry.tools()] if registry.store.exists else []
 
     def told_a_secret(self) -> list[str]:
         return [secret for secret in SECRETS if any(secret in text for text in self.said)]

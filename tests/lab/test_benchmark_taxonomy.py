@@ -11,7 +11,7 @@ from benchmarks import taxonomy
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 from waygraph_lab.evaluation.dataset import Asked
@@ -26,7 +26,7 @@ def taxonomy_of(*rows: Category) -> Taxonomy:
     return Taxonomy(name="main", of=Of.AGENTS, built_by="vectors", categories={each.id: each for each in rows})
 
 
-def grown(tree: Taxonomy, registry: Registry) -> taxonomy.Grown:
+def grown(tree: Taxonomy, registry: LocalRegistry) -> taxonomy.Grown:
     ids = sorted(tree.below(tree.root))
     return taxonomy.Grown(
         name="by hand",
@@ -43,14 +43,14 @@ TREE = taxonomy_of(category("root", "x", "y"), category("x", holds="ab"), catego
 
 
 @pytest.fixture
-def registry() -> Iterator[Registry]:
-    with Registry.open(":memory:", embedder="none") as opened:
+def registry() -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(":memory:", embedder="none") as opened:
         yield opened
 
 
 @pytest.mark.parametrize("crosses", [True, False])
 @pytest.mark.parametrize("gold", ["c", "bc", "a"])
-def test_a_perfect_model_finds_all_that_is_right(registry: Registry, gold: str, crosses: bool) -> None:
+def test_a_perfect_model_finds_all_that_is_right(registry: LocalRegistry, gold: str, crosses: bool) -> None:
     """It is asked of the root, then of what stands in the branches that it opened, put together as they are small."""
     tree = grown(TREE, registry)
     asked = Asked(id="q", texts=("do it",), gold=tuple(map(frozenset, gold)), gold_tools=())
@@ -59,7 +59,7 @@ def test_a_perfect_model_finds_all_that_is_right(registry: Registry, gold: str, 
     assert answer.tokens > 0
 
 
-def test_a_beam_reaches_the_leaves_that_are_nearest(registry: Registry) -> None:
+def test_a_beam_reaches_the_leaves_that_are_nearest(registry: LocalRegistry) -> None:
     directions = {"x": np.array([1, 1, 0, 0], np.float32), "y": np.array([0, 0, 1, 1], np.float32)}
     near_x = np.array([1, 0.5, 0.1, 0], np.float32)
     tree = grown(TREE, registry)
@@ -74,7 +74,9 @@ def endpoint() -> Iterator[FakeOpenAI]:
         yield running
 
 
-def test_a_model_is_asked_where_an_endpoint_is_named(registry: Registry, endpoint: FakeOpenAI, tmp_path: Path) -> None:
+def test_a_model_is_asked_where_an_endpoint_is_named(
+    registry: LocalRegistry, endpoint: FakeOpenAI, tmp_path: Path
+) -> None:
     environ = {"OPENAI_BASE_URL": endpoint.url, "OPENAI_API_KEY": KEY}
     settings = Settings(cache_dir=str(tmp_path))
     world = World(settings=settings, environ=environ, data=data_folder({}), cache=tmp_path, quick=True)

@@ -78,14 +78,14 @@ def test_the_weights_count_as_in_the_recipe(
     query = Query(text=REQUESTS[0], limit=20)
     route = registry.route(query, recipe="paper", agent_weight=agent_weight, tool_weight=tool_weight)
     given = params(vector_of(query.text, embedder), K=20, alpha_A=agent_weight, alpha_T=tool_weight)
-    result = registry.cypher(algorithm(), given)
+    result = registry.operator.cypher(algorithm(), given)
     assert [row[0] for row in result.rows] == [match.agent.id for match in route.matches]
 
 
 def test_a_tools_own_vector_finds_its_agent(registry: Registry) -> None:
     before = "MATCH (like:Tool {id: 'trencher-tables/reserve'})\nWITH like.embedding AS vector\n"
     statement = before + algorithm().replace("CALL () {", "CALL (vector) {", 1).replace("$vector", "vector")
-    assert registry.cypher(statement, params([])).rows[0][0] == "trencher-tables"
+    assert registry.operator.cypher(statement, params([])).rows[0][0] == "trencher-tables"
 
 
 def test_the_pages_code_gives_a_vector(registry: Registry) -> None:
@@ -93,9 +93,9 @@ def test_the_pages_code_gives_a_vector(registry: Registry) -> None:
     names: dict[str, Any] = {"registry": registry}
     for block in blocks(PAGE, "python"):
         exec(compile(block, "docs/cypher.md", "exec"), names)  # noqa: S102 - that is what is tested
-    assert registry.cypher(algorithm(), params(names["vector"])).rows[0][0] == "trencher-tables"
+    assert registry.operator.cypher(algorithm(), params(names["vector"])).rows[0][0] == "trencher-tables"
 
 
 def test_embeddings_are_told_by_their_length(registry: Registry) -> None:
     statement = "MATCH (a:Agent {id: 'bureau-fx'}) RETURN a.embedding, size(a.embedding), [properties(a).embedding]"
-    assert registry.cypher(statement).rows == (("<384 floats>", 384, ["<384 floats>"]),)
+    assert registry.operator.cypher(statement).rows == (("<384 floats>", 384, ["<384 floats>"]),)

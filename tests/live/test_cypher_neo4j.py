@@ -67,7 +67,7 @@ def driver(server: Neo4jServer) -> Iterator[Driver]:
 def registry(server: Neo4jServer) -> Iterator[Registry]:
     with opened(server) as filled:
         with pytest.raises(RegistryNotFound):  # nobody reads through us what is no registry
-            filled.cypher("RETURN 1")
+            filled.operator.cypher("RETURN 1")
         for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
             sync(filled, replace(manifest, source="catalog"), texts="plain")
         yield filled
@@ -108,7 +108,7 @@ def error_of(registry: Registry, statement: str) -> CypherError:
     """How the statement fails, in one line that holds no secret and no address."""
     port = registry.store.place.rpartition(":")[2].partition("/")[0]
     with pytest.raises(CypherError) as caught:
-        registry.cypher(statement)
+        registry.operator.cypher(statement)
     told = str(caught.value)
     assert not [secret for secret in (PASSWORD, "127.0.0.1", port) if secret in told]
     assert len(told.splitlines()) == 1
@@ -138,7 +138,7 @@ READS: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("statement", "first"), READS)
 def test_a_read_gives_its_rows(statement: str, first: object, registry: Registry) -> None:
     """What only reads is answered as the server answers it, in JSON's types."""
-    result = registry.cypher(statement, {"agent": "bureau-fx"})
+    result = registry.operator.cypher(statement, {"agent": "bureau-fx"})
     assert result.rows[0][0] == first
 
 
@@ -148,7 +148,7 @@ def test_nodes_edges_and_paths_are_told_as_of_a_file(registry: Registry, tmp_pat
     with Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as embedded:
         for manifest in read_path(str(ROOT / "examples" / "catalog"), Settings()):
             sync(embedded, manifest)
-        ours, theirs = (json.loads(json.dumps(one.cypher(statement).rows)) for one in (embedded, registry))
+        ours, theirs = (json.loads(json.dumps(one.operator.cypher(statement).rows)) for one in (embedded, registry))
     agent, edge, _ = theirs[0]
     assert edge["source"] == agent["id"]
     assert without_ids(ours) == without_ids(theirs)
@@ -170,8 +170,8 @@ def without_ids(value: Any) -> Any:
 def test_rows_beyond_the_limit_are_neither_told_nor_made(server: Neo4jServer, registry: Registry) -> None:
     """At most `cypher_max_rows` rows come back, at once, and `truncated` says whether there were more."""
     with opened(server, replace(SETTINGS, cypher_max_rows=4)) as short:
-        whole = short.cypher("UNWIND range(1, 4) AS x RETURN x")
-        cut = short.cypher("UNWIND range(1, 1000000000000) AS x RETURN x, 'more'")
+        whole = short.operator.cypher("UNWIND range(1, 4) AS x RETURN x")
+        cut = short.operator.cypher("UNWIND range(1, 1000000000000) AS x RETURN x, 'more'")
     assert (whole.rows, whole.truncated) == (((1,), (2,), (3,), (4,)), False)
     assert (cut.columns, len(cut.rows), cut.truncated) == (("x", "'more'"), 4, True)
     assert cut.elapsed_ms < 1_000 * SETTINGS.cypher_timeout_s
@@ -180,10 +180,10 @@ def test_rows_beyond_the_limit_are_neither_told_nor_made(server: Neo4jServer, re
 def test_an_answer_beyond_sixteen_mebibytes_is_cut_or_refused(registry: Registry) -> None:
     """Rows stop where the answer grows too large; one row too large is an error that says so."""
     megabyte = "reduce(s = 'x', i IN range(1, 20) | s + s)"
-    cut = registry.cypher(f"UNWIND range(1, 40) AS i RETURN {megabyte} AS s")
+    cut = registry.operator.cypher(f"UNWIND range(1, 40) AS i RETURN {megabyte} AS s")
     assert (len(cut.rows), cut.truncated) == (15, True)
     with pytest.raises(CypherLimit, match="larger than 16 MiB"):
-        registry.cypher(f"WITH {megabyte} AS s RETURN [i IN range(1, 20) | s] AS large")
+        registry.operator.cypher(f"WITH {megabyte} AS s RETURN [i IN range(1, 20) | s] AS large")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_parameters_must_be_json_of_a_bounded_size(registry: Registry) -> None:
     """What JSON cannot carry, too much of it, and what no engine can take is refused."""
     for value in ({1, 2}, "x" * 5_000_000, 2**70):
         with pytest.raises(CypherRefused, match="parameters"):
-            registry.cypher("RETURN $x", {"x": value})
+            registry.operator.cypher("RETURN $x", {"x": value})
 
 
 # --- attacks ---
@@ -344,7 +344,7 @@ def eventually_answers(registry: Registry) -> bool:
     give_up = time.monotonic() + 60
     while True:
         try:
-            return bool(registry.cypher("RETURN 1").rows)
+            return bool(registry.operator.cypher("RETURN 1").rows)
         except (CypherLimit, ServerUnavailable):  # the second: what was ended still holds the memory of all
             if time.monotonic() > give_up:
                 raise
@@ -365,7 +365,7 @@ def test_what_the_server_cannot_stop_keeps_others_out(server: Neo4jServer, regis
         assert "still at work on the server" in str(error_of(registry, "RETURN 1"))
         server.kill()
         with pytest.raises(ServerUnavailable) as caught:
-            registry.cypher("RETURN 1")
+            registry.operator.cypher("RETURN 1")
         assert PASSWORD not in str(caught.value)
     finally:
         server.restart()
@@ -386,10 +386,10 @@ def test_one_statement_too_many_is_told_to_come_again(
     monkeypatch.setattr(neo4j_runner, "start_worker", start)
     settings = replace(SETTINGS, cypher_workers=1, cypher_wait_s=0.0, cypher_timeout_s=120.0)
     with opened(server, settings) as narrow, ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(narrow.cypher, ON_A_SERVER["rows"])
+        asked = pool.submit(narrow.operator.cypher, ON_A_SERVER["rows"])
         worker = started.get(timeout=60)
         with pytest.raises(CypherBusy, match="allowed at a time, 1"):
-            narrow.cypher("RETURN 1")
+            narrow.operator.cypher("RETURN 1")
         worker.kill()
         assert isinstance(asked.exception(timeout=60), CypherLimit)
         assert eventually_answers(narrow)
@@ -415,7 +415,7 @@ def test_the_worker_is_told_no_more_than_it_needs(registry: Registry, monkeypatc
         return sandbox.start_worker(script, environment)
 
     monkeypatch.setattr(neo4j_runner, "start_worker", start)
-    assert registry.cypher("RETURN 1").rows == ((1,),)
+    assert registry.operator.cypher("RETURN 1").rows == ((1,),)
     ((script, environment),) = seen
     assert script.name == "neo4j_worker.py"
     assert set(environment) <= {
@@ -431,20 +431,20 @@ def test_the_memory_limit_is_the_settings(server: Neo4jServer, registry: Registr
         opened(server, replace(SETTINGS, cypher_memory_mib=8)) as narrow,
         pytest.raises(CypherLimit, match="WAYGRAPH_CYPHER_MEMORY_MIB"),
     ):
-        narrow.cypher(statement)
-    assert registry.cypher(statement).rows[0][1] == ["a"] * 900_000
+        narrow.operator.cypher(statement)
+    assert registry.operator.cypher(statement).rows[0][1] == ["a"] * 900_000
 
 
 def test_a_statement_sees_what_was_just_written(server: Neo4jServer, registry: Registry, tmp_path: Path) -> None:
     sync_one(registry, tmp_path)
-    assert registry.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == (("One",),)
-    registry.forget(str(tmp_path / "one.yaml"))
-    assert registry.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == ()
+    assert registry.operator.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == (("One",),)
+    registry.operator.forget(str(tmp_path / "one.yaml"))
+    assert registry.operator.cypher("MATCH (a:Agent {id: 'one'}) RETURN a.name").rows == ()
 
 
 def test_a_wrong_password_is_refused_and_not_told(server: Neo4jServer) -> None:
     with pytest.raises(ServerRefused) as caught:
-        opened(server, replace(SETTINGS, neo4j_password="wrong-" + PASSWORD)).cypher("RETURN 1")
+        opened(server, replace(SETTINGS, neo4j_password="wrong-" + PASSWORD)).operator.cypher("RETURN 1")
     assert PASSWORD not in str(caught.value)
 
 

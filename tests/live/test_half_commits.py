@@ -11,8 +11,9 @@ from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from tests.sync_graph import entry, manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.writer import WriteSession
 
 Tamper = Callable[..., None]
@@ -36,10 +37,10 @@ def run(driver: Driver, *statements: str) -> None:
 
 
 @pytest.fixture
-def registry(neo4j_target: Target, tamper: Tamper) -> Iterator[Registry]:
+def registry(neo4j_target: Target, tamper: Tamper) -> Iterator[LocalRegistry]:
     user, password = neo4j_target.auth or ("neo4j", "")
     settings = Settings(embedder="none", neo4j_user=user, neo4j_password=password)
-    with Registry.open(neo4j_target.uri, settings=settings, environ={}) as registry:
+    with LocalRegistry.open(neo4j_target.uri, settings=settings, environ={}) as registry:
         sync(registry, manifest("a", entry("north"), entry("south")))
         yield registry
 
@@ -48,7 +49,7 @@ def fail(session: object) -> None:
     raise KeyError(f"by itself, over {session}")
 
 
-def test_half_a_list_is_not_kept(registry: Registry, tamper: Tamper) -> None:
+def test_half_a_list_is_not_kept(registry: LocalRegistry, tamper: Tamper) -> None:
     """Read amid a commit, under the new revision's name: when the commit has ended the list is whole."""
     tamper(BEGIN, ADVANCE, "MATCH (a:Agent {id: 'south'}) REMOVE a:Agent SET a:Coming")
     assert list(registry.store.index(fresh=True).agents()) == ["north"]
@@ -57,7 +58,7 @@ def test_half_a_list_is_not_kept(registry: Registry, tamper: Tamper) -> None:
     assert list(registry.store.index().agents()) == ["north", "south"]
 
 
-def test_a_writer_goes_on_from_a_whole_revision(registry: Registry, tamper: Tamper) -> None:
+def test_a_writer_goes_on_from_a_whole_revision(registry: LocalRegistry, tamper: Tamper) -> None:
     tamper(BEGIN, ADVANCE)
     began = []
 
@@ -77,7 +78,7 @@ def test_a_writer_goes_on_from_a_whole_revision(registry: Registry, tamper: Tamp
     assert began[0] > ended
 
 
-def test_what_is_planned_beside_a_commit_is_planned_anew(registry: Registry, tamper: Tamper) -> None:
+def test_what_is_planned_beside_a_commit_is_planned_anew(registry: LocalRegistry, tamper: Tamper) -> None:
     """Half of a commit leads to any error; what goes wrong by itself is told at once."""
     tried = []
 
@@ -94,7 +95,7 @@ def test_what_is_planned_beside_a_commit_is_planned_anew(registry: Registry, tam
         registry.change(fail)
 
 
-def test_what_is_read_beside_a_commit_is_read_again(registry: Registry, tamper: Tamper) -> None:
+def test_what_is_read_beside_a_commit_is_read_again(registry: LocalRegistry, tamper: Tamper) -> None:
     read = []
 
     def work(session: GraphSession) -> str:

@@ -24,7 +24,6 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
 from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
-from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.migrate import MigrationReport, Part, migrate_at, parts_of
 from waygraph.registry.storage.server import ServerStore
@@ -122,7 +121,7 @@ def test_a_registry_goes_to_a_server_and_back(rich: Richly, source: Path, server
     exports = []
     for place in (source, server.location, back):
         with rich.open(place, server.settings) as registry:
-            exports.append(export(registry, "json"))
+            exports.append(registry.operator.export("json"))
     assert exports[1:] == exports[:1] * 2
     assert rich.routes(back) == rich.routes(source)
     findings = examine_at(server.location, deep=True, settings=server.settings, environ={})
@@ -202,14 +201,14 @@ def test_half_a_copy_is_no_registry(rich: Richly, source: Path, server: Server, 
 def test_nobody_makes_a_registry_of_half_a_copy(rich: Richly, source: Path, server: Server) -> None:
     """A writer that came before the copy does not write into it; once the copy is whole it goes on from there."""
     with rich.open(server.location, server.settings) as early:
-        assert not early.exists
+        assert not early.store.exists
         server.copy_half(source)
         before = server.everything()
         with pytest.raises(WriteConflict):
             sync(early, Manifest(source="mine"))
         assert server.everything() == before
         revision = server.copy_from(source).revision
-        early.set("quarry-sql", tags=["mine"])
+        early.operator.set("quarry-sql", tags=["mine"])
         assert early.status().state.revision == revision + 1
 
 
@@ -220,7 +219,7 @@ def test_half_a_copy_of_an_older_revision_is_cleared(
     place = taken_from(source, tmp_path / "moving.grafeo")
     server.copy_half(place)
     with rich.open(place) as registry:
-        registry.remove("bazaar-lane")
+        registry.operator.remove("bazaar-lane")
     done = server.copy_from(place)
     assert [row for row in server.everything() if "bazaar-lane/" in row] == []
     [counted] = [json.loads(row)["p"] for row in server.everything() if f'"id": "{ALL_TEXTS}"' in row]

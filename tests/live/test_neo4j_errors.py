@@ -22,7 +22,7 @@ from tests.neo4j_server import Neo4jServer, Release
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
 from waygraph.registry.model.errors import (
@@ -37,6 +37,7 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.storage import server
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 pytestmark = pytest.mark.skipif("given" in TARGETS, reason="a server that is given is not ours to kill")
 
@@ -77,11 +78,11 @@ def settings(**changed: object) -> Settings:
     return Settings(**{"neo4j_password": PASSWORD, "embedder": "none", **changed})  # type: ignore[arg-type]
 
 
-def opened(at: Neo4jServer | str, **changed: object) -> Registry:
-    return Registry.open(at if isinstance(at, str) else at.uri, settings=settings(**changed), environ={})
+def opened(at: Neo4jServer | str, **changed: object) -> LocalRegistry:
+    return LocalRegistry.open(at if isinstance(at, str) else at.uri, settings=settings(**changed), environ={})
 
 
-def ingest(registry: Registry, folder: Path, *, agents: int, said: str = "harbour") -> int:
+def ingest(registry: LocalRegistry, folder: Path, *, agents: int, said: str = "harbour") -> int:
     """The revision after a sync of so many agents with five tools each."""
     path = folder / "fleet.json"
     tools = [{"name": f"tool_{n}", "description": f"does {said} number {n}"} for n in range(5)]
@@ -226,7 +227,7 @@ def test_a_certificate_that_is_trusted(strict_server: Configured) -> None:
     port, authority = strict_server.port, str(strict_server.folder / "certificates" / "public.crt")
     for scheme in ("bolt+s", "neo4j+s"):
         with opened(f"{scheme}://127.0.0.1:{port}", neo4j_ca_file=authority) as registry:
-            assert not registry.exists
+            assert not registry.store.exists
     with opened(f"bolt+ssc://127.0.0.1:{port}") as registry, fails(RegistryNotFound, f"bolt+ssc://127.0.0.1:{port}"):
         registry.status()
 
@@ -294,8 +295,8 @@ def test_a_closed_registry(neo4j_server: Configured, tmp_path: Path) -> None:
     calls: list[Callable[[], object]] = [
         lambda: registry.route("harbour"),
         registry.status,
-        lambda: registry.exists,
-        lambda: registry.set("agent-1", pinned=True),
+        lambda: registry.store.exists,
+        lambda: registry.operator.set("agent-1", pinned=True),
         lambda: ingest(registry, tmp_path, agents=1),
     ]
     for call in calls:
@@ -338,7 +339,7 @@ def test_a_password_that_changes(neo4j_server: Configured) -> None:
                 for _ in range(3):  # more than the pool holds
                     held.enter_context(store.engine.reading())
             with fails(ServerRefused, "did not let user 'neo4j' in"):
-                registry.set("agent-1", pinned=True)  # beside its commit it sets a mark, on another connection
+                registry.operator.set("agent-1", pinned=True)  # beside its commit it sets a mark, on another connection
             with opened(neo4j_server, neo4j_password=WRONG) as anew:
                 assert not anew.agent("agent-1").pinned
         finally:
@@ -391,7 +392,7 @@ class Askers:
     errors: list[Exception] = field(default_factory=list)
     ended: bool = False
 
-    def ask(self, registry: Registry) -> None:
+    def ask(self, registry: LocalRegistry) -> None:
         while not self.ended:
             try:
                 registry.route("harbour")
@@ -410,7 +411,7 @@ class Askers:
 
 
 @contextmanager
-def asking(registry: Registry) -> Iterator[Askers]:
+def asking(registry: LocalRegistry) -> Iterator[Askers]:
     """Two threads that route all the while, and have begun to."""
     askers = Askers()
     threads = [threading.Thread(target=askers.ask, args=(registry,)) for _ in range(2)]
@@ -459,7 +460,10 @@ def test_a_database_that_takes_no_writes(neo4j_server: Configured, tmp_path: Pat
     neo4j_server.restart()
     with opened(neo4j_server) as registry:
         assert registry.route("harbour").matches
-        for write in (lambda: registry.set("agent-1", hidden=True), lambda: ingest(registry, tmp_path, agents=3)):
+        for write in (
+            lambda: registry.operator.set("agent-1", hidden=True),
+            lambda: ingest(registry, tmp_path, agents=3),
+        ):
             with fails(StorageFailed, "takes no writes", "read-only"):
                 write()
         assert not registry.agent("agent-1").hidden

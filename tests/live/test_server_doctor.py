@@ -19,7 +19,7 @@ from waygraph.api.cli.app import main
 from waygraph.cypher import load, load_for
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
@@ -29,6 +29,7 @@ from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.nouns import Filters, Query
 from waygraph.registry.storage.integrity.examine import examine, examine_at
 from waygraph.registry.storage.integrity.findings import Finding
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
@@ -75,8 +76,8 @@ class World:
         self.environ = {"OPENAI_BASE_URL": embeddings.url, "OPENAI_API_KEY": KEY}
         self.is_sound = False
 
-    def opened(self, **changed: Any) -> Registry:
-        return Registry.open(self.uri, settings=replace(self.settings, **changed), environ=self.environ)
+    def opened(self, **changed: Any) -> LocalRegistry:
+        return LocalRegistry.open(self.uri, settings=replace(self.settings, **changed), environ=self.environ)
 
     def empty(self) -> None:
         """Of nodes. Indexes take seconds to make, and are not in the way."""
@@ -87,11 +88,11 @@ class World:
         self.empty()
         with self.opened() as registry:
             self.ingest(registry)
-            registry.set("harbor-git", tags=["ours"], pinned=True)
-            registry.set("pigeon-mail", hidden=True)
+            registry.operator.set("harbor-git", tags=["ours"], pinned=True)
+            registry.operator.set("pigeon-mail", hidden=True)
         self.is_sound = True
 
-    def ingest(self, registry: Registry) -> None:
+    def ingest(self, registry: LocalRegistry) -> None:
         for name in AGENTS:
             for manifest in read_path(str(CATALOG / f"{name}.yaml"), self.settings):
                 sync(registry, manifest)
@@ -474,7 +475,7 @@ def test_an_index_that_comes_while_it_is_missed(own: World, monkeypatch: pytest.
 
 
 @contextmanager
-def asked_on(registry: Registry) -> Iterator[list[Exception]]:
+def asked_on(registry: LocalRegistry) -> Iterator[list[Exception]]:
     """A thread that routes all the while; the errors that it saw."""
     errors: list[Exception] = []
     ended = threading.Event()

@@ -16,7 +16,7 @@ from waygraph.cypher import Statement, load, load_for, names
 from waygraph.cypher.loader import TYPES
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Filters, Query, Registry, Settings
+from waygraph.registry import Filters, Query, Settings
 from waygraph.registry.graph import neo4j
 from waygraph.registry.graph.engine import Rows
 from waygraph.registry.model.identity import sealed_tool
@@ -25,6 +25,7 @@ from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate_at
 from waygraph.registry.storage.server import ServerStore
 from waygraph.registry.taxonomy.prompts import Service
@@ -80,12 +81,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 @contextmanager
-def opened(location: str | Path, settings: Settings) -> Iterator[Registry]:
-    with Registry.open(location, settings=settings, environ={}) as registry:
+def opened(location: str | Path, settings: Settings) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(location, settings=settings, environ={}) as registry:
         yield registry
 
 
-def ingest(registry: Registry, folder: Path, *agents: str) -> None:
+def ingest(registry: LocalRegistry, folder: Path, *agents: str) -> None:
     """The source `folder` lists these agents and no other."""
     rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -95,7 +96,7 @@ def ingest(registry: Registry, folder: Path, *agents: str) -> None:
         sync(registry, manifest)
 
 
-def changed(registry: Registry, folder: Path) -> None:
+def changed(registry: LocalRegistry, folder: Path) -> None:
     """The first agent's tools say something else, speak of another agent's, and wait for approval."""
     [manifest] = read_path(str(folder), registry.settings)
     first, *others = manifest.entries
@@ -112,16 +113,16 @@ def taxonomy_of(services: Sequence[Service], _: object, before: Taxonomy | None)
     return Taxonomy(name="", of=Of.AGENTS, built_by="openai:any", categories={"all": root, leaf: told})
 
 
-def live(registry: Registry, folder: Path) -> None:
+def live(registry: LocalRegistry, folder: Path) -> None:
     """Everything that a registry does, once."""
     ingest(registry, folder, *AGENTS)
     ingest(registry, folder, *AGENTS)
     changed(registry, folder)
-    assert registry.changes()
+    assert registry.operator.changes()
     assert any(source.standing and source.standing.pending_tools for source in registry.sources())
     ingest(registry, folder.with_name("another source"), AGENTS[2])
     ingest(registry, folder, *AGENTS[:2])
-    registry.set("harbor-git", tags=["ours"], pinned=True)
+    registry.operator.set("harbor-git", tags=["ours"], pinned=True)
     for filters in (Filters(), Filters(tags=("ours",))):
         registry.route(Query(text="a SQL query", filters=filters))
     registry.find_tools("a SQL query")
@@ -138,20 +139,20 @@ def live(registry: Registry, folder: Path) -> None:
         registry.build_taxonomy(taxonomy_of, name=of.value, of=of)
     assert registry.taxonomy()
     registry.build_taxonomy(lambda *given: replace(taxonomy_of(*given), built_by="other"), name="agents")
-    registry.set_toolset("code", tags=["ours"], agents=["quarry-sql"])
-    registry.set_toolset("code", agents=["quarry-sql"])
+    registry.operator.set_toolset("code", tags=["ours"], agents=["quarry-sql"])
+    registry.operator.set_toolset("code", agents=["quarry-sql"])
     assert registry.toolset("code").includes == tuple(tool.id for tool in registry.tools("quarry-sql"))
     assert any("harbor-git and quarry-sql" in finding.detail for finding in examine(registry))
-    registry.remove("quarry-sql")
+    registry.operator.remove("quarry-sql")
     registry.reindex(texts="plain")
     assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
     registry.forget_taxonomy("tools")
-    registry.set_toolset("other", agents=["harbor-git"])
-    registry.remove_toolset("other")
+    registry.operator.set_toolset("other", agents=["harbor-git"])
+    registry.operator.remove_toolset("other")
     source = registry.sources()[0].name
     registry.put_statuses({}, {source: {"": "failing: it is gone"}})
     assert [failure.reason for failure in registry.sources()[0].failures] == ["it is gone"]
-    registry.forget(source)
+    registry.operator.forget(source)
 
 
 @pytest.mark.parametrize("server", SERVERS)

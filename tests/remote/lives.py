@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from tests.congruence.worlds import CJK, GIBBERISH, GROUPS, TAGS, Author, Record
@@ -22,7 +23,7 @@ from waygraph.registry.model.identity import agent_id
 from waygraph.registry.model.nouns import Filters, Query, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
-from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.registry.remote.async_registry import AsyncOperator, AsyncRemoteRegistry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
 from waygraph.registry.routing.recipes import RECIPES, recipe_named
 
@@ -40,10 +41,15 @@ class Step:
 class Awaited:
     """An asynchronous registry whose methods are waited for, so that it is asked as any other."""
 
-    def __init__(self, registry: AsyncRemoteRegistry, runner: asyncio.Runner) -> None:
+    def __init__(self, registry: AsyncRemoteRegistry | AsyncOperator, runner: asyncio.Runner) -> None:
         self._registry, self._runner = registry, runner
 
     def __getattr__(self, name: str) -> Any:
+        if name == "operator":
+            assert isinstance(self._registry, AsyncRemoteRegistry)
+            return Awaited(self._registry.operator, self._runner)
+        if name == "store":  # an asynchronous registry says itself whether it exists
+            return self
         found = getattr(self._registry, name)
         if name in {"stamp", "exists"}:  # properties of a registry that is not asynchronous
             return self._wait(found())
@@ -155,7 +161,7 @@ class Life:
         source, agent = self._one()[0], self._agent()
         whole = f"source:{source}"
         names = self._chance.choice(((whole,), (agent,), (agent, whole), (f"{agent}/lure 6",), (f"{agent}__lure",), ()))
-        return Step(f"approve {names}", lambda registry: registry.approve(*names))
+        return Step(f"approve {names}", lambda registry: registry.operator.approve(*names))
 
     def _rehearse(self) -> Step:
         return self._ingest(self._one()[0], dry_run=True)
@@ -196,19 +202,19 @@ class Life:
                 {},
             )
         )
-        return Step(f"set {wanted}: {said}", lambda registry: registry.set(wanted, **said))
+        return Step(f"set {wanted}: {said}", lambda registry: registry.operator.set(wanted, **said))
 
     def _remove(self) -> Step:
         wanted = self._agent()
-        return Step(f"remove {wanted}", lambda registry: registry.remove(wanted))
+        return Step(f"remove {wanted}", lambda registry: registry.operator.remove(wanted))
 
     def _restore(self) -> Step:
         wanted = self._agent()
-        return Step(f"restore {wanted}", lambda registry: registry.set(wanted, removed=False))
+        return Step(f"restore {wanted}", lambda registry: registry.operator.set(wanted, removed=False))
 
     def _forget(self) -> Step:
         wanted = self._chance.choice((*SOURCES, "nobody's"))
-        return Step(f"forget {wanted}", lambda registry: registry.forget(wanted))
+        return Step(f"forget {wanted}", lambda registry: registry.operator.forget(wanted))
 
     def _one(self) -> tuple[str, dict[str, Record]]:
         source = self._chance.choice(SOURCES)
@@ -230,7 +236,7 @@ class Life:
         agents, tools = registry.agents(), registry.tools()
         for held in self._chance.sample(agents, min(8, len(agents))):
             yield from (call(method, held.id) for method in ("about", "agent", "lookup", "tools"))
-            yield call("changes", agent_id=held.id)
+            yield call("operator.changes", agent_id=held.id)
             yield call("usage", agent_id=held.id)
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
@@ -267,16 +273,16 @@ def _catalogue(name: str, agents: list[Record]) -> Document:
 
 def call(method: str, *given: Any, **named: Any) -> Step:
     """A method of a registry, with these arguments."""
-    return Step(f"{method} {given} {named}"[:500], lambda registry: getattr(registry, method)(*given, **named))
+    return Step(f"{method} {given} {named}"[:500], lambda registry: attrgetter(method)(registry)(*given, **named))
 
 
 def _lists() -> Iterator[Step]:
-    yield Step("exists", lambda registry: registry.exists)
+    yield Step("exists", lambda registry: registry.store.exists)
     yield from map(call, ("status", "sources", "agents", "tools"))
     for limit in (None, 1, 3, 1500):
         yield _pages("agents_page", limit)
-        yield _pages("tools_page", limit)
-        yield _pages("changes_page", limit)
+        yield _pages("tools", limit)
+        yield _pages("operator.changes", limit)
     for filters in (
         Filters(tags=("sea", "海")),
         Filters(kinds=("skill", "custom")),
@@ -285,10 +291,12 @@ def _lists() -> Iterator[Step]:
     ):
         yield call("agents_page", filters=filters, limit=4)
     yield call("agents_page", after="m", limit=2)
-    yield from (call("changes", limit=limit) for limit in (None, 1, 1500, 2**70))
-    yield from (call("changes", since=since) for since in ("2020-01-01T00:00:00+14:00", "2999-01-01", "20260101"))
-    yield from (call("export", form) for form in ("json", "graphml", "html", "svg"))
-    yield call("cypher", "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3})
+    yield from (call("operator.changes", limit=limit) for limit in (None, 1, 1500, 2**70))
+    yield from (
+        call("operator.changes", since=since) for since in ("2020-01-01T00:00:00+14:00", "2999-01-01", "20260101")
+    )
+    yield from (call("operator.export", form) for form in ("json", "graphml", "html", "svg"))
+    yield call("operator.cypher", "MATCH (a:Agent) RETURN a.id AS id ORDER BY id LIMIT $n", {"n": 3})
 
 
 def _pages(method: str, limit: int | None) -> Step:
@@ -297,7 +305,7 @@ def _pages(method: str, limit: int | None) -> Step:
     def read(registry: Any) -> list[object]:
         found, after = list[object](), ""
         while len(found) < 40:
-            part = getattr(registry, method)(after=after, limit=limit)
+            part = attrgetter(method)(registry)(after=after, limit=limit)
             found.append(part)
             if not part.following:
                 break
@@ -325,20 +333,20 @@ def _faults() -> Iterator[Step]:
     yield from (call("route", "x", agent_weight=weight) for weight in (-1, float("inf"), "2"))
     yield call("route", "x", recipe=recipe_named("lexical"))
     statements = ("MATCH (n) DELETE n", "RETURN", "CALL db.labels()", "MATCH (n RETURN n", "RETURN $x AS x")
-    yield from (call("cypher", statement) for statement in statements)
+    yield from (call("operator.cypher", statement) for statement in statements)
     for value in ({1, 2}, float("nan"), [1, 2.5, None, "海\ud800", True, {"a": 2**60}]):
-        yield call("cypher", "RETURN $x AS x", {"x": value})
+        yield call("operator.cypher", "RETURN $x AS x", {"x": value})
     for name in NOBODIES:
-        yield from (call(method, name) for method in ("tool", "lookup", "forget"))
+        yield from (call(method, name) for method in ("tool", "lookup", "operator.forget"))
         if "/" not in name:  # which no path can hold as an agent
-            yield from (call(method, name) for method in ("agent", "about", "tools", "remove"))
-            yield call("set", name, pinned=True)
-        yield call("approve", name)
-        yield call("changes", agent_id=name)
+            yield from (call(method, name) for method in ("agent", "about", "tools", "operator.remove"))
+            yield call("operator.set", name, pinned=True)
+        yield call("operator.approve", name)
+        yield call("operator.changes", agent_id=name)
     for since in ("yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-01-01\x00", 5):
-        yield call("changes", since=since)
-    yield from (call(page, after="\ud800") for page in ("agents_page", "tools_page"))
-    pages = ("changes", "agents_page", "tools_page")
+        yield call("operator.changes", since=since)
+    yield from (call(page, after="\ud800") for page in ("agents_page", "tools"))
+    pages = ("operator.changes", "agents_page", "tools")
     yield from (call(page, limit=limit) for page in pages for limit in (0, -1, True, "5"))
     wrong: tuple[dict[str, Any], ...] = (
         {"tags": "a"},
@@ -352,9 +360,9 @@ def _faults() -> Iterator[Step]:
     for filters in (Filters(**fields) for fields in wrong):
         yield call("agents_page", filters=filters)
         yield call("route", Query(text="x", filters=filters))
-    yield from (call("changes_page", after=after) for after in ("a/b", "海\ud800", "000000000001-000000"))
-    yield call("changes", agent_id="\ud800")
+    yield from (call("operator.changes", after=after) for after in ("a/b", "海\ud800", "000000000001-000000"))
+    yield call("operator.changes", agent_id="\ud800")
     for names in ((), ("",), ("source:",), ("source:nobody's",), ("\ud800",), ("x" * 600,)):
-        yield call("approve", *names)
-    yield call("set", "nobody", visible_to=[])
-    yield call("set", "nobody", tags="abc")
+        yield call("operator.approve", *names)
+    yield call("operator.set", "nobody", visible_to=[])
+    yield call("operator.set", "nobody", tags="abc")

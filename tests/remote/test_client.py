@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -23,10 +24,11 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import unreachable
 from waygraph.registry.model.validation import cursor
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.registry.remote.async_registry import AsyncOperator, AsyncRemoteRegistry
 from waygraph.registry.remote.calls import Reply
-from waygraph.registry.remote.remote_registry import RemoteRegistry
+from waygraph.registry.remote.remote_registry import RemoteOperator, RemoteRegistry
 from waygraph.registry.storage.integrity.examine import examine_at
+from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.migrate import migrate_at
 
@@ -118,21 +120,19 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "about": lambda registry: registry.about("a", principal=SOMEBODY),
     "browse": lambda registry: registry.browse(principal=SOMEBODY),
     "agents_page": lambda registry: registry.agents_page(principal=SOMEBODY),
-    "tools_page": lambda registry: registry.tools_page(principal=SOMEBODY),
     "sources": lambda registry: registry.sources(principal=SOMEBODY),
-    "changes": lambda registry: registry.changes(principal=SOMEBODY),
-    "changes_page": lambda registry: registry.changes_page(principal=SOMEBODY),
-    "usage": lambda registry: registry.usage(principal=SOMEBODY),
+    "changes": lambda registry: registry.operator.changes(principal=SOMEBODY),
+    "usage": lambda registry: registry.operator.usage(principal=SOMEBODY),
     "status": lambda registry: registry.status(principal=SOMEBODY),
-    "set": lambda registry: registry.set("a", pinned=True, principal=SOMEBODY),
-    "set_tool": lambda registry: registry.set_tool("a/b", {"name": "c"}, principal=SOMEBODY),
+    "set": lambda registry: registry.operator.set("a", pinned=True, principal=SOMEBODY),
+    "set_tool": lambda registry: registry.operator.set_tool("a/b", {"name": "c"}, principal=SOMEBODY),
     "toolsets": lambda registry: registry.toolsets(principal=SOMEBODY),
     "toolset": lambda registry: registry.toolset("a", principal=SOMEBODY),
-    "set_toolset": lambda registry: registry.set_toolset("a", agents=["a"], principal=SOMEBODY),
-    "remove_toolset": lambda registry: registry.remove_toolset("a", principal=SOMEBODY),
-    "approve": lambda registry: registry.approve("a", principal=SOMEBODY),
-    "remove": lambda registry: registry.remove("a", principal=SOMEBODY),
-    "forget": lambda registry: registry.forget("a", principal=SOMEBODY),
+    "set_toolset": lambda registry: registry.operator.set_toolset("a", agents=["a"], principal=SOMEBODY),
+    "remove_toolset": lambda registry: registry.operator.remove_toolset("a", principal=SOMEBODY),
+    "approve": lambda registry: registry.operator.approve("a", principal=SOMEBODY),
+    "remove": lambda registry: registry.operator.remove("a", principal=SOMEBODY),
+    "forget": lambda registry: registry.operator.forget("a", principal=SOMEBODY),
 }
 
 
@@ -161,16 +161,17 @@ def test_nobody_else_can_be_named(name: str) -> None:
 def test_every_method_that_takes_a_principal_refuses_it() -> None:
     takes = {
         name
-        for name, method in inspect.getmembers(Registry, inspect.isfunction)
+        for kind in (Registry, LocalOperator)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
         if "principal" in inspect.signature(method).parameters
     }
-    assert takes - {"taxonomy"} == set(ASKED)  # which needs the registry itself
+    assert takes == set(ASKED)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "\ud800", "a/b"])
-@pytest.mark.parametrize("method", ["agent", "about", "remove", "tools"])
+@pytest.mark.parametrize("method", ["agent", "about", "operator.remove", "tools"])
 def test_a_name_that_no_path_can_hold_is_unknown(name: str, method: str) -> None:
-    told = refused(UnknownName, lambda registry: getattr(registry, method)(name))
+    told = refused(UnknownName, lambda registry: attrgetter(method)(registry)(name))
     assert told == f"agent {name!r} is not known."
 
 
@@ -210,12 +211,12 @@ def test_a_list_is_put_together_from_its_parts() -> None:
 
 def test_a_list_that_does_not_go_on_ends() -> None:
     """A service that gives the same cursor again and again is not followed for ever."""
-    talk = calls.tools_page()
+    talk = calls.tools()
     page = next(talk).read(_reply({"tools": [], "revision": 3, "following": "YQ"}))
     talk.send(page)
     with pytest.raises(StopIteration):
         talk.send(page)
-    log = calls.changes_page()
+    log = calls.changes(limit=None)
     part = next(log).read(_reply({"changes": [], "revision": 3, "following": cursor("000000000003-000001")}))
     log.send(part)
     with pytest.raises(StopIteration):
@@ -247,16 +248,31 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
             ask()
 
 
-def test_both_clients_have_the_same_methods() -> None:
-    """With the same arguments: those of the registry, where they go over HTTP."""
-    itself = {"open", "read", "change", "writing", "reindex", "settings", "store", "notice", "put_statuses"}
-    itself |= {"taxonomy", "build_taxonomy", "forget_taxonomy", "open_model"}
-    methods = {name for name, _ in inspect.getmembers(RemoteRegistry) if not name.startswith("_")} - itself
-    awaitable = {name for name, _ in inspect.getmembers(AsyncRemoteRegistry) if not name.startswith("_")} - {"open"}
-    assert awaitable == methods
-    for name in methods - {"exists", "stamp"}:
-        one, other = (inspect.signature(getattr(kind, name)) for kind in (RemoteRegistry, AsyncRemoteRegistry))
-        assert list(one.parameters.values()) == list(other.parameters.values()), name
+def test_a_service_offers_every_method_with_the_same_arguments() -> None:
+    """What a registry here has, and what its operator does; also for those who await it."""
+    kinds = ((Registry, RemoteRegistry, AsyncRemoteRegistry), (LocalOperator, RemoteOperator, AsyncOperator))
+    itself = {"open", "settings", "store", "exists", "stamp", "operator"}
+    for here, *clients in kinds:
+        for client in clients:
+            assert _public(client) - itself - {"take", "ingest"} == _public(here) - itself
+            for name in _public(here) - itself:
+                assert _arguments(here, name) == _arguments(client, name), name
+    for name in ("take", "ingest"):
+        assert _arguments(RemoteRegistry, name) == _arguments(AsyncRemoteRegistry, name)
+
+
+def test_a_registry_stays_small() -> None:
+    """What one opens, asks and lists; what operators do stands apart."""
+    assert len(_public(Registry)) <= 20
+
+
+def _arguments(kind: type, name: str) -> list[tuple[str, object, object]]:
+    parameters = inspect.signature(getattr(kind, name)).parameters.values()
+    return [(each.name, each.kind, each.default) for each in parameters]
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
 
 
 def test_a_stamp_tells_revisions_apart() -> None:
@@ -280,7 +296,7 @@ def test_how_agents_stand_comes_over_whole() -> None:
         [report] = registry.ingest([document], source="s", policy="strict")
         assert report.changes.waiting == ("up", "up/x", "down", "down/x")
         assert len(report.changes.flagged) == 2
-        assert registry.approve("up/x", "source:s").tools == ("down/x", "up/x")
+        assert registry.operator.approve("up/x", "source:s").tools == ("down/x", "up/x")
         service.registry.put_statuses({"up": "online", "down": unreachable("2026-01-01T00:00:00+00:00", "refused")})
         assert registry.agents() == service.registry.agents()
         assert registry.tools() == service.registry.tools()

@@ -12,11 +12,11 @@ from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 
 NO_MODEL, DEFAULT_MODEL = "none", ""
 FIRST = (
-    Step("exists", lambda registry: registry.exists),
+    Step("exists", lambda registry: registry.store.exists),
     Step("agents of no registry", lambda registry: registry.agents()),
     Step("route in no registry", lambda registry: registry.route("anything")),
-    Step("set in no registry", lambda registry: registry.set("a", pinned=True)),
-    Step("export of no registry", lambda registry: registry.export("json")),
+    Step("set in no registry", lambda registry: registry.operator.set("a", pinned=True)),
+    Step("export of no registry", lambda registry: registry.operator.export("json")),
 )
 
 

@@ -65,7 +65,9 @@ def test_a_service_shows_its_categories(both: tuple[Registry, Registry]) -> None
 def test_a_service_keeps_toolsets(both: tuple[Registry, Registry]) -> None:
     """Set by the client and shown by both alike; the same filter, view, errors."""
     here, there = both
-    made = there.set_toolset("work", tools=["github/create_issue"], agents=["tracker", "none"], description="Daily.")
+    made = there.operator.set_toolset(
+        "work", tools=["github/create_issue"], agents=["tracker", "none"], description="Daily."
+    )
     assert made == here.toolset("work") == there.toolset("work")
     assert (made.members, made.missing) == (("github", "tracker"), ("none",))
     assert here.toolsets() == there.toolsets() == [made]
@@ -85,13 +87,13 @@ def test_a_service_keeps_toolsets(both: tuple[Registry, Registry]) -> None:
         assert view.lookup("tracker__create_issue") == registry.tool("tracker/create_issue")
         assert [tool.id for tool in view.about("github").tools] == ["github/create_issue"]
         assert (view.status().state.agents, view.status().state.tools) == (2, len(made.includes))
-        first = view.tools_page(limit=1)
-        assert view.tools_page(after=first.following, limit=9).items == tuple(view.tools()[1:])
+        first = view.tools(limit=1)
+        assert view.tools(after=first.following, limit=9).items == tuple(view.tools()[1:])
         for name in ("github/delete_repo", "github__delete_repo", "nothing"):
             with pytest.raises(UnknownName) as unknown:
                 view.lookup(name)
             assert "delete_repo" not in str(unknown.value).replace(name, "")
-    there.remove_toolset("work")
+    there.operator.remove_toolset("work")
     assert here.toolsets() == there.toolsets() == []
 
 

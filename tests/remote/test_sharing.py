@@ -84,7 +84,7 @@ def test_readers_beside_a_writer_see_whole_revisions() -> None:
         thread.start()
         seen = set[frozenset[str]]()
         while not (ended.is_set() and seen):
-            if there.exists:
+            if there.store.exists:
                 seen.add(frozenset(agent.description for agent in there.agents()))
         thread.join()
     assert seen
@@ -97,7 +97,7 @@ def test_a_call_that_finds_no_free_connection_is_told() -> None:
         threads = stack.enter_context(ThreadPoolExecutor(1))
         slow = stack.enter_context(flaky(stack.enter_context(silence())))
         there = stack.enter_context(Registry.open(slow.url, settings=settings, environ={}))
-        held = threads.submit(there.forget, "s")
+        held = threads.submit(there.operator.forget, "s")
         until(lambda: slow.seen, "the first call is on its way")
         with pytest.raises(ServiceUnavailable, match="all 1 connections are in use"):
             there.status()

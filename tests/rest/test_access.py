@@ -68,7 +68,7 @@ def filled(guarded: Served) -> Served:
     ingest(guarded.admin(), "s", agent("a", "look"), agent("b"))
     guarded.registry.build_taxonomy(by_hand({"some": ("a",)}))
     for name in ("some", "other"):
-        guarded.registry.set_toolset(name, agents=["a"])
+        guarded.registry.operator.set_toolset(name, agents=["a"])
     return guarded
 
 

@@ -51,7 +51,7 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
     between = datetime.now(UTC)
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
     told = changes(client)
-    assert shapes.read_changes(told) == blank.registry.changes_page()
+    assert shapes.read_changes(told) == blank.registry.operator.changes()
     assert [(each["agent_id"], each["tool"], each["what"]) for each in told["changes"]] == [
         ("b", "say", "removed"),
         ("a", "new", "added"),

@@ -59,9 +59,9 @@ def test_an_agent_is_told_whole(example: Served, client: httpx2.Client) -> None:
 
 
 def test_tools_are_listed_by_id(example: Served, client: httpx2.Client) -> None:
-    assert shapes.read_tools(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools_page()
+    assert shapes.read_tools(get(client, "/v1/tools", limit=1000, schema=True)) == example.registry.tools()
     told = shapes.read_tools(get(client, f"/v1/agents/{AGENT}/tools", schema=True))
-    assert told == example.registry.tools_page(AGENT)
+    assert told == example.registry.tools(AGENT)
     brief = get(client, f"/v1/agents/{AGENT}/tools")["tools"]
     assert brief == [shapes.tool(tool, schemas=False) for tool in told.items]
 
@@ -94,7 +94,7 @@ def test_an_export_is_the_registrys_own(example: Served, client: httpx2.Client, 
     assert_careful(response)
     assert response.headers["content-type"] == media_type
     assert response.headers["content-disposition"] == f'attachment; filename="registry.{form}"'
-    assert response.content == example.registry.export(form).encode()
+    assert response.content == example.registry.operator.export(form).encode()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def service(catalog: Path) -> Iterator[Served]:
         for manifest in read_path(str(catalog), Settings(), source="examples/catalog"):
             sync(service.registry, manifest)
         service.registry.build_taxonomy(by_hand({"food": ("trencher-tables", "larder-lists")}))
-        service.registry.set_toolset("dinner", agents=["trencher-tables"])
+        service.registry.operator.set_toolset("dinner", agents=["trencher-tables"])
         yield service
 
 

@@ -170,7 +170,7 @@ def fill(service: Served, world: World) -> httpx2.Client:
     for number, words in enumerate(groups.values()):
         callers = GROUPS[: number % len(GROUPS)]
         tools = [f"{word}/{word}_0" for word in words[::2]]
-        service.registry.set_toolset(f"set-{number}", tools=tools, agents=words[1::2], callers=callers)
+        service.registry.operator.set_toolset(f"set-{number}", tools=tools, agents=words[1::2], callers=callers)
     return admin
 
 

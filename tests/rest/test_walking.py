@@ -13,8 +13,9 @@ from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, served
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.errors import InvalidQuery
+from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.walking import OPERATORS_FAILED
 from waygraph.registry.taxonomy.prompts import Service

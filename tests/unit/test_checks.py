@@ -47,16 +47,16 @@ def registry() -> Iterator[Registry]:
     [
         (lambda r: r.agents_page(limit=0), InvalidQuery, "limit"),
         (lambda r: r.agents_page(limit=-5), InvalidQuery, "limit"),
-        (lambda r: r.tools_page(limit=True), InvalidQuery, "limit"),
+        (lambda r: r.tools(limit=True), InvalidQuery, "limit"),
         (lambda r: r.find_tools("wind", agent_ids=[]), InvalidQuery, "agent_ids"),
         (lambda r: r.find_tools("wind", agent_ids="east"), InvalidQuery, "agent_ids"),
-        (lambda r: r.set("east", tags=["\ud800"]), InvalidSetting, "tags holds half of a surrogate"),
-        (lambda r: r.set("east", visible_to=["crew", "\udfff"]), InvalidSetting, "visible_to holds half"),
+        (lambda r: r.operator.set("east", tags=["\ud800"]), InvalidSetting, "tags holds half of a surrogate"),
+        (lambda r: r.operator.set("east", visible_to=["crew", "\udfff"]), InvalidSetting, "visible_to holds half"),
         (lambda r: r.reindex(texts="Plain"), InvalidSetting, "contextual, plain"),
-        (lambda r: r.set("east", visible_to=iter([])), InvalidSetting, "at least one group"),
-        (lambda r: r.set("east", hidden="no"), InvalidSetting, "hidden is True or False, not 'no'"),
-        (lambda r: r.set("east", everyone="no"), InvalidSetting, "everyone is True or False"),
-        (lambda r: r.set("east", visible_to=["a"], everyone=True), InvalidSetting, "choose one"),
+        (lambda r: r.operator.set("east", visible_to=iter([])), InvalidSetting, "at least one group"),
+        (lambda r: r.operator.set("east", hidden="no"), InvalidSetting, "hidden is True or False, not 'no'"),
+        (lambda r: r.operator.set("east", everyone="no"), InvalidSetting, "everyone is True or False"),
+        (lambda r: r.operator.set("east", visible_to=["a"], everyone=True), InvalidSetting, "choose one"),
         (
             lambda r: r.agents_page(filters=Filters(kinds=ANY[("server",)])),
             InvalidQuery,
@@ -67,8 +67,8 @@ def registry() -> Iterator[Registry]:
         (lambda r: r.find_tools("wind", recipe=None), InvalidQuery, "a name or a Recipe, not NoneType"),
         (lambda r: r.route("wind", principal="crew"), InvalidQuery, "a Principal, not str"),
         (lambda r: r.agents_page(filters=Filters(reachable=ANY["x"])), InvalidQuery, "reachable is True or False"),
-        (lambda r: r.cypher("RETURN 1", [1]), CypherRefused, "a mapping of names to values, not list"),
-        (lambda r: r.cypher("RETURN $a", {"a": ["\ud800"]}), CypherRefused, "'a' holds half of a surrogate"),
+        (lambda r: r.operator.cypher("RETURN 1", [1]), CypherRefused, "a mapping of names to values, not list"),
+        (lambda r: r.operator.cypher("RETURN $a", {"a": ["\ud800"]}), CypherRefused, "'a' holds half of a surrogate"),
         (lambda r: r.route(Query(text="wind", filters=Filters(tags=ANY["wind"]))), InvalidQuery, "tags of filters"),
         (lambda r: r.agents_page(filters=Filters(agent_ids=ANY["east"])), InvalidQuery, "agent_ids of filters"),
         (lambda r: r.route("wind", recipe=replace(LEXICAL, depth=0)), InvalidSetting, "depth=0: expected"),
@@ -99,7 +99,7 @@ def test_what_says_nothing_or_the_wrong_thing_is_refused(
 def test_names_may_come_one_after_the_other(registry: Registry) -> None:
     """What gives them but once must not be seen as empty: that would open the agent to everyone."""
     some: Any = (name for name in ("crew", "board"))
-    registry.set("east", visible_to=some, tags=ANY[iter(["fast"])])
+    registry.operator.set("east", visible_to=some, tags=ANY[iter(["fast"])])
     assert registry.agent("east").visible_to == ("board", "crew")
     assert registry.agent("east").tags == ("fast",)
     assert [agent.id for agent in registry.agents(principal=Principal())] == ["west"]
@@ -125,7 +125,7 @@ def test_every_error_crosses_to_another_process(kind: type[WaygraphError]) -> No
 def test_a_principal_s_groups_may_come_as_any_list_of_names(registry: Registry) -> None:
     listed: Any = ["crew"]
     assert Principal(groups=listed) == Principal(groups=("crew",))
-    registry.set("west", visible_to=["crew"])
+    registry.operator.set("west", visible_to=["crew"])
     assert [match.agent.id for match in registry.route("calm", principal=Principal(groups=listed)).matches] == ["west"]
     text: Any = "crew"
     with pytest.raises(TypeError, match="list of names"):

@@ -13,8 +13,8 @@ from waygraph.registry.embedding import open_embedder
 from waygraph.registry.model.errors import EmbedderRefused
 from waygraph.registry.model.nouns import Query
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "examples" / "catalog"
@@ -41,8 +41,8 @@ def site(tmp_path: Path) -> Iterator[Path]:
     sys.modules.pop("acme_words", None)
 
 
-def filled(place: Path | str, spec: str, settings: Settings) -> Registry:
-    registry = Registry.open(place, embedder=spec, settings=settings)
+def filled(place: Path | str, spec: str, settings: Settings) -> LocalRegistry:
+    registry = LocalRegistry.open(place, embedder=spec, settings=settings)
     for manifest in read_path(str(CATALOG), settings):
         sync(registry, manifest)
     return registry
@@ -52,7 +52,7 @@ def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
     """Its spec is the registry's: who opens that later needs to name nothing, and finds what is alike."""
     settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
     filled(place, "acme:letters", settings).close()
-    with Registry.open(place, settings=settings) as registry:
+    with LocalRegistry.open(place, settings=settings) as registry:
         state = registry.status().state
         assert (state.embedder, state.embedder_spec, state.dimension) == ("acme:letters@1", "acme:letters", 32)
         assert registry.route(TEXT, recipe="agents").matches

@@ -36,14 +36,14 @@ def test_a_file_tells_of_a_slip(tmp_path: Path) -> None:
         documents = [Document("c.json", json.dumps({"waygraph": 1, "agents": entries}))]
         for manifest in read_documents(documents, Settings(), source="s", namespace="", kind=""):
             sync(registry, manifest)
-        slip = registry.cypher("MATCH (a:Agnet) RETURN count(a)")
+        slip = registry.operator.cypher("MATCH (a:Agnet) RETURN count(a)")
         assert (slip.rows, "did you mean Agent?" in slip.notice) == (((0,),), True)
-        assert registry.cypher("MATCH (a:Agent) RETURN count(a)").notice == ""
+        assert registry.operator.cypher("MATCH (a:Agent) RETURN count(a)").notice == ""
         assert_known(registry)
 
 
 def assert_known(registry: Registry) -> None:
     for call, kind in (("labels", "label"), ("relationshipTypes", "relationship type"), ("propertyKeys", "property")):
-        names = {row[0] for row in registry.cypher(f"CALL db.{call}()").rows}
+        names = {row[0] for row in registry.operator.cypher(f"CALL db.{call}()").rows}
         assert names
         assert names <= NAMES[kind]

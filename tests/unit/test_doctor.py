@@ -48,7 +48,7 @@ def sound(world: tuple[Settings, dict[str, str]], tmp_path_factory: pytest.TempP
         for name in AGENTS:
             for manifest in read_path(str(CATALOG / f"{name}.yaml"), world[0]):
                 sync(registry, manifest)
-        registry.set("harbor-git", tags=["ours"], pinned=True)
+        registry.operator.set("harbor-git", tags=["ours"], pinned=True)
     return folder
 
 

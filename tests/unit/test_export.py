@@ -17,7 +17,6 @@ import pytest
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import read_agents, read_claims, read_settings, read_tools
 from waygraph.registry.model.changes import ChangeSet
@@ -25,6 +24,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.export.page import json_in_html
 from waygraph.registry.storage.export.page_layout import Circle, lay_out
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 LIVEMCPBENCH = Path(__file__).parents[3] / "shared" / "data" / "livemcpbench" / "tools.json"
@@ -36,27 +36,27 @@ type Ingest = Callable[[object], list[ChangeSet]]
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry.open(tmp_path / "tools.grafeo", settings=SETTINGS) as opened:
+def registry(tmp_path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(tmp_path / "tools.grafeo", settings=SETTINGS) as opened:
         yield opened
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Registry]:
-    with Registry.open(tmp_path / "other.grafeo", settings=SETTINGS) as opened:
+def other(tmp_path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(tmp_path / "other.grafeo", settings=SETTINGS) as opened:
         yield opened
 
 
-def take(registry: Registry, manifests: list[Manifest]) -> list[ChangeSet]:
+def take(registry: LocalRegistry, manifests: list[Manifest]) -> list[ChangeSet]:
     return [sync(registry, manifest).changes for manifest in manifests]
 
 
-def take_document(registry: Registry, path: Path, document: object, name: str = "") -> list[ChangeSet]:
+def take_document(registry: LocalRegistry, path: Path, document: object, name: str = "") -> list[ChangeSet]:
     path.write_text(json.dumps(document), encoding="utf-8")
     return take(registry, read_path(str(path), SETTINGS, source=name or path.stem, namespace=name or path.stem))
 
 
-def take_export(registry: Registry, path: Path, text: str) -> list[ChangeSet]:
+def take_export(registry: LocalRegistry, path: Path, text: str) -> list[ChangeSet]:
     path.write_text(text, encoding="utf-8")
     return take(registry, read_path(str(path), SETTINGS, kind="export"))
 
@@ -65,7 +65,7 @@ def catalogue(*agents: dict[str, object]) -> dict[str, object]:
     return {"waygraph": 1, "agents": list(agents)}
 
 
-def graph_of(registry: Registry) -> tuple[object, ...]:
+def graph_of(registry: LocalRegistry) -> tuple[object, ...]:
     """All that a graph holds, times apart."""
 
     def work(session: GraphSession) -> tuple[object, ...]:
@@ -91,18 +91,18 @@ def without_revision(text: str) -> str:
         ),
     ],
 )
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
     """A registry with operators' words of every kind; no test changes it."""
-    with Registry.open(tmp_path_factory.mktemp("filled") / "tools.grafeo", settings=SETTINGS) as registry:
+    with LocalRegistry.open(tmp_path_factory.mktemp("filled") / "tools.grafeo", settings=SETTINGS) as registry:
         for source in request.param:
             take(registry, read_path(str(source), SETTINGS))
-        registry.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
-        registry.set("harbor-git", visible_to=["ops"], hidden=True)
-        registry.remove("pigeon-mail")
+        registry.operator.set("quarry-sql", tags=["trusted"], visible_to=["analysts"], pinned=True)
+        registry.operator.set("harbor-git", visible_to=["ops"], hidden=True)
+        registry.operator.remove("pigeon-mail")
         yield registry
 
 
-def test_an_export_changes_nothing_where_it_came_from(filled: Registry, tmp_path: Path) -> None:
+def test_an_export_changes_nothing_where_it_came_from(filled: LocalRegistry, tmp_path: Path) -> None:
     """Ingesting an export into its own registry is an empty change set for every source, at the same revision."""
     before = filled.status().state.revision
     changes = take_export(filled, tmp_path / "export.json", export(filled, "json"))
@@ -111,7 +111,7 @@ def test_an_export_changes_nothing_where_it_came_from(filled: Registry, tmp_path
     assert filled.status().state.revision == before
 
 
-def test_an_export_rebuilds_the_registry(filled: Registry, other: Registry, tmp_path: Path) -> None:
+def test_an_export_rebuilds_the_registry(filled: LocalRegistry, other: LocalRegistry, tmp_path: Path) -> None:
     """In an empty registry it gives the same agents, tools, hashes, claims, operators' words and export."""
     first = export(filled, "json")
     take_export(other, tmp_path / "export.json", first)
@@ -119,7 +119,7 @@ def test_an_export_rebuilds_the_registry(filled: Registry, other: Registry, tmp_
     assert without_revision(export(other, "json")) == without_revision(first)
 
 
-def test_an_export_holds_what_sources_say(filled: Registry) -> None:
+def test_an_export_holds_what_sources_say(filled: LocalRegistry) -> None:
     """The operator's word stands apart from the agents, so that an ingest does not make it the source's."""
     document = json.loads(export(filled, "json"))
     stated = {agent["id"]: agent for agent in document["agents"]}
@@ -133,7 +133,7 @@ def test_an_export_holds_what_sources_say(filled: Registry) -> None:
     assert said["pigeon-mail"]["removed"] is True
 
 
-def test_a_namespaced_agent_keeps_its_id(registry: Registry, other: Registry, tmp_path: Path) -> None:
+def test_a_namespaced_agent_keeps_its_id(registry: LocalRegistry, other: LocalRegistry, tmp_path: Path) -> None:
     """An agent that got another id than its key has that id again, in the same and in an empty registry."""
     take_document(registry, tmp_path / "zeta.json", catalogue({"id": "files", "transport": {"url": "http://one/"}}))
     take_document(registry, tmp_path / "alpha.json", catalogue({"id": "files", "transport": {"url": "http://two/"}}))
@@ -149,7 +149,7 @@ def test_a_namespaced_agent_keeps_its_id(registry: Registry, other: Registry, tm
 
 
 def test_an_agent_that_two_sources_claim_comes_back_with_both(
-    registry: Registry, other: Registry, tmp_path: Path
+    registry: LocalRegistry, other: LocalRegistry, tmp_path: Path
 ) -> None:
     agent = {"transport": {"url": "http://one/"}, "tools": [{"name": "read"}]}
     take_document(registry, tmp_path / "a.json", catalogue({"id": "files", "name": "Files", **agent}))
@@ -182,7 +182,7 @@ ODD: list[dict[str, object]] = [
 ]
 
 
-def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry, tmp_path: Path) -> None:
+def test_odd_records_come_back_word_for_word(registry: LocalRegistry, other: LocalRegistry, tmp_path: Path) -> None:
     """Odd keys, empty and absent schemas, control characters, numbers of every size survive the round."""
     taken = take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
     assert taken[0].rejected == ()
@@ -192,7 +192,7 @@ def test_odd_records_come_back_word_for_word(registry: Registry, other: Registry
     assert graph_of(other) == graph_of(registry)
 
 
-def test_graphml_has_every_node_and_edge(filled: Registry) -> None:
+def test_graphml_has_every_node_and_edge(filled: LocalRegistry) -> None:
     """Read back by networkx, agents own their tools and sources claim their agents."""
     graph = nx.parse_graphml(export(filled, "graphml"))
     types = [data["type"] for _, data in graph.nodes(data=True)]
@@ -205,7 +205,7 @@ def test_graphml_has_every_node_and_edge(filled: Registry) -> None:
     assert len(claims) == len(filled.agents())
 
 
-def test_graphml_is_well_formed_whatever_agents_say(registry: Registry, tmp_path: Path) -> None:
+def test_graphml_is_well_formed_whatever_agents_say(registry: LocalRegistry, tmp_path: Path) -> None:
     """Control characters are left out, markup is text, and a source's odd name stays its own."""
     take_document(registry, tmp_path / "odd.json", catalogue(*ODD), name="odd\x01\ufffe<name>")
     text = export(registry, "graphml")
@@ -235,7 +235,7 @@ class _Page(HTMLParser):
         return next(self.texts[i] for i, (_, attrs) in enumerate(self.tags) if attrs.get("id") == identity)
 
 
-def test_the_page_asks_the_network_for_nothing(filled: Registry) -> None:
+def test_the_page_asks_the_network_for_nothing(filled: LocalRegistry) -> None:
     """It has no element that loads anything, and a policy that would forbid it."""
     page = _Page(export(filled, "html"))
     assert not [attrs for _, attrs in page.tags if {"src", "href", "srcset", "action", "style"} & attrs.keys()]
@@ -246,7 +246,7 @@ def test_the_page_asks_the_network_for_nothing(filled: Registry) -> None:
     assert "unsafe" not in policy
 
 
-def test_untrusted_text_stays_data(registry: Registry, tmp_path: Path) -> None:
+def test_untrusted_text_stays_data(registry: LocalRegistry, tmp_path: Path) -> None:
     """No description ends the script it is embedded in, and each comes out as it went in."""
     take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
     page = _Page(export(registry, "html"))
@@ -257,7 +257,7 @@ def test_untrusted_text_stays_data(registry: Registry, tmp_path: Path) -> None:
     assert not set("<>&\u2028\u2029") & set(json_in_html(HOSTILE))
 
 
-def test_the_page_holds_everything(filled: Registry) -> None:
+def test_the_page_holds_everything(filled: LocalRegistry) -> None:
     data = json.loads(_Page(export(filled, "html")).text_of("data"))
     assert [agent["id"] for agent in data["agents"]] == [agent.id for agent in filled.agents()]
     assert {tool["id"]: tool["input"] for tool in data["tools"]} == {
@@ -291,7 +291,7 @@ def _least_gap(circles: tuple[Circle, ...]) -> float:
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome is installed")
-def test_a_browser_shows_what_a_link_names(registry: Registry, tmp_path: Path) -> None:
+def test_a_browser_shows_what_a_link_names(registry: LocalRegistry, tmp_path: Path) -> None:
     """The page opens at the tool in its address, shows its texts as texts and its schema, and logs no fault."""
     take_document(registry, tmp_path / "odd.json", catalogue(*ODD))
     (tmp_path / "map.html").write_text(export(registry, "html"), encoding="utf-8")

@@ -15,8 +15,8 @@ from tests.live_http import free_port
 from tests.mcp_stubs import stdio_server, until, watched, write_at_once, write_config
 from tests.observed_service import samples
 from tests.service import PROGRAM, Served, assert_good, served
-from waygraph.registry import Registry
 from waygraph.registry.model.nouns import HIDDEN_REASON
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 TOKEN = "tok-5f1c9a7e3b2d4c6f8a90"  # noqa: S105 - of no service
 DIES = {
@@ -70,9 +70,9 @@ def test_a_failing_server_is_named_until_it_works(place: Place, tmp_path: Path) 
     assert set(first) == FAILING
     assert "the ledger refuses" in first["dies"]["reason"]
     assert "WAYGRAPH_TEST_NOT_SET" in first["unset"]["reason"]
-    with Registry.open(place.file, embedder="none") as registry:
+    with LocalRegistry.open(place.file, embedder="none") as registry:
         registry.build_taxonomy(by_hand({"some": ("good",)}))
-        registry.set("good", visible_to=["crew"])
+        registry.operator.set("good", visible_to=["crew"])
     place.run("ingest", str(place.config))
     assert {key: each["since"] for key, each in place.failures().items()} == {
         key: each["since"] for key, each in first.items()
@@ -165,16 +165,16 @@ def test_a_file_of_a_folder_that_cannot_be_read_is_named(place: Place, tmp_path:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry.open(tmp_path / "w.grafeo", embedder="none") as opened:
+def registry(tmp_path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(tmp_path / "w.grafeo", embedder="none") as opened:
         yield opened
 
 
-def keys(registry: Registry) -> set[str]:
-    return {each.key for each in registry.status().failures} if registry.exists else set()
+def keys(registry: LocalRegistry) -> set[str]:
+    return {each.key for each in registry.status().failures} if registry.store.exists else set()
 
 
-def test_a_watch_names_what_fails_until_it_works_or_is_removed(registry: Registry, tmp_path: Path) -> None:
+def test_a_watch_names_what_fails_until_it_works_or_is_removed(registry: LocalRegistry, tmp_path: Path) -> None:
     """A server that never answered, and the file itself."""
     config = tmp_path / "mcp.json"
     away = f"http://127.0.0.1:{free_port()}/mcp"

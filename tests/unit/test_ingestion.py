@@ -72,7 +72,7 @@ def test_a_known_server_that_does_not_answer_is_noted(registry: Registry, config
 def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, tmp_path: Path) -> None:
     """A dry run changes nothing; held is what comes later; most of a source does not go unasked."""
     [planned] = ingest(registry, catalog, source="examples", dry_run=True)
-    assert (len(planned.changes.created_agents), registry.exists) == (36, False)
+    assert (len(planned.changes.created_agents), registry.store.exists) == (36, False)
     ingest(registry, catalog, source="examples", policy="strict", texts="plain")
     state = registry.status().state
     assert (state.texts, registry.agent("hearthside").pending) == ("plain", True)
@@ -110,7 +110,7 @@ def test_a_document_comes_in_memory_as_from_a_file(registry: Registry) -> None:
 def test_a_document_that_cannot_be_taken_is_an_error(registry: Registry, given: Any, source: str, why: str) -> None:
     with pytest.raises(SourceError, match=why):
         ingest(registry, given, source=source)
-    assert not registry.exists
+    assert not registry.store.exists
 
 
 def test_a_service_is_given_what_was_read_and_asked_here(config: Path, tmp_path: Path) -> None:

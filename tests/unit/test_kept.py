@@ -12,21 +12,22 @@ from tests.sync_graph import entry, new_graph
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import Vectors, read_state, read_vectors
 from waygraph.registry.index.local import generation, incremental, publish
 from waygraph.registry.index.local.publish import read_snapshot
 from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 FILES = (generation.STATE, generation.TABLES, generation.NAMES, generation.SOURCES, generation.KEYS, generation.RECORDS)
 WORDS = "paint zebra count boxes send mail read page book flight cancel order translate text".split()
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry.open(tmp_path / "r.grafeo", embedder="none") as opened:
+def registry(tmp_path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none") as opened:
         yield opened
 
 
@@ -58,17 +59,17 @@ def assert_published_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_published_is_what_the_graph_holds(registry: Registry, tmp_path: Path, seed: int) -> None:
+def test_what_is_published_is_what_the_graph_holds(registry: LocalRegistry, tmp_path: Path, seed: int) -> None:
     """After each of many writes by one process, with those of another process and of operators between them."""
     chance = random.Random(seed)  # noqa: S311 - not a secret
     for step in range(12):
         act = chance.randrange(5)
         writer = registry
         if act == 0 and step:
-            writer = Registry.open(tmp_path / "r.grafeo", embedder="none")
+            writer = LocalRegistry.open(tmp_path / "r.grafeo", embedder="none")
         if act == 1 and step and (agents := registry.agents()):
             said = chance.choice(agents).id
-            registry.set(said, tags=[chance.choice(WORDS)], pinned=chance.random() < 0.3)
+            registry.operator.set(said, tags=[chance.choice(WORDS)], pinned=chance.random() < 0.3)
         elif act == 2 and step and (agents := registry.agents()):
             registry.put_statuses({chance.choice(agents).id: chance.choice(["online", "failing: it is ill"])})
         else:
@@ -89,7 +90,7 @@ def test_what_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pyte
     def fail(_: object) -> None:
         raise AssertionError("all tools were read")
 
-    with Registry.open(tmp_path / "vectors.grafeo", environ={}) as opened:
+    with LocalRegistry.open(tmp_path / "vectors.grafeo", environ={}) as opened:
         for text in ("one", "two", "three"):
             if text == "three":
                 monkeypatch.setattr(publish, "read_vectors", noted)
@@ -99,7 +100,7 @@ def test_what_did_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_failed_write_leaves_nothing_that_is_published_later(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sync whose publication failed half way is whole after the next one."""
     chance = random.Random(7)  # noqa: S311 - not a secret
@@ -129,7 +130,7 @@ def test_a_generation_whose_copy_of_the_graph_fails_is_not_published(tmp_path: P
         assert publish.published_state(tmp_path) is None
 
 
-def test_a_large_registry_is_not_kept(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_registry_is_not_kept(registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incremental, "KEPT_TOOLS", 3)
     chance = random.Random(8)  # noqa: S311 - not a secret
     for _ in range(4):

@@ -29,7 +29,6 @@ from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, Registry
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
-from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of
 from waygraph.registry.storage.noun_list import read_whole
@@ -56,7 +55,7 @@ def own(rich: Richly, source: Path, tmp_path: Path) -> Path:
     """One that a test may change; a revision later it is another registry."""
     path = taken_from(source, tmp_path / "own.grafeo")
     with rich.open(path) as registry:
-        registry.set("quarry-sql", tags=["mine"])
+        registry.operator.set("quarry-sql", tags=["mine"])
     return path
 
 
@@ -114,7 +113,7 @@ def test_a_copy_answers_the_same(rich: Richly, source: Path, target: Path, copy:
     copy()
     assert rich.routes(target) == rich.routes(source)
     with rich.open(source) as old, rich.open(target) as new:
-        assert export(new, "json") == export(old, "json")
+        assert new.operator.export("json") == old.operator.export("json")
     findings = examine_at(target, deep=True, settings=Settings(), environ={})
     assert [finding for finding in findings if not finding.ok] == []
 
@@ -131,7 +130,7 @@ def test_a_copy_can_be_written_to(rich: Richly, target: Path, copy: Copy) -> Non
     """It is a registry like any other: the next write makes the next revision."""
     revision = copy().revision
     with rich.open(target) as registry:
-        registry.set("quarry-sql", tags=["mine"])
+        registry.operator.set("quarry-sql", tags=["mine"])
         assert registry.status().state.revision == revision + 1
 
 

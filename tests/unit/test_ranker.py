@@ -253,7 +253,7 @@ def test_tools_that_wait_for_approval_do_not_count(tmp_path: Path) -> None:
             sync(opened, replace(catalogue, policy="hold"))
         recipe = recipe_named("hybrid", rerank=write(ranker_for(opened, levels={"agents": wants}), tmp_path / "x.json"))
         best = [opened.route("tax", recipe=recipe).matches[0].agent.id]
-        opened.approve("source:s")
+        opened.operator.approve("source:s")
         assert [*best, opened.route("tax", recipe=recipe).matches[0].agent.id] == ["tax-two", "tax-one"]
 
 

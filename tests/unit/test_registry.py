@@ -19,7 +19,7 @@ import pytest
 
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Agent, Filters, Principal, Query, Registry
+from waygraph.registry import Agent, Filters, Principal, Query
 from waygraph.registry.index.local.generation import folder_of
 from waygraph.registry.model.errors import (
     InvalidSetting,
@@ -30,9 +30,10 @@ from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
-def ingest(registry: Registry, file: Path, *agents: dict[str, object], source: str = "") -> list[str]:
+def ingest(registry: LocalRegistry, file: Path, *agents: dict[str, object], source: str = "") -> list[str]:
     """Writes a catalogue and takes it in; the ids it created."""
     file.write_text(json.dumps({"waygraph": 1, "agents": list(agents)}), encoding="utf-8")
     [manifest] = read_path(str(file), Settings(), source=source)
@@ -50,31 +51,31 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def registry(path: Path) -> Iterator[Registry]:
-    with Registry.open(path, embedder="none") as opened:
+def registry(path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(path, embedder="none") as opened:
         yield opened
 
 
 def held(path: Path) -> list[str]:
-    with Registry.open(path, embedder="none") as opened:
+    with LocalRegistry.open(path, embedder="none") as opened:
         return [found.id for found in opened.agents()]
 
 
 def test_a_write_after_an_older_file_was_restored_is_published(path: Path, tmp_path: Path) -> None:
     """The graph counts, not the number of its revision: another way to the same number is another graph."""
-    with Registry.open(path, embedder="none") as opened:
+    with LocalRegistry.open(path, embedder="none") as opened:
         ingest(opened, tmp_path / "a.json", agent("alpha"))
     shutil.copy(path, tmp_path / "backup")
-    with Registry.open(path, embedder="none") as opened:
+    with LocalRegistry.open(path, embedder="none") as opened:
         ingest(opened, tmp_path / "b.json", agent("lost"))
     shutil.copy(tmp_path / "backup", path)
-    with Registry.open(path, embedder="none") as opened:
+    with LocalRegistry.open(path, embedder="none") as opened:
         ingest(opened, tmp_path / "c.json", agent("gamma"))
         assert [found.id for found in opened.agents()] == ["alpha", "gamma"]
     assert held(path) == ["alpha", "gamma"]
 
 
-def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: Registry, tmp_path: Path) -> None:
+def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: LocalRegistry, tmp_path: Path) -> None:
     """Where the index is left but no graph, reading goes on, and a write is refused with where the copy is."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     path.unlink()
@@ -85,7 +86,9 @@ def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: Registry, 
     assert held(path) == ["alpha"]
 
 
-def test_a_process_that_runs_follows_the_repair_of_the_index(path: Path, registry: Registry, tmp_path: Path) -> None:
+def test_a_process_that_runs_follows_the_repair_of_the_index(
+    path: Path, registry: LocalRegistry, tmp_path: Path
+) -> None:
     """With the folder of generations removed, the next answer comes from an index built anew."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     assert registry.route("parcels of alpha").matches
@@ -93,7 +96,7 @@ def test_a_process_that_runs_follows_the_repair_of_the_index(path: Path, registr
     assert registry.route("parcels of alpha").matches
 
 
-def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: Registry, tmp_path: Path) -> None:
+def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: LocalRegistry, tmp_path: Path) -> None:
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     folder = folder_of(path)
     damaged = folder / (folder / "current").read_text() / "sources.json"
@@ -103,7 +106,7 @@ def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: R
 
 
 def test_a_file_system_without_hard_links_is_enough(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sync that finds nothing new copies what it cannot share, and what was published before stays as it was."""
 
@@ -124,7 +127,7 @@ def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.Mon
     """A relative path means the folder in which it was opened, and a symbolic link the file that it leads to."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    with Registry.open("tools.grafeo", embedder="none") as opened:
+    with LocalRegistry.open("tools.grafeo", embedder="none") as opened:
         ingest(opened, tmp_path / "a.json", agent("alpha"))
         monkeypatch.chdir(tmp_path / "elsewhere")
         ingest(opened, tmp_path / "b.json", agent("beta"))
@@ -133,7 +136,7 @@ def test_a_registry_is_where_its_file_is(tmp_path: Path, monkeypatch: pytest.Mon
     assert held(link) == held(tmp_path / "tools.grafeo") == ["alpha", "beta"]
 
 
-def test_cypher_runs_beside_a_writer(registry: Registry, tmp_path: Path) -> None:
+def test_cypher_runs_beside_a_writer(registry: LocalRegistry, tmp_path: Path) -> None:
     """The copy that a statement reads stays until it has been read, whatever is published meanwhile."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     failed: list[Exception] = []
@@ -142,14 +145,14 @@ def test_cypher_runs_beside_a_writer(registry: Registry, tmp_path: Path) -> None
     def ask() -> None:
         while not done.is_set():
             try:
-                registry.cypher("MATCH (a:Agent) RETURN a.id")
+                registry.operator.cypher("MATCH (a:Agent) RETURN a.id")
             except Exception as error:  # noqa: BLE001 - told below
                 failed.append(error)
 
     asking = threading.Thread(target=ask)
     asking.start()
     for number in range(12):
-        registry.set("alpha", tags=[f"t{number}"])
+        registry.operator.set("alpha", tags=[f"t{number}"])
         registry.status()
     done.set()
     asking.join()
@@ -174,13 +177,13 @@ def _run_at(line: int, code: CodeType, other: threading.Thread) -> Any:
 
 @pytest.mark.parametrize("line", range(5))
 def test_a_reader_is_never_given_an_index_older_than_its_question(
-    path: Path, registry: Registry, tmp_path: Path, line: int
+    path: Path, registry: LocalRegistry, tmp_path: Path, line: int
 ) -> None:
     """Wherever the reader is while another thread of its process opens what was just published."""
-    with Registry.open(path, embedder="none") as writer:
+    with LocalRegistry.open(path, embedder="none") as writer:
         ingest(writer, tmp_path / "a.json", agent("alpha"))
         assert registry.agents(principal=Principal())
-        writer.set("alpha", visible_to=["board"])
+        writer.operator.set("alpha", visible_to=["board"])
     seen: list[list[Agent]] = []
     other = threading.Thread(target=registry.agents)
 
@@ -214,28 +217,28 @@ def test_a_forked_process_keeps_no_lock(path: Path) -> None:
 
 
 @pytest.mark.parametrize("groups", [[], "ops", [""], ["ops", " "]])
-def test_no_group_is_not_everyone(registry: Registry, tmp_path: Path, groups: list[str]) -> None:
+def test_no_group_is_not_everyone(registry: LocalRegistry, tmp_path: Path, groups: list[str]) -> None:
     """An empty list of groups, or an empty name in it, is refused: it must not open an agent to all."""
     ingest(registry, tmp_path / "a.json", agent("alpha", visible_to=["ops"]))
     with pytest.raises(InvalidSetting, match="visible_to"):
-        registry.set("alpha", visible_to=groups)
+        registry.operator.set("alpha", visible_to=groups)
     assert registry.agents(principal=Principal()) == []
-    registry.set("alpha", visible_to=["dev"])
-    registry.set("alpha", everyone=True)
+    registry.operator.set("alpha", visible_to=["dev"])
+    registry.operator.set("alpha", everyone=True)
     assert registry.agents()[0].visible_to == ("ops",)
 
 
-def test_setting_what_is_set_changes_nothing(registry: Registry, tmp_path: Path) -> None:
+def test_setting_what_is_set_changes_nothing(registry: LocalRegistry, tmp_path: Path) -> None:
     ingest(registry, tmp_path / "a.json", agent("alpha"))
-    registry.set("alpha", pinned=True)
+    registry.operator.set("alpha", pinned=True)
     before = registry.status().state.revision
-    registry.set("alpha", pinned=True)
+    registry.operator.set("alpha", pinned=True)
     assert registry.status().state.revision == before
-    registry.set("alpha")
+    registry.operator.set("alpha")
     assert registry.status().state.revision == before
 
 
-def test_a_source_that_holds_nothing_is_a_change(registry: Registry, tmp_path: Path) -> None:
+def test_a_source_that_holds_nothing_is_a_change(registry: LocalRegistry, tmp_path: Path) -> None:
     """It counts among the sources: what was told of the revision before is not true any more. Once."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     before = registry.status()
@@ -244,7 +247,7 @@ def test_a_source_that_holds_nothing_is_a_change(registry: Registry, tmp_path: P
         assert (registry.status().sources, registry.status().state.revision) == (2, before.state.revision + 1)
 
 
-def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: Path) -> None:
+def test_an_empty_answer_hints_at_nothing_hidden(registry: LocalRegistry, tmp_path: Path) -> None:
     """Whoever may see no agent is told that there is none; a filter that none passes is named as the cause."""
     ingest(registry, tmp_path / "a.json", agent("alpha", visible_to=["ops"]))
     assert "holds no agent" in registry.route("parcels", principal=Principal()).reason
@@ -265,7 +268,7 @@ def test_an_empty_answer_hints_at_nothing_hidden(registry: Registry, tmp_path: P
     ],
 )
 def test_equal_references_do_not_make_two_agents_one(
-    registry: Registry, tmp_path: Path, first: dict[str, object], second: dict[str, object]
+    registry: LocalRegistry, tmp_path: Path, first: dict[str, object], second: dict[str, object]
 ) -> None:
     """A transport proves identity only if it says where, and nothing in it was replaced that may differ."""
     ingest(registry, tmp_path / "a.json", agent("alpha", transport=first))
@@ -273,18 +276,18 @@ def test_equal_references_do_not_make_two_agents_one(
     assert [found.id for found in registry.agents()] == ["alpha", "beta"]
 
 
-def test_an_operators_word_holds_when_the_plain_id_becomes_free(registry: Registry, tmp_path: Path) -> None:
+def test_an_operators_word_holds_when_the_plain_id_becomes_free(registry: LocalRegistry, tmp_path: Path) -> None:
     """An agent removed under its namespaced id does not come back under its plain one."""
     ingest(registry, tmp_path / "a.json", agent("x", description="mail"))
     ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
     assert [found.id for found in registry.agents()] == ["b.x", "x"]
-    registry.remove("b.x")
-    registry.forget(str(tmp_path / "a.json"))
+    registry.operator.remove("b.x")
+    registry.operator.forget(str(tmp_path / "a.json"))
     ingest(registry, tmp_path / "b.json", agent("x", description="maps"))
     assert registry.agents() == []
 
 
-def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: Registry, tmp_path: Path) -> None:
+def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: LocalRegistry, tmp_path: Path) -> None:
     """What an unreadable file held stays; a file that holds no agents at all stops no removal."""
     folder = tmp_path / "agents"
     folder.mkdir()
@@ -311,7 +314,7 @@ def test_a_generation_ends_with_its_last_reader(path: Path, tmp_path: Path) -> N
     gc.collect()
     gc.disable()
     try:
-        with Registry.open(path, embedder="none") as registry:
+        with LocalRegistry.open(path, embedder="none") as registry:
             for number in range(4):
                 ingest(registry, tmp_path / "a.json", agent("a"), agent("b", tags=[f"t{number}"]), source="a")
                 for principal in (None, Principal()):

@@ -14,12 +14,13 @@ from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry, writer
+from waygraph.registry import writer
 from waygraph.registry.index.local.generation import folder_of, is_pending
 from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.embedded import LiveGraph
 from waygraph.registry.storage.integrity.examine import examine
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def fake() -> Iterator[FakeOpenAI]:
         yield running
 
 
-type Opens = Callable[[], Registry]
+type Opens = Callable[[], LocalRegistry]
 
 
 @pytest.fixture
@@ -49,10 +50,10 @@ def endpoint_settings(folder: Path) -> Settings:
 
 def opens(place: Place, fake: FakeOpenAI) -> Opens:
     environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
-    return lambda: Registry.open(place.location, settings=place.settings, environ=environ)
+    return lambda: LocalRegistry.open(place.location, settings=place.settings, environ=environ)
 
 
-def ingest(registry: Registry, file: Path, *keys: str) -> None:
+def ingest(registry: LocalRegistry, file: Path, *keys: str) -> None:
     agents = [{"id": key, "description": f"delivers parcels of {key}"} for key in keys]
     file.write_text(json.dumps({"waygraph": 1, "agents": agents}))
     [manifest] = read_path(str(file), registry.settings)
@@ -145,7 +146,7 @@ def _fail(*_: object, **__: object) -> None:
     raise StorageFailed("the disk is full")
 
 
-def assert_sound(registry: Registry) -> None:
+def assert_sound(registry: LocalRegistry) -> None:
     assert registry.status().state.dimension == OTHER_LENGTH
     assert registry.route("parcels", recipe="agents").matches
     assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []

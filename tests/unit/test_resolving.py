@@ -5,24 +5,24 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put, tool
-from waygraph.registry import Registry
 from waygraph.registry.catalog.find_tools.find import FindAsked, find, judging
 from waygraph.registry.catalog.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture(scope="module")
-def registry() -> Iterator[Registry]:
+def registry() -> Iterator[LocalRegistry]:
     """Searched by meaning and words."""
-    with Registry.open(":memory:") as opened:
+    with LocalRegistry.open(":memory:") as opened:
         fill(opened)
         yield opened
 
 
 @pytest.fixture(scope="module")
-def wordy() -> Iterator[Registry]:
+def wordy() -> Iterator[LocalRegistry]:
     """Searched by words only."""
-    with Registry.open(":memory:", embedder="none") as opened:
+    with LocalRegistry.open(":memory:", embedder="none") as opened:
         fill(opened)
         yield opened
 
@@ -39,7 +39,7 @@ def wordy() -> Iterator[Registry]:
         ("poet__write_verse", "poet/write_verse"),
     ],
 )
-def test_a_name_means_one_tool(wordy: Registry, name: str, meant: str) -> None:
+def test_a_name_means_one_tool(wordy: LocalRegistry, name: str, meant: str) -> None:
     """By id or call name, or bare where only one tool bears it; whatever may be done with it is another question."""
     assert tool_meant(wordy, name=name).id == meant
 
@@ -67,7 +67,7 @@ ODD = (
 def test_odd_names_mean_their_own_tools() -> None:
     """With signs that a sentence might have around them, and with those of names and of ids in them."""
     tools = [tool(owner, name) for owner in ("a", "a b", "a__b") for name in ODD]
-    with Registry.open(":memory:", embedder="none") as odd:
+    with LocalRegistry.open(":memory:", embedder="none") as odd:
         put(
             odd,
             "odd",
@@ -79,7 +79,7 @@ def test_odd_names_mean_their_own_tools() -> None:
                 assert is_exact_name(each, name)
 
 
-def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
+def test_a_bare_name_of_several_tools_means_none(registry: LocalRegistry) -> None:
     with pytest.raises(AmbiguousTool) as caught:
         tool_meant(registry, name="create_issue", principal=PUBLIC)
     assert set(caught.value.candidates) == {"github__create_issue", "tracker__create_issue"}
@@ -97,32 +97,32 @@ def test_a_bare_name_of_several_tools_means_none(registry: Registry) -> None:
         ("search_tickets_of_desk", "tracker__searchTickets"),
     ],
 )
-def test_an_unknown_name_is_told_with_the_nearest(registry: Registry, name: str, near: str) -> None:
+def test_an_unknown_name_is_told_with_the_nearest(registry: LocalRegistry, name: str, near: str) -> None:
     with pytest.raises(UnknownName) as caught:
         tool_meant(registry, name=name)
     assert caught.value.nearest[0] == near
     assert near in str(caught.value)
 
 
-def test_a_clear_request_means_one_tool(registry: Registry) -> None:
+def test_a_clear_request_means_one_tool(registry: LocalRegistry) -> None:
     assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
     assert tool_meant(registry, query="list the issues of a repository").id == "github/list_issues"
     assert tool_meant(registry, query="github__create_issue").id == "github/create_issue"
 
 
-def test_a_request_that_fits_several_means_none(registry: Registry) -> None:
+def test_a_request_that_fits_several_means_none(registry: LocalRegistry) -> None:
     with pytest.raises(AmbiguousTool) as caught:
         tool_meant(registry, query="create an issue")
     assert 2 <= len(caught.value.candidates) <= CANDIDATES
 
 
-def test_a_request_that_nothing_fits_is_unknown(registry: Registry) -> None:
+def test_a_request_that_nothing_fits_is_unknown(registry: LocalRegistry) -> None:
     with pytest.raises(UnknownName) as caught:
         tool_meant(registry, query="entropy of quantum hamsters")
     assert caught.value.nearest
 
 
-def test_what_destroys_does_not_run_for_a_request(registry: Registry) -> None:
+def test_what_destroys_does_not_run_for_a_request(registry: LocalRegistry) -> None:
     """However clear it is: only by its exact name, which no bare or otherwise written one is."""
     judges = judging(registry, None, None)
     owner, meant = registry.agent("github"), tool_meant(registry, query="delete a repository for good")
@@ -136,9 +136,9 @@ def test_what_destroys_does_not_run_for_a_request(registry: Registry) -> None:
 
 def test_a_hidden_agent_is_unknown_to_all() -> None:
     """An operator took it away: also who sees everything does not reach its tools through a gateway."""
-    with Registry.open(":memory:", embedder="none") as registry:
+    with LocalRegistry.open(":memory:", embedder="none") as registry:
         put(registry, "work", [agent("a", tool("a", "go", "Goes far.", annotations=READS)), agent("b")])
-        registry.set("a", hidden=True)
+        registry.operator.set("a", hidden=True)
         for name in ("a__go", "a/go", "go"):
             with pytest.raises(UnknownName) as unknown:
                 tool_meant(registry, name=name)

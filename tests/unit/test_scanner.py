@@ -308,6 +308,6 @@ def test_a_scanner_that_cannot_be_is_told_at_once(spec: str, environ: Mapping[st
     with Registry.open(":memory:", embedder="none", settings=settings, environ=environ) as registry:
         with pytest.raises(InvalidSetting):
             take(registry, entry("a", add="Adds."))
-        assert not registry.exists
+        assert not registry.store.exists
     with pytest.raises(InvalidSetting):
         open_service(ServiceOptions(location=":memory:", embedder="none"), settings, environ)

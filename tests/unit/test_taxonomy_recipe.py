@@ -20,9 +20,9 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, NotReranked
 from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
 from waygraph_lab.evaluation.dataset import Asked
@@ -56,12 +56,12 @@ def environ(fake: FakeOpenAI) -> dict[str, str]:
     return {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
 
 
-def fill(registry: Registry, settings: Settings) -> None:
+def fill(registry: LocalRegistry, settings: Settings) -> None:
     for manifest in read_path(str(CATALOG), settings):
         sync(registry, manifest)
 
 
-def build(registry: Registry, fake: FakeOpenAI, folder: Path, of: Of = Of.AGENTS) -> None:
+def build(registry: LocalRegistry, fake: FakeOpenAI, folder: Path, of: Of = Of.AGENTS) -> None:
     answers = ModelAnswers(ChatModel.open("guide", registry.settings, environ(fake)), folder / "answers.jsonl")
     registry.build_taxonomy(partial(build_by_model, answers=answers, settings=SMALL), of=of)
     answers.close()
@@ -69,9 +69,9 @@ def build(registry: Registry, fake: FakeOpenAI, folder: Path, of: Of = Of.AGENTS
 
 
 @pytest.fixture
-def registry(fake: FakeOpenAI) -> Iterator[Registry]:
+def registry(fake: FakeOpenAI) -> Iterator[LocalRegistry]:
     settings = Settings(embedder="none", openai_retries=0, openai_timeout_s=5.0)
-    with Registry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
         fill(opened, settings)
         yield opened
 
@@ -80,7 +80,7 @@ def ids(route: Route) -> list[str]:
     return [match.agent.id for match in route.matches]
 
 
-def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path) -> None:
     """The tree that the model built is walked; the account and JSON tell it; filters leave out the rest."""
     build(registry, fake, tmp_path)
     hybrid = registry.route(Query(text=TEXT, limit=20), recipe="hybrid")
@@ -106,7 +106,7 @@ def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: Registry,
     assert f'"{found.matches[0].agent.name}"' not in fake.requests[-1]["messages"][1]["content"]
 
 
-def test_tools_of_what_a_walk_selects(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+def test_tools_of_what_a_walk_selects(fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path) -> None:
     """Of a taxonomy of agents their tools; of one of tools those that it selected."""
     build(registry, fake, tmp_path)
     every = registry.find_tools(TEXT, limit=20, recipe="hybrid")
@@ -126,11 +126,13 @@ def test_tools_of_what_a_walk_selects(fake: FakeOpenAI, registry: Registry, tmp_
     assert wanted.agent_id in ids(registry.route(TEXT, recipe=WALKED))
 
 
-def test_nothing_is_shown_that_the_caller_may_not_see(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+def test_nothing_is_shown_that_the_caller_may_not_see(
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path
+) -> None:
     """Neither to the model, nor in counts, nor in the answer."""
     build(registry, fake, tmp_path)
     secret = registry.route(TEXT, recipe="hybrid").matches[0].agent
-    registry.set(secret.id, visible_to=["staff"])
+    registry.operator.set(secret.id, visible_to=["staff"])
     build(registry, fake, tmp_path)
     found = registry.route(TEXT, recipe=WALKED, principal=Principal(groups=("guests",)))
     assert secret.id not in json.dumps(shapes.route(found))
@@ -146,7 +148,7 @@ def test_nothing_is_shown_that_the_caller_may_not_see(fake: FakeOpenAI, registry
     [("No.", "guide did not answer with numbers"), ('{"numbers": []}', "it found nothing that fits")],
 )
 def test_a_walk_that_selects_nothing_leaves_hybrids_answer(
-    fake: FakeOpenAI, registry: Registry, tmp_path: Path, answer: str, reason: str
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path, answer: str, reason: str
 ) -> None:
     build(registry, fake, tmp_path)
     hybrid = registry.route(TEXT, recipe="hybrid")
@@ -158,7 +160,9 @@ def test_a_walk_that_selects_nothing_leaves_hybrids_answer(
     assert found.walked.calls == 1
 
 
-def test_what_words_cannot_rank_leaves_hybrids_answer(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+def test_what_words_cannot_rank_leaves_hybrids_answer(
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path
+) -> None:
     build(registry, fake, tmp_path)
     ranked = {match.agent.name for match in registry.route(Query(text=TEXT, limit=99), recipe="hybrid").matches}
 
@@ -172,7 +176,9 @@ def test_what_words_cannot_rank_leaves_hybrids_answer(fake: FakeOpenAI, registry
     assert NOTHING_RANKED in found.notice
 
 
-def test_an_endpoint_that_fails_leaves_hybrids_answer(fake: FakeOpenAI, registry: Registry, tmp_path: Path) -> None:
+def test_an_endpoint_that_fails_leaves_hybrids_answer(
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path
+) -> None:
     """Evaluation refuses to count it as a walk."""
     asked = [Asked(id="q", texts=(TEXT,), gold=(frozenset({"x"}),), gold_tools=())]
 
@@ -185,7 +191,7 @@ def test_an_endpoint_that_fails_leaves_hybrids_answer(fake: FakeOpenAI, registry
         run(registry, Trial(recipe=WALKED, texts="contextual"), asked)
 
 
-def test_what_is_missing_is_said(registry: Registry, tmp_path: Path, fake: FakeOpenAI) -> None:
+def test_what_is_missing_is_said(registry: LocalRegistry, tmp_path: Path, fake: FakeOpenAI) -> None:
     """No taxonomy, no operator's model; a caller's own spec that cannot be is an error."""
     assert NO_TAXONOMY in registry.route(TEXT, recipe=WALKED).notice
     assert NO_MODEL in registry.route(TEXT, recipe="taxonomy").notice
@@ -203,7 +209,7 @@ def test_the_operators_model_is_named_to_nobody(
     fake: FakeOpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(embedder="none", openai_retries=0, walk="openai:pricey-guide", walk_max_calls=1)
-    with Registry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
         fill(opened, settings)
         build(opened, fake, tmp_path)
         found = opened.route(TEXT, recipe="taxonomy")
@@ -219,7 +225,7 @@ def test_the_command_line_builds(
     """An estimate asks no model; a build says what it does, and a second one asks nothing again."""
     monkeypatch.setenv("WAYGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     place = str(tmp_path / "r.grafeo")
-    with Registry.open(place, settings=Settings(embedder="none")) as opened:
+    with LocalRegistry.open(place, settings=Settings(embedder="none")) as opened:
         fill(opened, opened.settings)
         count = len(opened.agents())
     words = [
@@ -257,7 +263,7 @@ def test_the_command_line_builds(
     assert main(["--registry", place, "taxonomy", "check", "--json"]) == 0
     assert placed == json.loads(capsys.readouterr().out)
     assert len(fake.requests) == calls
-    with Registry.open(place) as opened:
+    with LocalRegistry.open(place) as opened:
         built = opened.taxonomy()
         assert built is not None
         assert (built.built_by, built.calls) == ("openai:guide", calls)
@@ -273,7 +279,7 @@ def test_the_command_line_walks(
         monkeypatch.setenv(name, value)
     place = str(tmp_path / "r.grafeo")
     settings = Settings(embedder="none", openai_retries=0)
-    with Registry.open(place, settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(place, settings=settings, environ=environ(fake)) as opened:
         fill(opened, settings)
         build(opened, fake, tmp_path)
     words = ["--registry", place, "route", TEXT, "--recipe", "taxonomy", "--walk", "openai:guide", "--explain"]
@@ -292,7 +298,7 @@ def test_the_orchestrators_example_names_agents_by_a_walk(
 ) -> None:
     """As a person starts it, over a registry in a file."""
     place = tmp_path / "team.grafeo"
-    with Registry.open(place, embedder="none", environ={}) as registry:
+    with LocalRegistry.open(place, embedder="none", environ={}) as registry:
         fill(registry, Settings())
         registry.build_taxonomy(by_hand({"food": ("trencher-tables", "petit-mortier"), "code": ("harbor-git",)}))
     for name, value in environ(fake).items():

@@ -12,7 +12,6 @@ from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.ingest.conversations.call_counts import read_call_counts
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry import Registry
 from waygraph.registry.graph.read import read_transitions
 from waygraph.registry.index.call_graph import CallGraph, fitting_tools
 from waygraph.registry.index.next_tool import NextTools
@@ -20,6 +19,7 @@ from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import Transition, add_transitions, count_transitions, keep_largest
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 START, LATER = "2026-01-01T00:00:00+00:00", "2026-01-31T00:00:00Z"
 AGENTS = {name: Agent(id=name, name=name, visible_to=("crew",) if name == "w" else ()) for name in "abcw"}
@@ -165,7 +165,7 @@ def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_pat
     """What another writer holds up is written the next time; then nothing is left to write."""
     times = iter([START, LATER])
     settings = Settings(learn="transitions", write_timeout_s=0.1, learn_half_life_days=30.0)
-    with Registry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", settings=settings, environ={}) as registry:
         sync(registry, Manifest(source="s", entries=(entry("a", tools=("x", "y")),)))
         counter = CallCounter(registry, settings, clock=lambda: next(times))
         counter.note(["a/x", "a/y"])
@@ -187,7 +187,7 @@ def test_a_counter_counts_the_last_call_and_keeps_what_cannot_be_written(tmp_pat
 def test_what_cannot_be_learned_is_refused(tmp_path: Path) -> None:
     settings = Settings(learn="everything")
     with (
-        Registry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry,
+        LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry,
         pytest.raises(InvalidSetting, match="WAYGRAPH_LEARN='everything'"),
         open_counter(registry, settings),
     ):

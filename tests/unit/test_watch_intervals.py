@@ -11,8 +11,9 @@ from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.intervals import FREE_REVISIONS, MOST_PAUSE_S, RECOVER_S
 from waygraph.ingest.watch.queue import Inbox, Offer, Writer
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
 from waygraph.registry.model.nouns import failing
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 TEN_MINUTES_S = 600
 MOST_IN_TEN_MINUTES = 20
@@ -23,7 +24,7 @@ MOST_IN_TEN_MINUTES = 20
 class Followed:
     """A watch of a source whose servers and words a test tells, second by second."""
 
-    registry: Registry
+    registry: LocalRegistry
     now_s: float = 1_000.0
     inbox: Inbox = field(default_factory=Inbox)
     servers: dict[str, ServerEntry] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Followed:
 
 @pytest.fixture
 def followed() -> Iterator[Followed]:
-    with Registry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
+    with LocalRegistry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
         made = Followed(registry)
         made.name_servers("door", "gate")
         made.list_tool("door", "Opens the door.")

@@ -10,7 +10,8 @@ from waygraph.ingest.sources.read import Parts
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, WatchEvent
 from waygraph.ingest.watch.queue import Batch, Offer, Writer
-from waygraph.registry import Registry, Settings
+from waygraph.registry import Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -19,7 +20,7 @@ def test_a_removal_that_is_refused_keeps_nothing_else_back(*, partial: bool) -> 
     told: list[WatchEvent] = []
     said = manifest("servers", entry("a"), entry("b"), entry("c", tools=()))
     server = ServerEntry(key="c", launch=StdioLaunch(command="c"), record=AgentRecord(pointer="/c", key="c", name="c"))
-    with Registry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
+    with LocalRegistry.open(":memory:", settings=Settings(embedder="none"), environ={}) as registry:
         writer = Writer(registry=registry, settings=Settings(), tell=told.append)
         writer.write(Batch(parts={"servers": Parts(manifest=said)}))
         later = replace(said, entries=said.entries[2:], gone=("a", "b"), partial=partial)

@@ -22,8 +22,9 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.queue import Writer
 from waygraph.ingest.watch.run import FollowedSource
-from waygraph.registry import Filters, Query, Registry, Settings
+from waygraph.registry import Filters, Query, Settings
 from waygraph.registry.model.files import write_lock
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def servers() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry.open(tmp_path / "r.grafeo", embedder="none") as opened:
+def registry(tmp_path: Path) -> Iterator[LocalRegistry]:
+    with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none") as opened:
         yield opened
 
 
@@ -47,7 +48,7 @@ def created_tools(seen: Watched) -> list[tuple[str, ...]]:
 
 
 def test_what_servers_offer_is_routable_also_beside_one_that_never_answers(
-    servers: Servers, registry: Registry, tmp_path: Path
+    servers: Servers, registry: LocalRegistry, tmp_path: Path
 ) -> None:
     """Every tool of those that answer; the silent one and the one that is not there keep nobody waiting."""
     named = {f"server-{n}": servers.url(f"server-{n}") for n in range(6)}
@@ -62,7 +63,7 @@ def test_what_servers_offer_is_routable_also_beside_one_that_never_answers(
         until(lambda: sum(map(len, created_tools(seen))) == 18, "it is told")
 
 
-def test_a_tool_that_a_server_tells_of_is_found(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+def test_a_tool_that_a_server_tells_of_is_found(servers: Servers, registry: LocalRegistry, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1")})
     with watched(registry, config) as seen:
         until(lambda: servers.asked("followed"), "it is listened to")
@@ -71,7 +72,7 @@ def test_a_tool_that_a_server_tells_of_is_found(servers: Servers, registry: Regi
         assert registry.find_tools("paint the zebra").matches[0].tool.id == "one/paint_zebra"
 
 
-def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: LocalRegistry, tmp_path: Path) -> None:
     """A new server is there, one that is no longer named goes, and the others are not asked anew."""
     config = tmp_path / "mcp.json"
     first = {name: servers.url(f"server-{n}") for n, name in enumerate(["a", "b", "c"])}
@@ -85,7 +86,9 @@ def test_an_edited_config_starts_stops_and_removes(servers: Servers, registry: R
         assert len(of_server(listed, "b", ServerListed)) == len(of_server(listed, "c", ServerListed)) == 1
 
 
-def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+def test_a_config_that_cannot_be_read_changes_nothing(
+    servers: Servers, registry: LocalRegistry, tmp_path: Path
+) -> None:
     config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
     with watched(registry, config) as seen:
         until(lambda: seen.agents == {"a"}, "the first one")
@@ -98,7 +101,7 @@ def test_a_config_that_cannot_be_read_changes_nothing(servers: Servers, registry
 
 
 def test_an_unforeseen_error_ends_no_watch(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No thread can be had for a moment, no memory for a write: both are told and logged, and tried again."""
     file = tmp_path / "agents.json"
@@ -127,7 +130,7 @@ def test_an_unforeseen_error_ends_no_watch(
 
 
 def test_a_config_that_loses_most_of_its_servers_keeps_them(
-    servers: Servers, registry: Registry, tmp_path: Path
+    servers: Servers, registry: LocalRegistry, tmp_path: Path
 ) -> None:
     """More than half at once is refused and told; what else the config says counts all the same."""
     config = tmp_path / "mcp.json"
@@ -142,7 +145,7 @@ def test_a_config_that_loses_most_of_its_servers_keeps_them(
 
 
 def test_what_is_held_back_is_not_routed_before_it_is_approved(
-    servers: Servers, registry: Registry, tmp_path: Path
+    servers: Servers, registry: LocalRegistry, tmp_path: Path
 ) -> None:
     config = write_config(tmp_path / "mcp.json", {"one": servers.url("server-1")})
     with watched(registry, config, policy="hold") as seen:
@@ -151,11 +154,11 @@ def test_what_is_held_back_is_not_routed_before_it_is_approved(
         until(lambda: "one/paint_zebra" in seen.tools, "the new tool")
         assert registry.tool("one/paint_zebra").pending
         assert "one/paint_zebra" not in {m.tool.id for m in registry.find_tools("paint the zebra").matches}
-        registry.approve("one/paint_zebra")
+        registry.operator.approve("one/paint_zebra")
         assert registry.find_tools("paint the zebra").matches[0].tool.id == "one/paint_zebra"
 
 
-def test_what_is_held_already_is_not_written_again(servers: Servers, registry: Registry, tmp_path: Path) -> None:
+def test_what_is_held_already_is_not_written_again(servers: Servers, registry: LocalRegistry, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mcp.json", {f"s{n}": servers.url(f"server-{n}") for n in range(6)})
     with watched(registry, config) as seen:
         until(lambda: len(seen.tools) == 18, "every tool")
@@ -169,7 +172,7 @@ def test_what_is_held_already_is_not_written_again(servers: Servers, registry: R
     assert stamp.partition(".")[0] == str(synced.report.revision - 1)
 
 
-def test_a_server_that_goes_away_stays_as_it_was_and_is_marked(registry: Registry, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_stays_as_it_was_and_is_marked(registry: LocalRegistry, tmp_path: Path) -> None:
     """Its last good catalogue is kept; a query for what is reachable leaves it out."""
     with http_servers(2) as servers:
         config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0")})
@@ -183,11 +186,11 @@ def test_a_server_that_goes_away_stays_as_it_was_and_is_marked(registry: Registr
 
 
 def test_a_registry_that_is_being_written_is_written_later(
-    servers: Servers, registry: Registry, tmp_path: Path
+    servers: Servers, registry: LocalRegistry, tmp_path: Path
 ) -> None:
     settings = replace(Settings(), write_timeout_s=0.2)
     config = write_config(tmp_path / "mcp.json", {"a": servers.url("server-0"), "b": servers.url("server-1")})
-    with Registry.open(tmp_path / "other.grafeo", embedder="none", settings=settings) as busy:
+    with LocalRegistry.open(tmp_path / "other.grafeo", embedder="none", settings=settings) as busy:
         held, release = threading.Event(), threading.Event()
 
         def hold() -> None:

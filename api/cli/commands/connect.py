@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waygraph.ingest.hosts.hosts import Gateway
     from waygraph.ingest.hosts.takeover import Target
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 def connect(
@@ -223,7 +223,7 @@ def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectO
         outcome = _apply(target, after, dry_run=True)
         lines = tuple(difference(target.config, after, target.name))
         return replace(outcome, taken=tuple(offer.servers), stays=offer.stays, difference=lines)
-    with options.open() as registry:
+    with options.open_own() as registry:
         takeover = take_over(target, offer, partial(_ask, registry, options.settings()))
     outcome = _apply(target, takeover.after, dry_run=False)
     return replace(
@@ -246,7 +246,7 @@ def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOut
     )
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
-    with options.open() as registry:
+    with options.open_own() as registry:
         return replace(outcome, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
 
 
@@ -268,7 +268,7 @@ def _text(path: Path | None) -> str:
     return "" if path is None else str(path)
 
 
-def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
+def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
     from waygraph.api.cli.commands.source_options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
@@ -287,12 +287,12 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     return {fault.key: fault.reason for fault in (*manifest.rejected, *manifest.cut) if fault.key not in {"", *keys}}
 
 
-def _forget(registry: "Registry", source: str) -> None:
+def _forget(registry: "LocalRegistry", source: str) -> None:
     from waygraph.registry.model.errors import UnknownName
 
-    if registry.exists:
+    if registry.store.exists:
         with suppress(UnknownName):  # it was never taken in
-            registry.forget(source)
+            registry.operator.forget(source)
 
 
 _DOERS: Mapping[str, Callable[[Invocation, "Target", bool], ConnectOutcome]] = {

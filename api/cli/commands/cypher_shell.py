@@ -40,7 +40,7 @@ def cypher(
 
         def ask(text: str, values: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
-                result = registry.cypher(text, values)
+                result = registry.operator.cypher(text, values)
             show(result, shapes.shape, operation_views.cypher, as_json)
             note(result.notice)
             if result.truncated:

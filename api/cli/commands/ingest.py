@@ -218,7 +218,7 @@ def outcomes(
 
 def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
     """Before any source is read. Raises InvalidSetting if the registry exists and embeds other ones."""
-    if texts is not None and registry.exists:
+    if texts is not None and registry.store.exists:
         validation.refuse_other_texts(texts, registry.status().state.texts)
 
 

@@ -55,7 +55,7 @@ def transitions(
     options = invocation(context)
     settings = options.settings()
     counts = [each for file in files for each in read_call_counts(file, settings, now(), split=split)]
-    with options.open() as registry:
+    with options.open_own() as registry:
         registry.status()  # what is not there is not made
         result = registry.change(
             lambda session: learn_transitions(
@@ -71,7 +71,7 @@ def forget(context: typer.Context, as_json: AsJson = False) -> None:
     from waygraph.registry.model import shapes
     from waygraph.registry.operators.transition_counts import forget_transitions
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         registry.status()
         result = registry.change(forget_transitions)
     show(result, shapes.shape, operation_views.view_write, as_json)
@@ -84,7 +84,7 @@ def export(context: typer.Context, as_json: AsJson = False) -> None:
 
     from waygraph.registry.graph.read import read_transitions
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         counts = [asdict(each) for each in registry.read(read_transitions)]
     if as_json:
         show(counts, list, lambda _: (), as_json)

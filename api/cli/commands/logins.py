@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from waygraph.ingest.upstream.logins import LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")]
 
@@ -54,8 +54,7 @@ def add(context: typer.Context, agent: AgentId) -> None:
 
     options = invocation(context)
     settings = options.settings()
-    options.own_place(settings)
-    with options.open(settings) as registry:
+    with options.open_own(settings) as registry:
         anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
     note(f"calls on this machine act with your account at {agent}")
 
@@ -69,7 +68,7 @@ def _file(context: typer.Context) -> "LoginFile":
     return login_file(settings)
 
 
-async def _log_in(registry: "Registry", settings: "Settings", agent: "Agent", environ: dict[str, str]) -> None:
+async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent", environ: dict[str, str]) -> None:
     """Raises BadParameter for an agent that is called as the operator."""
     from waygraph.api.cli.render.progress import open_page
     from waygraph.ingest.execution.executor import open_executor

@@ -41,7 +41,7 @@ def export(
     if output and is_part_of(output, options.place(options.settings())):
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
-        content = registry.export(form)
+        content = registry.operator.export(form)
     size_bytes = len(content.encode())
     if output:
         write_named(output, content)
@@ -127,13 +127,8 @@ def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) ->
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
     from waygraph.registry.storage.candidate_graph import link_tools
-    from waygraph.registry.storage.local_registry import LocalRegistry
 
-    options = invocation(context)
-    settings = options.settings()
-    options.own_place(settings)
-    with options.open(settings) as registry:
-        assert isinstance(registry, LocalRegistry)  # noqa: S101 - no service keeps it
+    with invocation(context).open_own() as registry:
         show(link_tools(registry, nearness), shapes.shape, operation_views.view_numbers, as_json)
 
 

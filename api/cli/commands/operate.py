@@ -66,7 +66,7 @@ def set_agent(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        setting = registry.set(
+        setting = registry.operator.set(
             name,
             tags=[] if no_tags else tag or None,
             visible_to=visible_to or None,
@@ -124,9 +124,9 @@ def set_tool(
 
     with invocation(context).open() as registry:
         if reset:
-            setting = registry.set_tool(name, {"name": None, "description": None, "parameters": None})
+            setting = registry.operator.set_tool(name, {"name": None, "description": None, "parameters": None})
         if changes:
-            setting = registry.set_tool(name, changes)
+            setting = registry.operator.set_tool(name, changes)
     show(setting, shapes.shape, operation_views.settings, as_json)
 
 
@@ -136,7 +136,7 @@ def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> No
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.remove(name), shapes.shape, operation_views.settings, as_json)
+        show(registry.operator.remove(name), shapes.shape, operation_views.settings, as_json)
 
 
 @sources.callback()
@@ -162,7 +162,7 @@ def forget(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), shapes.shape, operation_views.view_forget, as_json)
+        show(registry.operator.forget(held_source(registry, name)), shapes.shape, operation_views.view_forget, as_json)
 
 
 def reindex(
@@ -217,7 +217,7 @@ def changes(
 
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
-        records = registry.changes(since=start, agent_id=agent, limit=limit)
+        records = registry.operator.changes(since=start, agent_id=agent, limit=limit)
     show(records, shapes.changes, operation_views.changes, as_json)
     if not records and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
@@ -239,7 +239,7 @@ def usage(
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        usages = registry.usage(agent_id=agent, sort=sort, limit=limit)
+        usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
     show(usages, shapes.usage, operation_views.view_usage, as_json)
     if not usages and not as_json:
         note("no call was counted")
@@ -270,7 +270,7 @@ def approve(
 
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
-        approval = registry.approve(*(names or ()), *sources)
+        approval = registry.operator.approve(*(names or ()), *sources)
     show(approval, shapes.shape, operation_views.view_approval, as_json)
     if not (approval.agents or approval.tools or as_json):
         note("nothing of it waited")

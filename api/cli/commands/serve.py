@@ -18,7 +18,7 @@ from waygraph.registry.model.process import without_collection
 if TYPE_CHECKING:
     from waygraph.registry.access.api_keys import KeyFile
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
 def mcp(
@@ -70,8 +70,8 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
     """Raises UnknownName for a namespace or toolset that the registry does not have; an empty place may get it yet."""
     from waygraph.registry.catalog.find_tools.views import open_view
 
-    with options.open(settings) as registry, _loading(registry):
-        if namespace and registry.exists:
+    with options.open_own(settings) as registry, _loading(registry):
+        if namespace and registry.store.exists:
             open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
             from waygraph.api.mcp.stdio import Served, run_stdio
@@ -90,7 +90,7 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
 
 
 @contextmanager
-def _loading(registry: "Registry") -> Iterator[None]:
+def _loading(registry: "LocalRegistry") -> Iterator[None]:
     """Loads index and model in a thread while the SDK is imported, which takes as long."""
     thread = Thread(target=_load, args=(registry,), name="load", daemon=True)
     thread.start()
@@ -100,10 +100,10 @@ def _loading(registry: "Registry") -> Iterator[None]:
         thread.join()  # it uses the registry, which is closed next
 
 
-def _load(registry: "Registry") -> None:
+def _load(registry: "LocalRegistry") -> None:
     """Errors are left to the requests: they report why index or model cannot be had."""
     with suppress(WaygraphError):
-        if registry.exists:
+        if registry.store.exists:
             registry.route("are you ready")
 
 

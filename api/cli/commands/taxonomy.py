@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation, principal
+from waygraph.api.cli.options import AsJson, invocation, principal
 from waygraph.api.cli.render.output import note, print_raw, show
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
+    from waygraph.registry.storage.local_registry import LocalRegistry
     from waygraph.registry.taxonomy.prompts import Service
     from waygraph.registry.taxonomy.tree import Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
@@ -82,8 +82,7 @@ def build(
     )
     options = invocation(context)
     own = options.settings()
-    options.own_place(own)
-    with options.open(own) as registry, ExitStack() as stack:
+    with options.open_own(own) as registry, ExitStack() as stack:
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
@@ -118,8 +117,7 @@ def place(
 
     options = invocation(context)
     own = options.settings()
-    options.own_place(own)
-    with options.open(own) as registry, ExitStack() as stack:
+    with options.open_own(own) as registry, ExitStack() as stack:
         former = _find_taxonomy(registry, name)
         builder = partial(place_by_model, answers=_model_answers(model, own, stack))
         tree = registry.build_taxonomy(
@@ -141,7 +139,7 @@ def show_category(
     from waygraph.api.cli.render import taxonomy_views
     from waygraph.registry.model.errors import UnknownName
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name, group)
     category = tree.at(path)
     if category is None:
@@ -157,7 +155,7 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
     from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import read_drift
 
-    with _open_own(invocation(context)) as registry:
+    with invocation(context).open_own() as registry:
         drifts = registry.read(read_drift)
     show(drifts, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
 
@@ -169,7 +167,7 @@ def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -
     from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import Structure
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name)
     show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
 
@@ -187,7 +185,7 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
     from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         was, now = (_side(registry, each) for each in (first, second))
     show(compare_taxonomies(was, now), shapes.shape, taxonomy_views.view_difference, as_json)
 
@@ -197,7 +195,7 @@ def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) 
     """Write a taxonomy as JSON: its categories, with what each holds."""
     import json
 
-    with invocation(context).open() as registry:
+    with invocation(context).open_own() as registry:
         content = _find_taxonomy(registry, name).as_json()
     if as_json:
         show(content, dict, lambda _: (), as_json)
@@ -216,18 +214,12 @@ def forget(
     from waygraph.api.cli.render import operation_views
     from waygraph.registry.model import shapes
 
-    with _open_own(invocation(context)) as registry:
+    with invocation(context).open_own() as registry:
         result = registry.forget_taxonomy(name)
     show(result, shapes.shape, operation_views.view_write, as_json)
 
 
-def _open_own(options: Invocation) -> "Registry":
-    settings = options.settings()
-    options.own_place(settings)
-    return options.open(settings)
-
-
-def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
+def _find_taxonomy(registry: "LocalRegistry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
     """Raises UnknownName, also for one of which nothing may be seen."""
     from waygraph.registry.model.errors import UnknownName
 
@@ -237,7 +229,7 @@ def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | Non
     return tree
 
 
-def _side(registry: "Registry", side: str) -> "Taxonomy":
+def _side(registry: "LocalRegistry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
     import json
 
@@ -254,7 +246,7 @@ def _side(registry: "Registry", side: str) -> "Taxonomy":
     return tree
 
 
-def _services(registry: "Registry", of: "Of", private: bool) -> "list[Service]":
+def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Service]":
     from functools import partial
 
     from waygraph.registry.taxonomy.upkeep import read_placeable

@@ -51,7 +51,7 @@ def create(
     with invocation(context).open() as registry:
         if any(each.name == name for each in registry.toolsets()):
             raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
-        new_toolset = registry.set_toolset(name, **_rule(tool, agent, tag, caller, description))
+        new_toolset = registry.operator.set_toolset(name, **_rule(tool, agent, tag, caller, description))
     _show(new_toolset, as_json)
 
 
@@ -75,7 +75,7 @@ def update(
     rule = _rule(tool, agent, tag, caller, description)
     rule |= {str(each): "" if each is Part.description else () for each in clear or ()}
     with invocation(context).open() as registry:
-        new_toolset = registry.set_toolset(name, **registry.toolset(name).rule | rule)
+        new_toolset = registry.operator.set_toolset(name, **registry.toolset(name).rule | rule)
     _show(new_toolset, as_json)
 
 
@@ -97,10 +97,10 @@ def apply_file(
     file_toolsets = _read(file)
     with invocation(context).open() as registry:
         for each in file_toolsets:
-            registry.set_toolset(each.name, **each.rule)
+            registry.operator.set_toolset(each.name, **each.rule)
         for former in registry.toolsets() if prune else ():
             if all(former.name != each.name for each in file_toolsets):
-                registry.remove_toolset(former.name)
+                registry.operator.remove_toolset(former.name)
         toolsets = registry.toolsets()
     show(toolsets, shapes.toolsets, operation_views.view_toolsets, as_json)
 
@@ -131,7 +131,7 @@ def remove(context: typer.Context, name: Name, *, as_json: AsJson = False) -> No
     from waygraph.registry.model import shapes
 
     with invocation(context).open() as registry:
-        result = registry.remove_toolset(name)
+        result = registry.operator.remove_toolset(name)
     show(result, shapes.shape, operation_views.view_write, as_json)
 
 

@@ -97,7 +97,7 @@ def watch(
     )
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)
-    with options.open() as registry, _output(str(place), as_json=as_json) as output:
+    with options.open_own() as registry, _output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)

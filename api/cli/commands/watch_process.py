@@ -24,7 +24,7 @@ from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import SourceError, WaygraphError
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 INTERRUPTED, FAILED = 130, 1
 """128 + SIGINT, as a shell reports a program that a person interrupted."""
@@ -34,7 +34,7 @@ INTERRUPTED, FAILED = 130, 1
 class WatchOptions:
     """Which sources to follow, into which registry, and how."""
 
-    registry: Registry
+    registry: LocalRegistry
     settings: Settings
     sources: Sequence[str]
     command: Sequence[str]
@@ -44,7 +44,7 @@ class WatchOptions:
     tell: Callable[[WatchEvent], None]
 
 
-def known_sources(registry: Registry) -> list[str]:
+def known_sources(registry: LocalRegistry) -> list[str]:
     """The files and folders among the registry's sources that are there; a note names the others, which are not
     followed. Raises SourceError if there are none, RegistryNotFound.
     """

@@ -65,7 +65,7 @@ async def approve(asked: ApprovalRequest, service: Serving, caller: Calling) -> 
 
     def approve_it() -> "Shape":
         with _writing(service, caller, "approve", ", ".join(names)) as attempt:
-            approval = service.registry.approve(*names, principal=caller.writer)
+            approval = service.registry.operator.approve(*names, principal=caller.writer)
             attempt.revision = approval.revision
         return shapes.shape(approval)
 
@@ -81,7 +81,7 @@ async def set_agent(agent_id: AgentId, asked: SettingsRequest, service: Serving,
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", agent_id, asked.model_dump(exclude_unset=True)):
-            settings = service.registry.set(
+            settings = service.registry.operator.set(
                 agent_id,
                 tags=asked.tags,
                 visible_to=asked.visible_to,
@@ -108,7 +108,7 @@ async def set_tool(
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"{agent_id}/{tool_name}", {"fields": sorted(changes)}):
-            settings = service.registry.set_tool(f"{agent_id}/{tool_name}", changes, principal=caller.writer)
+            settings = service.registry.operator.set_tool(f"{agent_id}/{tool_name}", changes, principal=caller.writer)
         return shapes.settings(settings, caller.transport_filter)
 
     return as_json(await service.lanes.write(set_it))
@@ -123,7 +123,7 @@ async def remove_agent(agent_id: AgentId, service: Serving, caller: Calling) -> 
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", agent_id):
-            settings = service.registry.remove(agent_id, principal=caller.writer)
+            settings = service.registry.operator.remove(agent_id, principal=caller.writer)
         return shapes.settings(settings, caller.transport_filter)
 
     return as_json(await service.lanes.write(remove))
@@ -139,7 +139,7 @@ async def set_toolset(name: ToolsetPath, asked: ToolsetRequest, service: Serving
 
     def set_it() -> "Shape":
         with _writing(service, caller, "set", f"toolset {name}", asked.model_dump(exclude_unset=True)):
-            toolset = service.registry.set_toolset(name, **rule, principal=caller.writer)
+            toolset = service.registry.operator.set_toolset(name, **rule, principal=caller.writer)
         return shapes.shape(toolset)
 
     return as_json(await service.lanes.write(set_it))
@@ -151,7 +151,7 @@ async def remove_toolset(name: ToolsetPath, service: Serving, caller: Calling) -
 
     def remove() -> "Shape":
         with _writing(service, caller, "remove", f"toolset {name}") as attempt:
-            result = service.registry.remove_toolset(name, principal=caller.writer)
+            result = service.registry.operator.remove_toolset(name, principal=caller.writer)
             attempt.revision = result.revision
         return shapes.shape(result)
 
@@ -171,7 +171,7 @@ async def forget_source(
 
     def forget() -> "Shape":
         with _writing(service, caller, "forget", name) as attempt:
-            result = service.registry.forget(name, principal=caller.writer)
+            result = service.registry.operator.forget(name, principal=caller.writer)
             attempt.revision = result.revision
         return shapes.shape(result)
 
@@ -281,7 +281,7 @@ async def usage(service: Serving, caller: Calling, asked: Annotated[UsageQuery, 
     caller.require_everything("usage")
 
     def read_usage() -> "Shape":
-        return shapes.usage(service.registry.usage(agent_id=asked.agent, sort=asked.sort, limit=asked.limit))
+        return shapes.usage(service.registry.operator.usage(agent_id=asked.agent, sort=asked.sort, limit=asked.limit))
 
     return as_json(await service.lanes.wait(read_usage))
 
@@ -301,6 +301,6 @@ async def cypher(asked: CypherRequest, service: Serving, caller: Calling) -> Res
             caller.require("cypher")
             caller.require("admin")
             caller.require_everything("Cypher")
-            return service.registry.cypher(asked.statement, asked.params)
+            return service.registry.operator.cypher(asked.statement, asked.params)
 
     return as_json(shapes.shape(await service.lanes.wait(ask)))

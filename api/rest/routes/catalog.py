@@ -168,7 +168,7 @@ async def _tools(request: Request, service: Service, caller: Caller, agent_id: s
     start = after(part.cursor)
 
     def list_tools() -> "Shape":
-        page = service.registry.tools_page(agent_id, after=start, limit=part.limit, principal=caller.principal)
+        page = service.registry.tools(agent_id, after=start, limit=part.limit, principal=caller.principal)
         return {
             **shapes.tools(page.items, schemas=part.tool_schema),
             **_place(page.revision, page.following),
@@ -296,7 +296,7 @@ async def changes(
     start = after(part.cursor)
 
     def list_changes() -> "Shape":
-        page = service.registry.changes_page(
+        page = service.registry.operator.changes(
             since=part.since, agent_id=part.agent, after=start, limit=part.limit, principal=caller.principal
         )
         return {**shapes.changes(page.items, caller.transport_filter), **_place(page.revision, page.following)}
@@ -328,7 +328,7 @@ async def export(service: Serving, caller: ForRead, asked: Annotated[ExportQuery
     """The whole registry as a file. It needs the scope `admin` and a caller who sees everything."""
     caller.require("admin")
     caller.require_everything("an export")
-    content = await service.lanes.wait(lambda: service.registry.export(asked.format))
+    content = await service.lanes.wait(lambda: service.registry.operator.export(asked.format))
     headers = {"Content-Disposition": f'attachment; filename="registry.{asked.format}"'}
     return Response(content.encode("utf-8", "replace"), media_type=MEDIA_TYPES[asked.format], headers=headers)
 

@@ -41,7 +41,7 @@ async def ai_catalog(request: Request, service: Serving) -> Response:
         agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
         return ai_catalog([agent for agent in agents if not agent.pending], host, base_url)
 
-    if not await service.lanes.ask(lambda: service.registry.exists):
+    if not await service.lanes.ask(lambda: service.registry.store.exists):
         return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
     return await unless_known(request, service, caller, catalog_json, media_type=MEDIA_TYPE)
 

@@ -26,7 +26,7 @@ from waygraph.registry.catalog.tool_formats import (
     ToolFormat,
     describe_tool,
 )
-from waygraph.registry.model.errors import InvalidQuery, NeedsRegistry, ServiceFailed, UnknownName
+from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName
 from waygraph.registry.model.nouns import (
     Agent,
     Filters,
@@ -461,9 +461,10 @@ def _nothing(
     return ToolsAnswer([], facts)
 
 
-def capabilities(registry: "Searchable") -> dict[str, Any]:
-    """As JSON has it. `backends`: what tools are found by; `notice`, where there is one, says what is missing."""
-    notice = _notice(registry)
+def capabilities(registry: "Searchable", notice: str = "") -> dict[str, Any]:
+    """As JSON has it. `backends`: what tools are found by. `notice`: what limits the answers of a registry here; a
+    service tells it with its answers.
+    """
     by_vectors = bool(registry.status().state.embedder) and not notice
     facts: dict[str, Any] = {
         "backends": ["keyword", "embedding"] if by_vectors else ["keyword"],
@@ -480,11 +481,3 @@ def capabilities(registry: "Searchable") -> dict[str, Any]:
         },
     }
     return facts | ({"notice": notice} if notice else {})
-
-
-def _notice(registry: "Searchable") -> str:
-    """A service keeps it to itself and tells it with its answers."""
-    try:
-        return registry.notice
-    except NeedsRegistry:
-        return ""

@@ -65,10 +65,6 @@ class NarrowedRegistry:
     def settings(self) -> Settings:
         return self._registry.settings
 
-    @property
-    def notice(self) -> str:
-        return self._registry.notice
-
     def chooses(self, agent: Agent) -> bool:
         """Whether the toolset has the agent as a whole."""
         return self._toolset.chooses(agent)
@@ -88,9 +84,6 @@ class NarrowedRegistry:
     def agent(self, agent_id: str, *, principal: Principal | None = None) -> Agent:
         self._require_agent(agent_id)
         return self._registry.agent(agent_id, principal=principal)
-
-    def tools(self, agent_id: str | None = None, *, principal: Principal | None = None) -> list[Tool]:
-        return list(self.tools_page(agent_id, principal=principal).items)
 
     def tool(self, name: str, *, principal: Principal | None = None) -> Tool:
         try:
@@ -124,7 +117,7 @@ class NarrowedRegistry:
         tools = Counter(map(owner_of, self._tools))
         return replace(page, items=tuple(replace(each, tools=tools[each.agent.id]) for each in page.items))
 
-    def tools_page(
+    def tools(
         self,
         agent_id: str | None = None,
         *,
@@ -134,8 +127,8 @@ class NarrowedRegistry:
     ) -> Page[Tool]:
         if agent_id is not None:
             self._require_agent(agent_id)
-        page = self._registry.tools_page(agent_id, principal=principal)
-        tools = {tool.id: tool for tool in page.items if tool.id in self._tools}
+        page = self._registry.tools(agent_id, principal=principal)
+        tools = {tool.id: tool for tool in page if tool.id in self._tools}
         part, following = part_of(list(tools), after, limit)
         return replace(page, items=tuple(tools[each] for each in part), following=following)
 

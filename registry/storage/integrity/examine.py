@@ -53,10 +53,9 @@ from waygraph.registry.storage.integrity.findings import (
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import open_store
 from waygraph.registry.storage.noun_list import NOUNS
-from waygraph.registry.storage.store import RegistryWithStore
 
 
-def examine(registry: RegistryWithStore, *, deep: bool = False) -> list[Finding]:
+def examine(registry: LocalRegistry, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry.
 
     Quick checks read only what is published. `deep` waits for the write lock, then recomputes every hash of the
@@ -87,7 +86,7 @@ def examine_at(
         return examine(registry, deep=deep)
 
 
-def examine_embedded(registry: RegistryWithStore, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
+def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: bool) -> list[Finding]:
     """See examine."""
     try:
         if not store.exists:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from waygraph.cypher import load
-from waygraph.registry.catalog.searchable import Searchable
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
@@ -21,6 +20,7 @@ from waygraph.registry.model.errors import RegistryError, RegistryNotFound, Wayg
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
 
@@ -85,7 +85,7 @@ def absent(place: str) -> Finding:
     )
 
 
-def embedder_finding(registry: Searchable) -> Finding:
+def embedder_finding(registry: LocalRegistry) -> Finding:
     """Whether queries become vectors as the registry's texts did."""
     try:
         notice = registry.notice
@@ -159,7 +159,7 @@ _NAMED_FAILURES = 20
 MEND_SOURCES = "mend what the reason says and ingest the source again, or take the entry out of the source"
 
 
-def source_findings(registry: Searchable) -> list[Finding]:
+def source_findings(registry: LocalRegistry) -> list[Finding]:
     """Whether all that the sources list could be read and asked. What cannot be read here is told by other checks."""
     try:
         failures = registry.status().failures

@@ -37,14 +37,14 @@ from waygraph.registry.storage.integrity.findings import (
     unless,
     versions,
 )
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.server import ServerStore
-from waygraph.registry.storage.store import RegistryWithStore
 
 REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
 
 
-def examine_server(registry: RegistryWithStore, store: ServerStore, *, deep: bool = False) -> list[Finding]:
+def examine_server(registry: LocalRegistry, store: ServerStore, *, deep: bool = False) -> list[Finding]:
     """The findings, in the order of the checks; never raises for what is wrong with the registry."""
     findings = [_server(store)]
     if findings[0].ok:

@@ -135,7 +135,7 @@ def _quality(world: World, started: Neo4jServer) -> list[Measure]:
     steps, trial = dataset.queries("steps"), Trial(recipe=HYBRID, texts="contextual", by="steps")
     with Registry.open(started.uri, settings=world.settings, environ=world.environ) as registry:
         for source in registry.sources():
-            registry.forget(source.name)
+            registry.operator.forget(source.name)
         sync(registry, dataset.catalogue, progress=show_progress("embedding"))
         on_server = run_trial(registry, trial, steps).agents["Recall@5"].value
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:

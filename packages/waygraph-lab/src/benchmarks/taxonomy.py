@@ -28,8 +28,8 @@ from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel, Completion
 from waygraph.registry.model.nouns import Mode
 from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import AGENTS, HYBRID
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.prompts import SELECT, Draft, Service, category_rows, service_rows
 from waygraph.registry.taxonomy.structure import Structure
@@ -78,7 +78,7 @@ class Grown:
     """A tree by vectors of what a registry holds."""
 
     name: str
-    registry: Registry
+    registry: LocalRegistry
     taxonomy: Taxonomy
     services: Sequence[Service]
     vectors: Mapping[str, Vector]
@@ -129,7 +129,7 @@ def run(world: World) -> Result:
     )
 
 
-def grow(registry: Registry, name: str, of: Of, count: Callable[[str], int]) -> Grown:
+def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]) -> Grown:
     seen: list[tuple[Sequence[Service], Mapping[str, Vector]]] = []
 
     def builder(services: Sequence[Service], vectors: Mapping[str, Vector], before: Taxonomy | None) -> Taxonomy:

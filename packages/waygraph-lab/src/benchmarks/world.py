@@ -17,7 +17,7 @@ from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.embedding.factory import open_embedder
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import Bench
 from waygraph_lab.evaluation.dataset import Dataset
@@ -90,11 +90,11 @@ class World:
     @contextmanager
     def registry_of(
         self, manifests: Iterable[Manifest], *, texts: "TextForm", embedder: str = DEFAULT_EMBEDDER
-    ) -> Iterator[Registry]:
+    ) -> Iterator[LocalRegistry]:
         """A registry in a file, gone at the end."""
         with (
             scratch_folder() as folder,
-            Registry.open(
+            LocalRegistry.open(
                 folder / "bench.grafeo", embedder=embedder, settings=self.settings, environ=self.environ
             ) as registry,
         ):
@@ -103,7 +103,7 @@ class World:
             yield registry
 
     @contextmanager
-    def registry_of_tools(self, tools: int) -> Iterator[Registry]:
+    def registry_of_tools(self, tools: int) -> Iterator[LocalRegistry]:
         """A registry of an invented catalogue; its vectors are kept in the benchmark's own cache folder."""
         here = replace(self, settings=with_cache(self.settings, self.cache))
         with scratch_folder() as folder:

@@ -126,7 +126,7 @@ def _fill(world: World, place: Path, manifests: Iterable[Manifest]) -> str:
     with Registry.open(place, settings=_settings(world), environ=world.environ) as registry:
         for manifest in manifests:
             sync(registry, manifest, progress=show_progress("embedding"))
-        return registry.status().state.embedder if registry.exists else ""
+        return registry.status().state.embedder if registry.store.exists else ""
 
 
 def _settings(world: World) -> Any:

@@ -25,8 +25,8 @@ from benchmarks.world import World, show_progress
 from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import HYBRID, Recipe
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.evaluation.dataset import SEED, Dataset, Question
 
 MOST, MOST_TRIED, QUICK = 1_500, 300, 20
@@ -112,7 +112,7 @@ def best_elsewhere(worths: Mapping[str, Sequence[float]], family: str) -> int:
     return sums.index(max(sums))
 
 
-def count_right(registry: Registry, question: Question, recipe: Recipe) -> int:
+def count_right(registry: LocalRegistry, question: Question, recipe: Recipe) -> int:
     """Of the first agent and the first tool."""
     found, tool = find(registry, question.need.text, question.need.history, recipe=recipe), right_tool(question)
     return (next(iter(found["agents"]), "") == owner(tool)) + (next(iter(found["tools"]), "") == tool)
@@ -159,7 +159,7 @@ def measure_part(world: World, part: Part, chosen: Recipe) -> dict[str, Any]:
 
 
 def find_learnt(
-    registry: Registry, part: Part, questions: Iterable[Question], sequences: Sequence[Sequence[Sequence[str]]]
+    registry: LocalRegistry, part: Part, questions: Iterable[Question], sequences: Sequence[Sequence[Sequence[str]]]
 ) -> dict[str, Found]:
     """By the transitions of the conversations that are learnt from, of each fold its own."""
     found: dict[str, Found] = {}
@@ -172,7 +172,7 @@ def find_learnt(
     return found
 
 
-def learn(registry: Registry, sequences: Iterable[Sequence[str]]) -> None:
+def learn(registry: LocalRegistry, sequences: Iterable[Sequence[str]]) -> None:
     """In place of what was learnt before."""
     settings = registry.settings
     counts = count_transitions(sequences, LEARNT_AT)
@@ -182,7 +182,7 @@ def learn(registry: Registry, sequences: Iterable[Sequence[str]]) -> None:
     )
 
 
-def decide(registry: Registry, part: Part, question: Question) -> Decision:
+def decide(registry: LocalRegistry, part: Part, question: Question) -> Decision:
     need = question.need
     said = [turn.text for turn in need.history if turn.role != "call"]
     alone = find(registry, need.text)

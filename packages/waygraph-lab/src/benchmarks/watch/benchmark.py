@@ -28,7 +28,7 @@ from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 NAME = "live_ingest"
 SERVERS, QUICK_SERVERS, TOOLS = 200, 10, 20
@@ -71,8 +71,8 @@ class Servers:
         """The vectors that are cached are those of this folder."""
         return with_cache(self.world.settings, cache)
 
-    def open_registry(self, place: Path, settings: Settings) -> Registry:
-        return Registry.open(place, settings=settings, environ=self.world.environ)
+    def open_registry(self, place: Path, settings: Settings) -> LocalRegistry:
+        return LocalRegistry.open(place, settings=settings, environ=self.world.environ)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """To the servers' process."""
@@ -182,7 +182,7 @@ def measure_changes(servers: Servers, *, times: int) -> Part:
     ], {"tools": tools, "milliseconds": [round(each, 1) for each in taken]}
 
 
-def _change_ms(servers: Servers, registry: Registry, number: int) -> float:
+def _change_ms(servers: Servers, registry: LocalRegistry, number: int) -> float:
     server = servers.names[number % len(servers.names)]
     colour, animal = COLOURS[number % len(COLOURS)], ANIMALS[number // len(COLOURS) % len(ANIMALS)]
     name = f"paint_{colour}_{animal}"
@@ -204,7 +204,7 @@ def _change_ms(servers: Servers, registry: Registry, number: int) -> float:
 # -- watches -----------------------------------------------------------------------------------------
 
 
-def _watch(registry: Registry, config: Path, settings: Settings, *, once: bool = False) -> Watch:
+def _watch(registry: LocalRegistry, config: Path, settings: Settings, *, once: bool = False) -> Watch:
     sources = followed_sources([str(config)], [], Opening(settings=settings))
     return Watch(registry, sources, watching(settings, lambda _: None, once=once))
 

@@ -21,8 +21,8 @@ from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_co
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.agent_loop import AgentLoop
 from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt
 from waygraph_lab.evaluation.dataset import Asked, Dataset
@@ -59,13 +59,13 @@ class Bench:
             dataset.check_asked(trial.by, split=trial.split)
         settings = _with_room_for(dataset, self.settings)
         for (embedder, texts), group in groupby(sorted(trials, key=_registry_of), key=_registry_of):
-            opened = Registry.open(":memory:", embedder=embedder or None, settings=settings, environ=self.environ)
+            opened = LocalRegistry.open(":memory:", embedder=embedder or None, settings=settings, environ=self.environ)
             with opened as registry:
                 with self.watching("Embedding") as progress:
                     sync(registry, dataset.catalogue, texts=texts, progress=progress)
                 yield from (self._outcome(registry, dataset, trial) for trial in group)
 
-    def _outcome(self, registry: Registry, dataset: Dataset, trial: Trial) -> Outcome:
+    def _outcome(self, registry: LocalRegistry, dataset: Dataset, trial: Trial) -> Outcome:
         asked = dataset.queries(trial.by, split=trial.split)
         with self.watching(f"{trial.name}, {trial.by}") as progress:
             return run(registry, trial, asked, progress)
@@ -165,14 +165,16 @@ class AgentBench:
             settings = replace(self.settings, data_dir=folder)
             for texts in dict.fromkeys(trial.texts for trial in trials):
                 embedder = self.embedder or None
-                with Registry.open(":memory:", embedder=embedder, settings=settings, environ=self.environ) as registry:
+                with LocalRegistry.open(
+                    ":memory:", embedder=embedder, settings=settings, environ=self.environ
+                ) as registry:
                     self._fill(registry, dataset, servers, texts)
                     _refuse_missing(registry, tasks)
                     for trial in trials:
                         if trial.texts == texts:
                             yield self._outcome(registry, trial, tasks)
 
-    def _fill(self, registry: Registry, dataset: Dataset, servers: Path, texts: TextForm) -> None:
+    def _fill(self, registry: LocalRegistry, dataset: Dataset, servers: Path, texts: TextForm) -> None:
         surroundings = Surroundings.here(self.environ)
         ask = partial(ask_servers, registry.settings)
         opening = Opening(settings=registry.settings, registry=registry.store.place, surroundings=surroundings, ask=ask)
@@ -183,7 +185,7 @@ class AgentBench:
                 for rejected in ingested.report.changes.rejected[:1]:
                     raise InvalidDataset(rejected.where, rejected.reason)
 
-    def _outcome(self, registry: Registry, trial: AgentTrial, tasks: Sequence[Asked]) -> AgentOutcome:
+    def _outcome(self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked]) -> AgentOutcome:
         with self.watching(f"{trial.model}, {trial.recipe.name}") as progress:
             attempts = anyio.run(self._attempts, registry, trial, tasks, progress)
         if all(attempt.ending == "failed" for attempt in attempts):
@@ -191,7 +193,7 @@ class AgentBench:
         return AgentOutcome(trial=trial, attempts=tuple(attempts), fingerprint=registry.status().state.embedder)
 
     async def _attempts(
-        self, registry: Registry, trial: AgentTrial, tasks: Sequence[Asked], progress: Progress | None
+        self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked], progress: Progress | None
     ) -> list[Attempt]:
         attempts: dict[int, Attempt] = {}
         places = anyio.CapacityLimiter(self.at_once)
@@ -229,7 +231,7 @@ async def _judge_answer(attempt: Attempt, judge: ChatModel | None) -> Attempt:
         return attempt
 
 
-def _refuse_missing(registry: Registry, tasks: Sequence[Asked]) -> None:
+def _refuse_missing(registry: LocalRegistry, tasks: Sequence[Asked]) -> None:
     offered = {tool.id for tool in registry.tools()}
     for task in tasks:
         for item in task.gold_tools:

@@ -15,9 +15,9 @@ from waygraph.registry.model.nouns import Query, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
-from waygraph.registry.registry import Registry
 from waygraph.registry.routing.ranker import Ranker, read_features
 from waygraph.registry.routing.recipes import HYBRID
+from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.datasets.trials import Watching, watch_nothing
 from waygraph_lab.evaluation.dataset import By, Dataset, Need, Question
@@ -52,7 +52,7 @@ def learn_ranker(
     lists: list[RankedList] = []
     fingerprint = ""
     for dataset in datasets:
-        with Registry.open(
+        with LocalRegistry.open(
             ":memory:", embedder=embedder or None, settings=_with_room(settings), environ=environ
         ) as registry:
             drawn = dataset.draw(training.most_requests, seed=training.seed)
@@ -79,7 +79,12 @@ def _with_room(settings: Settings) -> Settings:
 
 
 def rank_requests(
-    registry: Registry, dataset: Dataset, questions: Sequence[Question], watching: Watching, *, learning: bool = True
+    registry: LocalRegistry,
+    dataset: Dataset,
+    questions: Sequence[Question],
+    watching: Watching,
+    *,
+    learning: bool = True,
 ) -> list[RankedList]:
     """What `hybrid` finds for the questions and their steps; the empty registry is filled with the catalogue.
 
@@ -127,7 +132,7 @@ def _conversations(questions: Iterable[Question]) -> dict[int, list[list[str]]]:
     return found
 
 
-def _learn(registry: Registry, conversations: Iterable[Sequence[str]]) -> None:
+def _learn(registry: LocalRegistry, conversations: Iterable[Sequence[str]]) -> None:
     """In place of what was learned before."""
     settings, counts = registry.settings, count_transitions(conversations, LEARNED_AT)
     registry.change(forget_transitions)
@@ -136,14 +141,14 @@ def _learn(registry: Registry, conversations: Iterable[Sequence[str]]) -> None:
     )
 
 
-def _rank(registry: Registry, dataset: str, question: Question, counts: Mapping[str, int]) -> Iterator[RankedList]:
+def _rank(registry: LocalRegistry, dataset: str, question: Question, counts: Mapping[str, int]) -> Iterator[RankedList]:
     yield from rank_need(registry, dataset, question.need, "questions", counts, part=str(_fold(question)))
     for step in question.steps:
         yield from rank_need(registry, dataset, step, "steps", counts, part=str(_fold(question)))
 
 
 def rank_need(
-    registry: Registry, dataset: str, need: Need, by: By, counts: Mapping[str, int], *, part: str
+    registry: LocalRegistry, dataset: str, need: Need, by: By, counts: Mapping[str, int], *, part: str
 ) -> Iterator[RankedList]:
     """The agents and, where right ones are known, the tools that `hybrid` finds; none where nothing can be judged."""
     query = Query(text=need.text, history=need.history, limit=DEPTH)

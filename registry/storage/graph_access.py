@@ -1,0 +1,98 @@
+"""The graph of a registry that is here: one revision of it to read, and a session to write the next."""
+
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING
+
+from waygraph.registry.model.errors import RegistryNotFound, WriteConflict
+from waygraph.registry.model.nouns import TextForm
+from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.tracing import span
+from waygraph.registry.model.validation import check_texts
+from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.storage.store import Store
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.factory import ChosenEmbedder
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.writer import WriteSession
+
+
+class GraphAccess(ABC):
+    """Reads and writes the graph of a store. Threads may share one."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+
+    @abstractmethod
+    def open_embedder(self, spec: str) -> "ChosenEmbedder":
+        """The embedder for a write: the one asked for, the registry's own (`spec`), or for a new registry the default.
+
+        Without weights a new registry is made without vectors; one that has vectors refuses (ModelNotFound).
+        """
+        ...
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+        """What `work` makes of one revision by declared statements: what sources state, without overlays.
+
+        It may run more than once. Raises RegistryNotFound.
+        """
+        return self._store.read(work)
+
+    @contextmanager
+    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
+        """To write once; `change` tries again. `texts` is chosen once, by the first write.
+
+        Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
+        own; WriteConflict if another writer was first, where a registry has several at a time.
+        """
+        from waygraph.registry.storage.embedded import now
+        from waygraph.registry.writer import WriteSession
+
+        check_texts(texts)
+        with self._store.writing(trust_index=trust_index) as writing:
+            yield WriteSession(
+                writing,
+                self.open_embedder,
+                NOUNS,
+                texts=texts,
+                max_embedded_chars=self._settings.max_embedded_chars,
+                max_changes_kept=self._settings.max_changes_kept,
+                clock=now,
+            )
+
+    def change[T](
+        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
+    ) -> T:
+        """What `work` does in a write session; done again, from its start, if another writer was first.
+
+        Raises as `writing` does, WriteConflict after `write_timeout_s` of trying.
+        """
+        give_up = time.monotonic() + self._settings.write_timeout_s
+        for attempt in count(1):
+            try:
+                with span("write"), self.writing(texts=texts, trust_index=trust_index) as session:
+                    return work(session)
+            except WriteConflict:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(random.uniform(0, min(0.5, 0.01 * 2 ** min(attempt, 10))))  # noqa: S311 - jitter, not a secret
+        raise AssertionError("unreachable")
+
+    def change_existing[T](self, work: "Callable[[WriteSession], T]", *, trust_index: bool = True) -> T:
+        """As `change`, for what only changes what is there: it makes no registry. Raises RegistryNotFound."""
+        if not self._store.exists:
+            raise RegistryNotFound(self._store.place)
+        return self.change(work, trust_index=trust_index)

@@ -1,0 +1,187 @@
+"""What operators do with a registry that is here; `RemoteOperator` does the same over a service."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from waygraph.registry.model.changes import Change, OperatorSettings, Page
+from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.tracing import span
+from waygraph.registry.model.usage import Sort
+from waygraph.registry.model.validation import setting_changes
+from waygraph.registry.operators.agent_settings import put_setting
+from waygraph.registry.operators.approval import approve
+from waygraph.registry.operators.rights import refuse_limited, refuse_non_operator
+from waygraph.registry.operators.sources import forget_source
+from waygraph.registry.operators.toolset import Toolset, remove_toolset, seen_toolset, set_toolset, stated_toolset
+from waygraph.registry.storage.graph_access import GraphAccess
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import Approved, CypherResult, Forgotten, Written
+    from waygraph.registry.model.usage import ToolUsage
+    from waygraph.registry.storage.export.formats import ExportFormat
+    from waygraph.registry.writer import WriteSession
+
+
+class LocalOperator:
+    """What operators say of agents, tools and sources, and how they watch them."""
+
+    def __init__(self, graph: GraphAccess) -> None:
+        self._graph = graph
+
+    def set(
+        self,
+        agent_id: str,
+        *,
+        tags: Sequence[str] | None = None,
+        visible_to: Sequence[str] | None = None,
+        everyone: bool = False,
+        pinned: bool | None = None,
+        hidden: bool | None = None,
+        removed: bool | None = None,
+        principal: Principal | None = None,
+    ) -> OperatorSettings:
+        """What an operator says of an agent; None leaves a field as it is. It survives every sync.
+
+        Raises UnknownName, also for an agent that the principal may not see; InvalidSetting for an empty name, and for
+        no group at all: that would open it to everyone. `everyone` takes an operator's `visible_to` back.
+        `removed=False` lets a removed agent's source bring it back. NotAllowed for what the principal may not set, see
+        `access.operators`.
+        """
+        from waygraph.registry.operators.agent_settings import changed_setting
+
+        changes = setting_changes(
+            tags=tags, visible_to=visible_to, everyone=everyone, pinned=pinned, hidden=hidden, removed=removed
+        )
+
+        def work(session: "WriteSession") -> OperatorSettings:
+            graph = session.read_graph_view()
+            setting = changed_setting(graph, agent_id, changes, principal)
+            if setting != graph.settings_of(agent_id):
+                put_setting(session, setting)
+            return setting
+
+        return self._graph.change_existing(work)
+
+    def set_tool(
+        self, name: str, changes: Mapping[str, Any], *, principal: Principal | None = None
+    ) -> OperatorSettings:
+        """What an operator says of a tool, by id or the call name that its source gives it: `name`, `description` and
+        `parameters`, by name objects of `name`, `description`, `pin` (a value that every call has) and `hidden`.
+
+        None takes a field back; what is not there stays. It survives every sync. Raises UnknownName, InvalidSetting;
+        NotAllowed for a principal that is no operator.
+        """
+        from waygraph.registry.model.tool_settings import merge_tool_setting
+        from waygraph.registry.operators.approval import find_held_tool
+
+        refuse_non_operator("to set a tool", principal)
+
+        def work(session: "WriteSession") -> OperatorSettings:
+            session.set_apart(principal)
+            graph = session.read_graph_view()
+            tool = find_held_tool(graph, name, principal, hint="")
+            siblings = [item.tool for item in graph.tools_of([tool.agent_id])[tool.agent_id]]
+            setting = merge_tool_setting(graph.settings_of(tool.agent_id), tool, siblings, changes)
+            if setting != graph.settings_of(tool.agent_id):
+                put_setting(session, setting)
+            return setting
+
+        return self._graph.change_existing(work)
+
+    def remove(self, agent_id: str, *, principal: Principal | None = None) -> OperatorSettings:
+        """Removes an agent and its tools, and keeps it away whatever its source says. Raises as `set`."""
+        return self.set(agent_id, removed=True, principal=principal)
+
+    def approve(self, *names: str, principal: Principal | None = None) -> "Approved":
+        """What waits of an agent and its tools, of a tool, or of a source (`source:NAME`) is in routing from now on.
+
+        This includes flagged texts, as they are now. All of the names or, if there is an error, none. A new revision,
+        unless nothing waited. Raises UnknownName, also for what the principal may not see; NotAllowed for a principal
+        that is no operator, and for a source that claims an agent which it may not see; InvalidSetting for no name.
+        """
+        from waygraph.registry.operators.approval import checked_names
+
+        unique_names = checked_names(names)
+        return self._graph.change_existing(lambda session: approve(session, *unique_names, principal=principal))
+
+    def forget(self, source: str, *, principal: Principal | None = None) -> "Forgotten":
+        """Removes a source and the agents that only it claimed, which the answer names, beside the sources that speak
+        for another agent now and must be ingested again to be heard.
+
+        Raises UnknownName; NotAllowed if it claims an agent that the principal may not see, or that others see, or has
+        a policy, and the principal is no operator.
+        """
+        return self._graph.change_existing(lambda session: forget_source(session, source, principal))
+
+    def set_toolset(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        tools: Sequence[str] = (),
+        agents: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        callers: Sequence[str] = (),
+        principal: Principal | None = None,
+    ) -> Toolset:
+        """A named choice of tools (by id), agents, and whatever has one of the tags, in place of the one of that name.
+
+        Only members of the groups `callers` may use it; none: everybody who may see anything in it. What comes later
+        and fits joins it. Raises InvalidSetting, also for the name of a namespace; NotAllowed for a principal.
+        """
+        refuse_limited(principal)
+        new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
+        self._graph.change_existing(lambda session: set_toolset(session, new))
+        return self._graph.store.look(lambda index: seen_toolset(index, name, None))
+
+    def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
+        """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
+        refuse_limited(principal)
+        return self._graph.change_existing(lambda session: remove_toolset(session, name))
+
+    def changes(
+        self,
+        *,
+        since: str = "",
+        agent_id: str = "",
+        after: str = "",
+        limit: int | None = 100,
+        principal: Principal | None = None,
+    ) -> Page[Change]:
+        """What syncs changed of agents that were known before and of their tools, newest first: at most `limit` that
+        are older than the change of the id `after`.
+
+        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
+        Raises InvalidQuery, RegistryNotFound.
+        """
+        from waygraph.registry.catalog.queries import ChangesQuery, seen_changes
+
+        request = ChangesQuery.of(since, agent_id, after, limit)
+        return self._graph.read(lambda session: seen_changes(session, request, principal))
+
+    def usage(
+        self, *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
+    ) -> "list[ToolUsage]":
+        """How often and how fast the gateways of this machine ran each tool: the `limit` (1 to 1,000) with the most
+        calls, errors or the longest `p95`. Empty for a registry in memory.
+
+        Raises InvalidQuery, UnknownName, RegistryNotFound, StorageFailed.
+        """
+        from waygraph.registry.storage.usage_file import read_usage
+
+        graph = self._graph
+        return read_usage(graph.store, graph.settings, agent_id=agent_id, sort=sort, limit=limit, principal=principal)
+
+    def cypher(self, statement: str, params: Mapping[str, object] | None = None) -> "CypherResult":
+        """Runs a statement that only reads, with limits of time, rows and memory, and of how many are at work.
+
+        Raises CypherRefused, CypherFailed, CypherLimit, CypherBusy.
+        """
+        with span("cypher"):
+            return self._graph.store.run_read_only(statement, params or {})
+
+    def export(self, format: "ExportFormat") -> str:  # noqa: A002 - what every caller calls it
+        """The whole registry as text; the same revision gives the same text. Raises UnknownName, RegistryNotFound."""
+        from waygraph.registry.storage.export.formats import export
+
+        return export(self._graph, format)
