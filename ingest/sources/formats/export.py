@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from waygraph.ingest.manifest.hidden_text import hidden_characters
 from waygraph.ingest.manifest.records import Intake
+from waygraph.ingest.manifest.suspicion.hidden_text import hidden_characters
 from waygraph.ingest.sources.formats import catalogue
 from waygraph.registry.model.changes import AgentEntry, Manifest, OperatorSettings, Policy, Rejected
 from waygraph.registry.model.errors import InvalidSetting, SourceError
