@@ -34,10 +34,9 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from waygraph.ingest.logins.store import LoginEntry, LoginRefused, login_file, refusal_code, take_turn
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.numbers import FAR_S, read_digits, read_number

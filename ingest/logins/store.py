@@ -57,6 +57,10 @@ def refusal_code(text: object) -> str:
     return text if isinstance(text, str) and _CODE.fullmatch(text) else ""
 
 
+class LoginRefused(UpstreamRefused):
+    """The server takes no request with the login that it was sent, or without one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """Of one caller at the server of one agent. `by`: how it was made (`oauth`, `header`); `at`: when, in ISO 8601.
