@@ -209,7 +209,7 @@ class IssuerKeys:
     `fetch` gives a JSON Web Key Set or raises IssuerUnavailable; `clock` tells seconds that never run back.
     """
 
-    # PyJWT's PyJWKClient cannot hold what this class does, even with a `fetch_data` of ours. Its set ends with its
+    # PyJWT's PyJWKClient cannot hold what this class does, even with a fetch of ours. Its set ends with its
     # lifetime although the issuer is down. Its cooldown begins with a success, so that rubbish hammers an issuer which
     # fails. All threads wait for one fetch, as none can look without fetching. It finds a key by `kid` alone: none for
     # a token without one, and not the one of two keys that fits the algorithm.

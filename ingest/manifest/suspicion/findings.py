@@ -146,18 +146,15 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
         yield from hidden_characters(text)
     for read in readings:
         yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
-        yield from _many_names(read)
+        if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
+            yield f"puts itself in the place of {many} names"
     yield from encoded_text(text, commands_only=is_data)
 
 
 def _readings(text: str) -> Collection[str]:
     """The text as a model may read it, with one space or line break for several: rules look at each anew."""
-    plain = _SPACES.sub(_one_space, without_hidden(text))
+    plain = _SPACES.sub(lambda several: "\n" if "\n" in several.group() else " ", without_hidden(text))
     return dict.fromkeys((plain, in_latin(plain)))
-
-
-def _one_space(several: re.Match[str]) -> str:
-    return "\n" if "\n" in several.group() else " "
 
 
 def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
@@ -177,12 +174,6 @@ def _named_tools(where: str, text: str) -> NamedTools | None:
     first_names = set(islice({**calls, **aside}, MAX_NAMES))
     aside, calls = ({name: words for name, words in names.items() if name in first_names} for names in (aside, calls))
     return NamedTools(where, aside, calls) if first_names else None
-
-
-def _many_names(text: str) -> Iterator[str]:
-    """A crowd of names would hide the one that is a tool's."""
-    if (many := len(_find_names(text, puts_aside=True))) > MAX_NAMES:
-        yield f"puts itself in the place of {many} names"
 
 
 def _find_names(text: str, *, puts_aside: bool) -> dict[str, str]:
@@ -223,13 +214,10 @@ def _part_of(name: str, schema: Mapping[str, object], part: _Part) -> _Part:
     """What the value of this name is. The title of one constant only repeats that value for people."""
     if part != "schema":
         return "data" if part == "data" else "schema"
-    if name in _DATA_KEYWORDS or (name == "title" and _is_constant(schema)):
+    values = schema.get("enum")
+    is_constant = "const" in schema or (isinstance(values, list) and len(values) == 1)
+    if name in _DATA_KEYWORDS or (name == "title" and is_constant):
         return "data"
     if name in _NAMING_KEYWORDS:
         return "names"
     return "patterns" if name == "patternProperties" else "schema"
-
-
-def _is_constant(schema: Mapping[str, object]) -> bool:
-    values = schema.get("enum")
-    return "const" in schema or (isinstance(values, list) and len(values) == 1)

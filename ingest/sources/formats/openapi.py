@@ -107,17 +107,14 @@ class _Service:
         if self._remarks[kind] <= MAX_REMARKS:
             report(pointer, reason)
 
-    def _report_rest(self) -> None:
-        for (report, reason), count in self._remarks.items():
-            if count > MAX_REMARKS:
-                report("/paths", f"at {count - MAX_REMARKS} more places: {reason}")
-
     def agent(self) -> AgentRecord:
         info = fields_of(self.document.get("info"))
         title = text_of(info.get("title"))
         key = PurePath(self.where.partition("?")[0]).stem if name_fault(title) else title
         tools = list(self._tools())
-        self._report_rest()
+        for (report, reason), count in self._remarks.items():
+            if count > MAX_REMARKS:
+                report("/paths", f"at {count - MAX_REMARKS} more places: {reason}")
         tags = tags_of(tag for tool in tools if is_lines(tool.tags) for tag in tool.tags)
         return AgentRecord(
             pointer="/info",

@@ -58,10 +58,6 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _are_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value) and len(set(value)) == len(value)
 
@@ -97,7 +93,7 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys("minimum maximum exclusiveMinimum exclusiveMaximum".split(), _is_number),
     **dict.fromkeys("minLength maxLength minItems maxItems minProperties maxProperties".split(), _is_count),
     **dict.fromkeys("minContains maxContains".split(), _is_count),
-    **dict.fromkeys("uniqueItems deprecated readOnly writeOnly".split(), _is_flag),
+    **dict.fromkeys("uniqueItems deprecated readOnly writeOnly".split(), lambda value: isinstance(value, bool)),
 }
 
 
