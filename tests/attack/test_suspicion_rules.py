@@ -1,5 +1,7 @@
 """Each rule against suspicious texts finds the texts that it names, and none of those that only look alike."""
 
+import subprocess
+import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -87,3 +89,13 @@ def test_rules_have_names_of_their_own_and_known_concepts() -> None:
     concepts = {name for block in RULES for name in block.get("concepts", ())}
     concepts |= {name for concept in DOCUMENT["concepts"].values() for name in concept.get("includes", ())}
     assert concepts == set(DOCUMENT["concepts"])
+
+
+def test_rules_are_read_when_the_first_text_is_checked() -> None:
+    """Commands that check no text do not wait for it."""
+    code = (
+        "from waygraph.ingest.sync import checks; from waygraph.ingest.manifest.suspicion import rules; "
+        "print(rules.load_rules.cache_info().currsize)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"

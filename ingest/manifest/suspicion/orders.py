@@ -72,8 +72,10 @@ def find_orders(
     may_fit = [
         rule
         for rule in (load_rules().orders if rules is None else rules)
-        if not (is_data and rule.is_mark) and (rule.sentence_words or not text.isascii() or rule.may_fit(small))
+        if not (is_data and rule.is_mark) and (not text.isascii() or rule.may_find(small))
     ]
+    if not may_fit:
+        return
     reasons, mentions = set[str](), Counter[str]()
     for place, part in enumerate(sentences(text)):
         sentence = _Sentence(part, part.lower(), place, purpose)

@@ -42,6 +42,10 @@ class Rule:
                 return False
         return True
 
+    def may_find(self, small: str) -> bool:
+        """Whether it may find anything in such a text; a rule with words of a sentence looks at no others."""
+        return has_one(self.sentence_words, small) if self.sentence_words else self.may_fit(small)
+
     def find(self, sentence: str) -> Iterator[Span]:
         if len(self.parts) == 1:
             yield from (match.span() for match in self.parts[0].finditer(sentence))
