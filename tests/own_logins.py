@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.identity_provider import Login as RealmLogin
 from tests.protected_server import ProtectedServer
-from waygraph.ingest.upstream.logins import Login, LoginFile
+from waygraph.ingest.logins.store import Login, LoginFile
 
 KEY = base64.b64encode(b"k" * 32).decode()
 OTHER_KEY = base64.b64encode(b"o" * 32).decode()

@@ -41,8 +41,8 @@ from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
     from waygraph.api.telemetry.audit import Audit
-    from waygraph.ingest.execution.own_logins import OwnLogins
     from waygraph.ingest.execution.services import Services
+    from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.upstream.connection import Result
     from waygraph.registry.access.policy import CallPolicy

@@ -25,7 +25,7 @@ from waygraph.api.mcp.protocol import UNFIT, mend_item
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import sendable
-from waygraph.ingest.manifest.poisoning import tool_flags
+from waygraph.ingest.manifest.suspicion.findings import tool_flags
 from waygraph.ingest.sources.mcp_servers import BESIDE_TOOLS
 from waygraph.registry.access.visibility import Scope
 from waygraph.registry.catalog.find_tools.find import Judging, judging, list_agents

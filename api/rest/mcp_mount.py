@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
     from waygraph.api.rest.dependencies import Service
-    from waygraph.ingest.execution.own_logins import OwnLogins
+    from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
 

@@ -83,6 +83,12 @@ class Web:
             request = answer
         raise UpstreamRefused(f"redirects more than {MAX_REDIRECTS} times")
 
+    async def post(self, url: str, headers: Mapping[str, str], content: bytes) -> tuple[int, bytes]:
+        """To an address that the operator named, which may be a private one. Raises UpstreamError."""
+        request = Request(method="POST", url=url, headers=headers, content=content, allow_private=True)
+        answer = await self.ask(request)
+        return answer.status, answer.content
+
     def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
         """Made by the first request that needs it: a gateway that starts would wait for it, and most need none."""
         if any_host not in self._clients:

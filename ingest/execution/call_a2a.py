@@ -29,7 +29,7 @@ from waygraph.ingest.execution.services import (
 from waygraph.ingest.manifest.fields import fields_of, items_of, lines_of, sendable, text_of
 from waygraph.ingest.manifest.redaction import Discretion, shorten, struck_json
 from waygraph.ingest.manifest.trust_store import VouchedFile
-from waygraph.ingest.sources.formats.a2a_card import DEFAULT_BINDING, DEFAULT_VERSION
+from waygraph.ingest.sources.formats.old_forms import DEFAULT_BINDING, DEFAULT_VERSION
 from waygraph.ingest.upstream.connection import Host, Result
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.errors import (

@@ -16,11 +16,11 @@ from math import inf
 from typing import Any
 
 import anyio
+import httpx2
 from anyio import to_thread
 from cachetools import FIFOCache
 
 from waygraph.ingest.execution.call import STOPPING, ToolCall, ToolCaller, Web
-from waygraph.ingest.execution.own_logins import OwnLogins
 from waygraph.ingest.execution.pool import MOST_AGENTS, Pool, calling_pool
 from waygraph.ingest.execution.services import (
     HOW_TO_NAME,
@@ -31,9 +31,12 @@ from waygraph.ingest.execution.services import (
     load_services,
     servers_vouched_for,
 )
+from waygraph.ingest.logins.callers import OwnLogins
+from waygraph.ingest.logins.exchange import TokenExchange
 from waygraph.ingest.manifest.environment import Scope, Surroundings
 from waygraph.ingest.manifest.own_gateway import LEFT_OUT, launches_gateway
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal
+from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_in, vouched_file
 from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
 from waygraph.ingest.sources.formats.mcp_config import config_entry
@@ -296,7 +299,13 @@ async def open_executor(
         launches = Launches(registry=registry, settings=settings, surroundings=surroundings, trust_file=trust_file)
         finder = ServiceFinder(registry=registry, services=services, surroundings=surroundings)
         logins = OwnLogins(
-            services=services, settings=settings, surroundings=surroundings, launches=launches.fresh, web=web
+            rules=services.logins,
+            place=services.place,
+            settings=settings,
+            surroundings=surroundings,
+            launches=launches.fresh,
+            exchange=TokenExchange(web.post, settings.upstream_connect_timeout_s),
+            open_client=_login_client,
         )
         await to_thread.run_sync(_warn_without_key, logins)
         pool = await stack.enter_async_context(calling_pool(logins.operator_launch, settings))
@@ -311,8 +320,16 @@ async def open_executor(
         yield executor
 
 
+def _login_client(
+    launch: HttpLaunch, settings: Settings, discretion: Discretion, auth: httpx2.Auth | None
+) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
+    from waygraph.ingest.upstream.http import login_client  # imports the SDK
+
+    return login_client(launch, settings, discretion, auth)
+
+
 def _warn_without_key(logins: OwnLogins) -> None:
-    if agents := [rule.agent for rule in logins.services.logins if rule.takes_login]:
+    if agents := [rule.agent for rule in logins.rules if rule.takes_login]:
         try:
             logins.file.check_key()
         except LoginsUnusable as fault:

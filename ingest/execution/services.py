@@ -19,17 +19,18 @@ import tomllib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
 from anyio import to_thread
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from waygraph.ingest.logins.login_rules import HeaderName, LoginRule, Text
 from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.manifest.trust_store import VouchedFile, VouchedServer, launch_digest
-from waygraph.registry.http.addresses import is_loopback, names_user, split_url
+from waygraph.registry.http.addresses import names_user
 from waygraph.registry.http.client import origin_of
 from waygraph.registry.model.changes import plain_key
 from waygraph.registry.model.errors import InvalidSetting, StorageFailed, UnknownName
@@ -38,8 +39,6 @@ from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.validation import reason_of
 from waygraph.registry.storage.local_registry import LocalRegistry
 
-_Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-_HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
 Place = Literal["header", "query", "cookie"]
 
 
@@ -88,22 +87,13 @@ class Service:
         )
 
 
-By = Literal["oauth", "exchange", "header"]
-KEY, CALLER = "{key}", "{caller}"
-"""In the value of a header: what the caller typed, and the caller's id."""
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
     """All entries. `place`: the file, as it was named; empty: there is none."""
 
     entries: tuple[Service, ...] = ()
     place: str = ""
-    logins: "tuple[LoginRule, ...]" = ()
-
-    def login_of(self, agent_id: str) -> "LoginRule | None":
-        """None: the agent is called as the operator has it."""
-        return next((rule for rule in self.logins if rule.agent == agent_id), None)
+    logins: tuple[LoginRule, ...] = ()
 
     def of_agent(self, agent_id: str) -> Service | None:
         return next((entry for entry in self.entries if entry.agent == agent_id), None)
@@ -164,7 +154,7 @@ class Auth(_Strict):
     user: str = ""
     password: str = ""
     key: str = ""
-    name: _HeaderName = "X-API-Key"
+    name: HeaderName = "X-API-Key"
     place: Place = Field(default="header", alias="in")
 
     @model_validator(mode="after")
@@ -186,11 +176,11 @@ class Auth(_Strict):
 
 
 class _Entry(_Strict):
-    agent: _Text | None = None
-    source: _Text | None = None
-    base_url: _Text
-    also: list[_Text] = []
-    headers: dict[_HeaderName, str] = {}
+    agent: Text | None = None
+    source: Text | None = None
+    base_url: Text
+    also: list[Text] = []
+    headers: dict[HeaderName, str] = {}
     auth: Auth | None = None
     allow_private: bool = False
 
@@ -217,69 +207,6 @@ class _Entry(_Strict):
         )
 
 
-class LoginRule(_Strict):
-    """That an agent's server is called as each caller, and how. Until `resolve`, secrets are references.
-
-    Nothing of the operator's own login goes there: `headers` are all that is sent beside the caller's.
-    """
-
-    agent: _Text
-    by: By
-    headers: dict[_HeaderName, str] = Field(default={}, repr=False)
-    name: _HeaderName = "Authorization"
-    value: str = ""
-    client_id: str = ""
-    client_secret: str = Field(default="", repr=False)
-    issuer: str = ""
-    token_endpoint: str = ""
-    audience: str = ""
-    resource: str = ""
-    scope: str = ""
-
-    @model_validator(mode="after")
-    def _sound(self) -> "LoginRule":
-        of = {
-            "oauth": {"client_id", "client_secret", "issuer"},
-            "exchange": {"client_id", "client_secret", "token_endpoint", "audience", "resource", "scope"},
-            "header": {"name", "value"},
-        }[self.by] | {"agent", "by", "headers"}
-        if astray := sorted(self.model_fields_set - of):
-            raise ValueError(f"{astray[0]} does not go with by = {self.by!r}, which takes {', '.join(sorted(of))}")
-        own = (self.name if self.by == "header" else "Authorization").lower()
-        if own in (name.lower() for name in self.headers):
-            raise ValueError(f"headers may not have {own}, which is the caller's own")
-        if self.by == "exchange" and not (_keeps_secrets(self.token_endpoint) and self.client_id):
-            raise ValueError(
-                "by = 'exchange' needs client_id and token_endpoint: https://…, or http:// on this machine"
-            )
-        if self.by == "header" and (KEY in self.value) == (CALLER in self.value):
-            raise ValueError(f"by = 'header' needs a value with {KEY} (what the caller types) or {CALLER} (their id)")
-        return self
-
-    @property
-    def takes_login(self) -> bool:
-        """Whether the caller has to do something, once."""
-        return self.by == "oauth" or KEY in self.value
-
-    def resolve(self, surroundings: Surroundings) -> "LoginRule":
-        """Raises Incomplete."""
-        resolver = Resolver(Scope(surroundings=surroundings))
-        try:
-            headers = {name: resolver.text(value) for name, value in self.headers.items()}
-            secret = resolver.text(self.client_secret)
-            resolver.finish()
-        except UnresolvedReference as exc:
-            raise Incomplete(str(exc)) from None
-        return self.model_copy(update={"headers": headers, "client_secret": secret})
-
-
-def _keeps_secrets(address: str) -> bool:
-    parts = split_url(address)
-    if parts is None or not parts.hostname:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
-
-
 class _File(_Strict):
     service: list[_Entry] = []
     login: list[LoginRule] = []
@@ -303,7 +230,7 @@ def _first_fault(error: ValidationError) -> str:
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     """What is known where this key stands."""
-    table: type[_Strict] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
+    table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
     table = _File if len(place) == 1 else table
     return [field.alias or name for name, field in table.model_fields.items()]
 

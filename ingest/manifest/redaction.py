@@ -137,7 +137,10 @@ def shorten(text: str, most_chars: int) -> str:
 
 def discretion(launch: Launch) -> Discretion:
     """Of a launch. Secrets come longest first."""
-    secrets = _of_stdio(launch) if isinstance(launch, StdioLaunch) else {*_of_url(launch.url), *_values(launch.headers)}
+    if isinstance(launch, StdioLaunch):
+        secrets = _values(launch.env) | _of_arguments(launch.args)
+    else:
+        secrets = _of_url(launch.url) | _values(launch.headers)
     secrets |= _values({value: value for value in launch.confidential})
     return Discretion(_sort_spellings(secrets), _sort_spellings(_logins_of(launch)))
 
@@ -170,10 +173,6 @@ def _spellings(secret: str) -> set[str]:
         quote_plus(secret, errors="replace"),
         b64encode(secret.encode("utf-8", "replace")).decode().rstrip("="),
     }
-
-
-def _of_stdio(launch: StdioLaunch) -> set[str]:
-    return {*_values(launch.env), *_of_arguments(launch.args)}
 
 
 def _values(variables: Mapping[str, str]) -> set[str]:

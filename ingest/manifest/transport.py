@@ -287,7 +287,9 @@ def _word(word: str) -> str:
         if match := form.fullmatch(word):
             return match[1] + redact(match[2])
     if pair := _ASSIGNMENT.fullmatch(word):
-        return _redact_assignment(pair)
+        name, _, value = pair.groups()
+        is_secret = names_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name)
+        return _with_reference(pair) if is_secret else f"{name}={_text(value)}"
     pair = _HEADER.fullmatch(word)
     return _with_reference(pair) if pair and names_secret(pair[1]) else _text(word)
 
@@ -295,13 +297,6 @@ def _word(word: str) -> str:
 def _variable(text: str) -> str:
     pair = _ASSIGNMENT.fullmatch(text)
     return _with_reference(pair) if pair else _word(text)
-
-
-def _redact_assignment(pair: re.Match[str]) -> str:
-    name, _, value = pair.groups()
-    if names_secret(name.rpartition(".")[2]) or _VARIABLE_NAME.fullmatch(name):
-        return _with_reference(pair)
-    return f"{name}={_text(value)}"
 
 
 def _line(text: str) -> str:
@@ -343,7 +338,8 @@ def _text(text: str) -> str:
         safe = _clean_value(document)
         return text if safe == document else _format_json(safe)
     text = _URL.sub(_address, _without_defaults(text))
-    return _line(_TOKEN.sub("${token}", _without_pairs(_BEARER.sub(_bearer, text))))
+    text = _BEARER.sub(lambda match: f"{match[1]}{match[2]}{_reference('token', match[3])}", text)
+    return _line(_TOKEN.sub("${token}", _without_pairs(text)))
 
 
 def _parse_json(text: str) -> object:
@@ -360,10 +356,6 @@ def _is_json(text: str) -> bool:
 
 def _format_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _bearer(match: re.Match[str]) -> str:
-    return f"{match[1]}{match[2]}{_reference('token', match[3])}"
 
 
 def _without_pairs(text: str) -> str:

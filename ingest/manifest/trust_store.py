@@ -25,7 +25,7 @@ from typing import Any
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, Refusal, ServerEntry, StdioLaunch, held_transport
 from waygraph.registry.model.errors import StorageFailed
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.files import file_stamp, write_lock, write_private
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import JsonText
 
@@ -199,13 +199,7 @@ class VouchedFile:
     @property
     def stamp(self) -> object:
         """Another value when the file is another one. Raises StorageFailed."""
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
-            return None
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        return file_stamp(self.path)
 
     def digest_of(self, text: str) -> str:
         """Of what a config says, under this file's key. Raises RegistryLocked, StorageFailed."""
@@ -260,10 +254,7 @@ class VouchedFile:
             "registries": {place: _as_json(sources) for place, sources in content.registries.items()},
             "sources": _as_json(content.older),
         }
-        try:
-            write_atomically(self.path, json.dumps(document, indent=1).encode(), mode=PRIVATE)
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+        write_private(self.path, document, indent=1)
 
 
 def vouched_file(folder: Path, registry: str) -> VouchedFile:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
-from waygraph.ingest.manifest.poisoning import text_chars, tool_flags
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
+from waygraph.ingest.manifest.suspicion.findings import text_chars, tool_flags
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Rejected

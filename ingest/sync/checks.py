@@ -6,7 +6,7 @@ A plan under the lock asks for the same again, and does anew only what another w
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from waygraph.ingest.manifest.poisoning import Findings, examine, text_chars
+from waygraph.ingest.manifest.suspicion.findings import Findings, examine, text_chars
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.ingest.sync.copies import CopySearch, Original
 from waygraph.registry.model.changes import AgentEntry

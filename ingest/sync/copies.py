@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from waygraph.ingest.manifest.hidden_text import in_latin, quote, without_hidden
+from waygraph.ingest.manifest.suspicion.hidden_text import in_latin, quote, without_hidden
 from waygraph.registry.access.visibility import MAX_OWNERS, NEAR_COPY, of_others
 from waygraph.registry.model.nouns import NOTICE, JsonText, Tool, parse_field
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from waygraph.ingest.manifest.poisoning import OwnedElsewhere
+from waygraph.ingest.manifest.suspicion.findings import OwnedElsewhere
 from waygraph.ingest.sync.checks import Checks, OldTools
 from waygraph.ingest.sync.copies import free_texts
 from waygraph.ingest.sync.scanner import Scan

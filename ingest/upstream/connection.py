@@ -205,10 +205,6 @@ class NotDelivered(UpstreamUnreachable):
     """The request did not reach the server: on another connection it may be made again."""
 
 
-class LoginRefused(UpstreamRefused):
-    """The server takes no request with the login that it was sent, or without one."""
-
-
 class MayHaveRun(UpstreamUnreachable):
     """The server was lost after it was asked: to ask again may do it twice."""
 

@@ -15,10 +15,11 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import McpHttpClientFactory
 
+from waygraph.ingest.logins.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.connection import LoginRefused, NotDelivered
-from waygraph.ingest.upstream.oauth import OpenPage, Provider, log_in
+from waygraph.ingest.upstream.connection import NotDelivered
 from waygraph.ingest.upstream.session_end import HEADER, ends_session, session_of
 from waygraph.ingest.upstream.wire import (
     KINDS,
@@ -29,6 +30,7 @@ from waygraph.ingest.upstream.wire import (
     hush,
     kind_of,
     message_in,
+    quietly,
     refusal_text,
     start_of,
 )
@@ -76,6 +78,20 @@ async def http_transport(
     else:
         async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, None)) as streams:
             yield streams
+
+
+@asynccontextmanager
+async def login_client(
+    launch: HttpLaunch, settings: Settings, discretion: Discretion, auth: httpx2.Auth | None
+) -> AsyncGenerator[httpx2.AsyncClient]:
+    """For the requests of one login. Raises UpstreamError at its end if the server could not be asked."""
+    wire = Wire()
+    hush()
+    with quietly():
+        async with OriginClient(launch, settings, wire, discretion, auth) as client:
+            yield client
+    if wire.trouble:
+        raise wire.trouble
 
 
 @asynccontextmanager

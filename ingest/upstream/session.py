@@ -22,6 +22,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
 from waygraph.ingest.upstream.connection import (
@@ -29,7 +30,6 @@ from waygraph.ingest.upstream.connection import (
     LISTS,
     Host,
     Items,
-    LoginRefused,
     MayHaveRun,
     NotDelivered,
     NotOffered,

@@ -178,7 +178,7 @@ class VerifyingKey:
 
     kid: str | None
     algorithms: frozenset[str]
-    key: "jwt.PyJWK"
+    key: jwt.PyJWK
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,11 @@ class IssuerKeys:
 
     `fetch` gives a JSON Web Key Set or raises IssuerUnavailable; `clock` tells seconds that never run back.
     """
+
+    # PyJWT's PyJWKClient cannot hold what this class does, even with a fetch of ours. Its set ends with its
+    # lifetime although the issuer is down. Its cooldown begins with a success, so that rubbish hammers an issuer which
+    # fails. All threads wait for one fetch, as none can look without fetching. It finds a key by `kid` alone: none for
+    # a token without one, and not the one of two keys that fits the algorithm.
 
     def __init__(
         self,
@@ -287,8 +292,6 @@ def verifying_keys(document: Mapping[str, object]) -> tuple[VerifyingKey, ...]:
 
 
 def _verifying_key(jwk: object) -> VerifyingKey | None:
-    import jwt
-
     if not isinstance(jwk, dict) or not _is_for_checking(jwk):
         return None
     algorithms = _algorithms(jwk)

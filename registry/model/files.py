@@ -51,6 +51,25 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     sync_path(path.parent)
 
 
+def write_private(path: Path, document: object, *, indent: int | None = None) -> None:
+    """JSON that its owner alone may read. Raises StorageFailed."""
+    try:
+        write_atomically(path, json.dumps(document, indent=indent).encode(), mode=PRIVATE)
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
+def file_stamp(path: Path) -> tuple[int, ...] | None:
+    """Another value when the file is another one; None if there is none. Raises StorageFailed."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be read: {exc.strerror}") from exc
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def write_named(path: Path, text: str) -> None:
     """A file that somebody named: whole, or as it was. What is no plain file, such as a pipe, is written to.
 

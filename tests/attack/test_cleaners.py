@@ -9,11 +9,11 @@ from tests.faults import programs
 from tests.faults.processes import child
 from tests.faults.soundness import sound_revision
 from tests.own_logins import KEY
+from waygraph.ingest.logins import oauth, store
+from waygraph.ingest.logins.oauth import token_file
+from waygraph.ingest.logins.store import LoginFile
 from waygraph.ingest.manifest import trust_store
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_file
-from waygraph.ingest.upstream import logins, oauth
-from waygraph.ingest.upstream.logins import LoginFile
-from waygraph.ingest.upstream.oauth import token_file
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.model.errors import RegistryLocked
 from waygraph.registry.model.files import lock_of
@@ -51,7 +51,7 @@ def test_a_lock_that_is_unlinked_amid_a_change_loses_nothing(
 ) -> None:
     """Who comes then makes a lock of its own, and is kept out all the same until the first one has written."""
     path, change, replace = tmp_path / name, CHANGES[name], Path.replace
-    for module in (logins, oauth, trust_store):
+    for module in (store, oauth, trust_store):
         monkeypatch.setattr(module, "_LOCK_TIMEOUT_S", 0.0)
     refused: list[RegistryLocked] = []
 

@@ -14,8 +14,9 @@ import pytest
 
 from tests.servers import misbehaving
 from tests.service import agent, assert_good, ingest, process, until
-from waygraph.ingest.manifest import hidden_text, order_rules, poisoning, redaction
+from waygraph.ingest.manifest import redaction
 from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.suspicion import findings, hidden_text, orders, rules
 from waygraph.ingest.sources import mcp_servers
 from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
@@ -118,9 +119,14 @@ def test_time_grows_with_foreign_input(kind: str) -> None:
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """All that are tried on foreign texts."""
-    for number, rule in enumerate(order_rules.RULES):
-        yield from ((f"rule {number}.{at}", part) for at, part in enumerate(rule.parts))
-    for module in (order_rules, hidden_text, poisoning, redaction, mcp_servers, copies):
+    loaded = rules.load_rules()
+    for order in (*loaded.orders, loaded.harm):
+        yield from ((f"{order.name}.{at}", part) for at, part in enumerate(order.parts))
+    yield from loaded.context.items()
+    yield from ((rule.name, rule.pattern) for rule in loaded.names)
+    yield from ((rule.name, rule.pattern) for rule in loaded.characters)
+    yield "a word of several scripts", hidden_text.mixed_word()
+    for module in (orders, rules, hidden_text, findings, redaction, mcp_servers, copies):
         for name, value in vars(module).items():
             if isinstance(value, re.Pattern):
                 yield f"{module.__name__.rpartition('.')[2]}.{name}", value
@@ -200,14 +206,14 @@ def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.M
         sync(registry, Manifest(source="first", entries=(entry("a", {"t": (LETTER, {})}),)))
         examined: list[str] = []
 
-        def write_beside(entity: Agent | Tool) -> poisoning.Findings:
+        def write_beside(entity: Agent | Tool) -> findings.Findings:
             """Fails where this sync has the lock."""
             examined.append(entity.id)
             with registry.writing() as session:
                 assert session.state()
             number = len(examined)
             sync(registry, Manifest(source=f"beside-{number}")) if number < 3 else None
-            return poisoning.examine(entity)
+            return findings.examine(entity)
 
         monkeypatch.setattr(checks, "examine", write_beside)
         sync(registry, Manifest(source="second", entries=(entry("b", {"t": (ORDER, {}), "u": (LETTER, {})}),)))

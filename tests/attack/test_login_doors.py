@@ -15,7 +15,7 @@ from pydantic import AnyHttpUrl
 from tests.gateway.test_login_pages import World, leave, log_in_by_browser, prove, world
 from tests.identity_provider import Person
 from waygraph.api.rest.routes.login_pages import Browser
-from waygraph.ingest.upstream.oauth import refuse_nameless_issuer
+from waygraph.ingest.logins.oauth import refuse_nameless_issuer
 from waygraph.registry.access.visibility import SCOPES, Caller
 from waygraph.registry.model.errors import UpstreamRefused
 

@@ -19,9 +19,9 @@ from tests.upstream.calling import PATIENCE_S, Listening
 from waygraph.ingest.execution import pool as pool_module
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.execution.executor import Executor, open_executor
+from waygraph.ingest.logins import store as logins_module
+from waygraph.ingest.logins.store import LoginEntry, LoginFile, login_file
 from waygraph.ingest.manifest.records import UserLogin
-from waygraph.ingest.upstream import logins as logins_module
-from waygraph.ingest.upstream.logins import LoginEntry, LoginFile, login_file
 from waygraph.registry.model.errors import (
     InvalidSetting,
     LoginsUnusable,

@@ -16,8 +16,8 @@ from tests.faults.soundness import sound_revision
 from tests.service import agent, assert_good, assert_problem, ingest, manifest, served
 from tests.unit.test_embedding_cache import HashEmbedder
 from waygraph.api.cli.app import main
+from waygraph.ingest.logins.oauth import token_file
 from waygraph.ingest.manifest.trust_store import VouchedSource, vouched_file
-from waygraph.ingest.upstream.oauth import token_file
 from waygraph.registry import Settings
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.embedding.cache import CachedEmbedder

@@ -21,7 +21,7 @@ from tests.own_logins import KEY, log_in
 from tests.protected_server import ProtectedServer, protected_server
 from tests.service import Served, assert_good, assert_problem, process, served
 from waygraph.api.rest.routes.login_pages import Browser
-from waygraph.ingest.upstream.logins import LoginFile, login_file
+from waygraph.ingest.logins.store import LoginFile, login_file
 from waygraph.registry.access.visibility import LOCAL
 from waygraph.registry.model.settings import Settings
 

@@ -12,7 +12,7 @@ from tests.own_logins import KEY
 from tests.protected_server import protected_server
 from waygraph.api.cli.app import main
 from waygraph.api.cli.render import progress
-from waygraph.ingest.upstream.logins import LoginFile
+from waygraph.ingest.logins.store import LoginFile
 from waygraph.registry.access.api_keys import KeyFile
 
 HERE = "http://127.0.0.1:9/mcp"

@@ -12,8 +12,8 @@ from mcp.server import MCPServer
 
 from tests.upstream.launches import SETTINGS, listing_of
 from tests.upstream.served import running, served
+from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
-from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.http import _BoundedBody
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable

@@ -17,9 +17,9 @@ import pytest
 from tests.identity_provider import Person, identity_provider
 from tests.protected_server import TOOLS, ProtectedServer, protected_server
 from tests.upstream.launches import SETTINGS
+from waygraph.ingest.logins.oauth import OpenPage, token_file
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.oauth import OpenPage, token_file
 from waygraph.ingest.upstream.open import connect
 from waygraph.registry.model.errors import UpstreamRefused
 from waygraph.registry.model.settings import Settings

@@ -9,7 +9,7 @@ from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
-    from waygraph.ingest.upstream.logins import LoginFile
+    from waygraph.ingest.logins.store import LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -60,7 +60,7 @@ def add(context: typer.Context, agent: AgentId) -> None:
 
 
 def _file(context: typer.Context) -> "LoginFile":
-    from waygraph.ingest.upstream.logins import login_file
+    from waygraph.ingest.logins.store import login_file
 
     options = invocation(context)
     settings = options.settings()
@@ -72,9 +72,9 @@ async def _log_in(registry: "LocalRegistry", settings: "Settings", agent: "Agent
     """Raises BadParameter for an agent that is called as the operator."""
     from waygraph.api.cli.render.progress import open_page
     from waygraph.ingest.execution.executor import open_executor
-    from waygraph.ingest.execution.own_logins import LOCAL_USER
+    from waygraph.ingest.logins.callers import LOCAL_USER
+    from waygraph.ingest.logins.oauth import listen_for_callback
     from waygraph.ingest.manifest.environment import Surroundings
-    from waygraph.ingest.upstream.oauth import listen_for_callback
 
     async with open_executor(registry, settings, Surroundings.here(environ)) as executor:
         logins = executor.logins

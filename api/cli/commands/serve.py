@@ -226,7 +226,7 @@ def revoke(
 ) -> None:
     """End a key now, also in a service that runs."""
     from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.ingest.upstream.logins import login_file
+    from waygraph.ingest.logins.store import login_file
 
     file = _file(context)
     key = file.revoke(key_id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.model.shapes import Shape, report
 
 if TYPE_CHECKING:
-    from waygraph.ingest.upstream.logins import Login
+    from waygraph.ingest.logins.store import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.model.changes import SyncReport

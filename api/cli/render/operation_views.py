@@ -13,7 +13,7 @@ from waygraph.registry.model.shapes import Shape
 
 if TYPE_CHECKING:
     from waygraph.api.cli.render.cli_json import Export, Outcome
-    from waygraph.ingest.upstream.logins import Login
+    from waygraph.ingest.logins.store import Login
     from waygraph.registry.access.api_keys import ApiKey, KeyState
     from waygraph.registry.embedding.weights import InstalledModel
     from waygraph.registry.model.changes import Approved, Change, CypherResult, Forgotten, OperatorSettings, Written

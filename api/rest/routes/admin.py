@@ -23,10 +23,10 @@ from waygraph.api.rest.requests import (
 )
 from waygraph.api.rest.routes.catalog import AgentId, ToolName, ToolsetPath
 from waygraph.api.telemetry.audit import Action, Attempt
+from waygraph.ingest.logins.store import login_file
 from waygraph.ingest.sources.formats import export
 from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
-from waygraph.ingest.upstream.logins import login_file
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import CypherResult, Document

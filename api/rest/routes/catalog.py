@@ -12,7 +12,7 @@ from waygraph.api.rest.openapi import operation
 from waygraph.api.rest.problems import as_json, unless_known
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
-from waygraph.ingest.upstream.logins import login_file
+from waygraph.ingest.logins.store import login_file
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes

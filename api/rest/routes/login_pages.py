@@ -42,8 +42,8 @@ from waygraph.registry.model.nouns import Agent, Principal
 if TYPE_CHECKING:
     from waygraph.api.rest.dependencies import Service
     from waygraph.api.rest.mcp_mount import OfferedGateway
-    from waygraph.ingest.execution.own_logins import OwnLogins
-    from waygraph.ingest.upstream.logins import LoginFile
+    from waygraph.ingest.logins.callers import OwnLogins
+    from waygraph.ingest.logins.store import LoginFile
 
 BEGINS_PER_MINUTE, BEGINS_AT_ONCE = 6.0, 10
 """Logins that one caller begins: at each a client may be registered at the server's issuer."""

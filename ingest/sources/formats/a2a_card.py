@@ -21,6 +21,7 @@ from waygraph.ingest.manifest.fields import (
 )
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.listings import is_service, service_record
+from waygraph.ingest.sources.formats.old_forms import upgrade_card
 from waygraph.registry.index.analyser import fold
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest
 
@@ -34,8 +35,6 @@ WELL_KNOWN_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 _TELLING = frozenset(("supportedInterfaces", "additionalInterfaces", "preferredTransport", "defaultInputModes"))
 _WITH_SKILLS = frozenset(("capabilities", "protocolVersion", "provider", "url"))
 INTERFACE_FIELDS = ("url", "protocolBinding", "protocolVersion", "tenant")
-DEFAULT_BINDING, DEFAULT_VERSION = "JSONRPC", "0.3.0"
-"""Of a card that names none."""
 
 
 def card_urls(base: str) -> tuple[str, ...]:
@@ -64,7 +63,7 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  # noqa: ARG001
     """An agent a card. Those of a list that have one name are told apart by their addresses."""
     if not isinstance(document, list):
-        yield _agent(document, "", "", intake)
+        yield _agent(upgrade_card(document), "", "", intake)
         return
     cards = [entry for entry in document if isinstance(entry, Mapping) and "metadata" not in entry]
     common_names = frozenset(repeated_names(text_of(card.get("name")) for card in cards))
@@ -74,7 +73,8 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:  #
         elif "metadata" in entry:
             yield from _read_list(entry, f"/{number}", intake)
         else:
-            yield _agent(entry, _distinct_name(entry, common_names), f"/{number}", intake)
+            card = upgrade_card(entry)
+            yield _agent(card, _distinct_name(card, common_names), f"/{number}", intake)
 
 
 def _is_card(document: Any) -> bool:
@@ -104,7 +104,7 @@ def _read_list(entry: Mapping[str, Any], pointer: str, intake: Intake) -> Iterat
         return
     labels = {name: entry[name] for name in ("name", "description") if entry.get(name)}
     card = {name: value for name, value in entry["metadata"].items() if value or name not in labels}
-    yield _agent({**labels, **card}, key, f"{pointer}/metadata", intake)
+    yield _agent(upgrade_card({**labels, **card}), key, f"{pointer}/metadata", intake)
 
 
 def _distinct_name(card: Mapping[str, Any], common_names: Collection[str]) -> str:
@@ -138,32 +138,19 @@ def _transport(card: Mapping[str, Any]) -> dict[str, object] | None:
     """The preferred interface at the top, all of them, and the names of what it may ask for as a credential."""
     interfaces = _interfaces(card)
     transport: dict[str, object] = {**interfaces[0], "interfaces": interfaces} if interfaces else {}
-    if security := _security(card):
-        transport["security"] = security
+    if security := tags_of(card["securitySchemes"]):
+        transport["security"] = sorted(security)
     return transport or None
 
 
 def _interfaces(card: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Those of 1.0, or else those of 0.3 in the words of 1.0; each once."""
-    entries = [fields_of(interface) for interface in items_of(card.get("supportedInterfaces"))]
-    if not any(text_of(interface.get("url")) for interface in entries):
-        version = text_of(card.get("protocolVersion")) or DEFAULT_VERSION
-        main = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
-        older = [main, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
-        entries = [{"protocolBinding": each.get("transport"), "protocolVersion": version, **each} for each in older]
+    """Each once."""
     by_address: dict[tuple[str, str], dict[str, str]] = {}
-    for interface in entries:
+    for interface in map(fields_of, card["supportedInterfaces"]):
         fields = {name: value for name in INTERFACE_FIELDS if (value := text_of(interface.get(name)))}
         if "url" in fields:
             by_address.setdefault((fields["url"], fields.get("protocolBinding", "").casefold()), fields)
     return list(by_address.values())
-
-
-def _security(card: Mapping[str, Any]) -> list[str]:
-    """The names of the schemes; of older cards, which list them under `authentication`, their types."""
-    older = items_of(fields_of(card.get("authentication")).get("schemes"))
-    types = [scheme if isinstance(scheme, str) else fields_of(scheme).get("type") for scheme in older]
-    return sorted(set(tags_of([*fields_of(card.get("securitySchemes")), *types])))
 
 
 # -- skills ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from waygraph.ingest.manifest.fields import mostly, pointer
+from waygraph.ingest.manifest.fields import fields_of, mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, shape_of
 from waygraph.ingest.sources.formats.tools_list import tool_record
 
@@ -105,7 +105,7 @@ def _tools(tools: list[Any], above: str, intake: Intake) -> Iterator[ToolRecord]
         arguments = tool.get("arguments")
         if record.input_schema is not None or arguments is None:
             yield replace(record, input_schema=record.input_schema or tool.get("parameters"))
-        elif isinstance(arguments, list) and all(map(_is_argument, arguments)):
+        elif isinstance(arguments, list) and all(isinstance(fields_of(each).get("name"), str) for each in arguments):
             yield replace(record, input_schema=_schema(arguments))
         else:
             intake.reject(f"{place}/arguments", "expected a list of objects with a name each")
@@ -127,10 +127,6 @@ def _property(argument: Mapping[str, Any]) -> dict[str, Any]:
         "items": argument.get("items"),
     }
     return {name: value for name, value in fields.items() if value}
-
-
-def _is_argument(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
 
 
 def _is_listed(entry: Any) -> bool:

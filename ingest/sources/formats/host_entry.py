@@ -109,7 +109,9 @@ def standard_entry(entry: object, *, bare_variables: bool = False) -> dict[str, 
     if form:
         launch["type"] = form
     if isinstance(launch.get("command"), list):
-        launch |= _split_command(launch["command"], launch.get("args"))
+        words, args = launch["command"], launch.get("args")
+        rest = [*words[1:], *args] if isinstance(args, list) else words[1:] if args is None else args
+        launch |= {"command": words[0] if words else "", "args": rest}
     if isinstance(launch.get("oauth"), Mapping) and is_off(launch["oauth"]):
         launch["oauth"] = False
     _add_variables(launch, fields)
@@ -194,12 +196,6 @@ def _form(fields: Mapping[Any, Any]) -> str:
 
 def _type(word: str) -> str:
     return _plain(word).replace(" ", "")
-
-
-def _split_command(words: list[Any], args: Any) -> dict[str, Any]:
-    """A command line in one list."""
-    rest = [*words[1:], *args] if isinstance(args, list) else words[1:] if args is None else args
-    return {"command": words[0] if words else "", "args": rest}
 
 
 def _add_variables(launch: dict[str, Any], fields: Mapping[Any, Any]) -> None:

@@ -232,7 +232,8 @@ def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, objec
     if not any(name in document for name in _OTHERS_SERVERS):
         tables = {"/servers": document.get("servers"), **tables}
     for place, table in tables.items():
-        if _names_launches(table) or (table == {} and _is_vs_codes(document)):
+        is_vs_codes = "mcp" in document or set(document) <= {"servers", "inputs"}
+        if _names_launches(table) or (table == {} and is_vs_codes):  # of one that names no server (any more)
             yield place, table
 
 
@@ -266,11 +267,6 @@ def _is_flat(document: Mapping[str, Any]) -> bool:
     """Whether the document itself is a table of servers, as in plug-ins: half of it is, and no text is beside it."""
     values = list(_named_values(document).values())
     return not any(isinstance(value, str) for value in values) and mostly(values, is_launch_alone)
-
-
-def _is_vs_codes(document: Mapping[str, Any]) -> bool:
-    """Of one that names no server (any more)."""
-    return "mcp" in document or set(document) <= {"servers", "inputs"}
 
 
 def _prefix(folder: str, *, is_alone: bool) -> str:

@@ -1,4 +1,4 @@
-"""Entries of the MCP registry: `server.json` alone, an answer of its API, a list of entries, today's form or the older.
+"""Entries of the MCP registry: `server.json` alone, an answer of its API, or a list of entries.
 
 Each gives an agent without tools, since an entry lists none. Of each name only the latest version counts.
 """
@@ -13,14 +13,13 @@ from typing import Any
 from waygraph.ingest.manifest.fields import mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
 from waygraph.ingest.sources.formats import server_json
-from waygraph.ingest.sources.formats.server_json import Fields, field, objects, text
+from waygraph.ingest.sources.formats.old_forms import OFFICIAL, Fields, upgrade_entry
+from waygraph.ingest.sources.formats.server_json import objects, text
 from waygraph.registry.http.addresses import is_loopback, is_public, split_url
 from waygraph.registry.model.identity import name_fault
 
 SHAPE = '{"servers": [{"server": {"name": …, "packages": […], "remotes": […]}}]}, a list of such, or one server.json'
 DEPRECATED = "deprecated"
-_OFFICIAL = "io.modelcontextprotocol.registry/official"
-_OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
 _NAMES_HERE = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 """Ends of names that only this machine or its network knows."""
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
@@ -66,8 +65,9 @@ def servers(document: Any, where: str, intake: Intake) -> Iterator[ServerEntry]:
 
 def is_superseded(entry: object) -> bool:
     """Whether an entry says of itself that it is not the latest version."""
-    server = entry.get("server", entry) if isinstance(entry, Mapping) else None
-    return isinstance(entry, Mapping) and isinstance(server, Mapping) and _says_latest(entry, server) is False
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("server", entry), Mapping):
+        return False
+    return upgrade_entry(entry)["_meta"][OFFICIAL]["isLatest"] is False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,11 @@ class _Version:
 
     pointer: str
     name: str
+    version: str
     server: Fields
     status: str
     is_latest: bool | None
     at: str
-
-    @property
-    def version(self) -> str:
-        return text(self.server, "version") or text(_object(self.server, "versionDetail"), "version")
 
 
 def _looks_like_an_entry(entry: object) -> bool:
@@ -118,42 +115,21 @@ def _read_list(document: Any, intake: Intake) -> Iterator[_Version]:
         elif fault := name_fault(server.get("name")):
             intake.reject_agent(place, f"name: {fault}")
         else:
-            yield _version_of(place, entry, server)
+            yield _version_of(place, entry)
 
 
-def _version_of(place: str, entry: Fields, server: Fields) -> _Version:
-    sides = _sides(entry, server)
+def _version_of(place: str, entry: Fields) -> _Version:
+    current = upgrade_entry(entry)
+    server, official = current["server"], current["_meta"][OFFICIAL]
     return _Version(
         pointer=place,
         name=server["name"],
+        version=server["version"],
         server=server,
-        status=next(filter(None, (text(side, "status") for side in sides)), ""),
-        is_latest=_says_latest(entry, server),
-        at=next(filter(None, (text(side, "publishedAt", "releaseDate") for side in sides)), ""),
+        status=official["status"],
+        is_latest=official["isLatest"],
+        at=official["publishedAt"],
     )
-
-
-def _sides(entry: Fields, server: Fields) -> list[Fields]:
-    """Where a version's standing may be told, the registry's own word first."""
-    return [_official(entry), _official(server), _object(server, "versionDetail"), server]
-
-
-def _says_latest(entry: Fields, server: Fields) -> bool | None:
-    """None: not said."""
-    values = (field(side, "isLatest") for side in _sides(entry, server))
-    return next((value for value in values if isinstance(value, bool)), None)
-
-
-def _official(of: Fields) -> Fields:
-    """What the registry itself says of an entry."""
-    meta = of.get("_meta")
-    official = meta.get(_OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)
-    return official if isinstance(official, Mapping) else {}
-
-
-def _object(of: Fields, name: str) -> Fields:
-    value = field(of, name)
-    return value if isinstance(value, Mapping) else {}
 
 
 def _is_empty(entry: object) -> bool:

@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from waygraph.ingest.manifest.fields import escape_pointer, fields_of, items_of, scalar_of, tags_of, text_of, version_of
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord, is_lines, shape_of
 from waygraph.ingest.manifest.transport import references_only
+from waygraph.ingest.sources.formats.old_forms import upgrade_api
 from waygraph.ingest.sources.formats.openapi_calls import (
     MAX_MEDIA,
     Arguments,
@@ -64,7 +65,7 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         shape = repr(version[:20]) if version else shape_of(document[word])
         intake.reject_agent(f"/{word}", f"this Waygraph reads OpenAPI 3 and Swagger 2, found {shape}")
         return
-    yield _Service(document, where, intake).agent()
+    yield _Service(upgrade_api(document), where, intake).agent()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +107,14 @@ class _Service:
         if self._remarks[kind] <= MAX_REMARKS:
             report(pointer, reason)
 
-    def _report_rest(self) -> None:
-        for (report, reason), count in self._remarks.items():
-            if count > MAX_REMARKS:
-                report("/paths", f"at {count - MAX_REMARKS} more places: {reason}")
-
     def agent(self) -> AgentRecord:
         info = fields_of(self.document.get("info"))
         title = text_of(info.get("title"))
         key = PurePath(self.where.partition("?")[0]).stem if name_fault(title) else title
         tools = list(self._tools())
-        self._report_rest()
+        for (report, reason), count in self._remarks.items():
+            if count > MAX_REMARKS:
+                report("/paths", f"at {count - MAX_REMARKS} more places: {reason}")
         tags = tags_of(tag for tool in tools if is_lines(tool.tags) for tag in tool.tags)
         return AgentRecord(
             pointer="/info",
@@ -133,22 +131,11 @@ class _Service:
     def _transport(self, title: str) -> dict[str, object]:
         """Where the service is. Its title too: several may have one address."""
         spec = "openapi" if "openapi" in self.document else "swagger"
-        transport = _address(self._servers(self.document), self.where)
+        transport = _address(_servers(self.document), self.where)
         transport["spec"] = {"title": title, spec: scalar_of(self.document[spec])[:20]}
-        schemes = fields_of(self.document.get("components")).get("securitySchemes")
-        if names := tags_of(fields_of(schemes or self.document.get("securityDefinitions"))):
+        if names := tags_of(self.document["components"]["securitySchemes"]):
             transport["security"] = sorted(names)
         return transport
-
-    def _servers(self, part: Mapping[str, Any]) -> list[str]:
-        """The addresses, with the defaults of their variables; of Swagger 2 the one of each scheme."""
-        if host := text_of(part.get("host")):
-            schemes = [text_of(scheme) for scheme in items_of(part.get("schemes"))] or ["https"]
-            path = text_of(part.get("basePath"))
-            return [f"{scheme}://{host}{path}" for scheme in sorted(schemes, key="https".__ne__)]
-        if "servers" not in part:
-            return list(filter(None, [text_of(part.get("basePath"))]))
-        return list(filter(None, map(_server, items_of(part["servers"]))))
 
     # -- operations --------------------------------------------------------------------------------
 
@@ -251,7 +238,7 @@ class _Service:
     def _elsewhere(self, item: Mapping[str, Any], operation: Mapping[str, Any], pointer: str) -> dict[str, object]:
         """The address of an operation that is not where the service is."""
         for part in (operation, item):
-            if servers := self._servers({"servers": part.get("servers")}):
+            if servers := _servers(part):
                 try:
                     address = references_only(_address(servers[:1], self.where))
                 except ValueError:
@@ -317,6 +304,11 @@ def _hints(method: str) -> dict[str, bool]:
 
 
 # -- addresses -------------------------------------------------------------------------------------
+
+
+def _servers(part: Mapping[str, Any]) -> list[str]:
+    """The addresses, with the defaults of their variables."""
+    return list(filter(None, map(_server, items_of(part.get("servers")))))
 
 
 def _server(server: object) -> str:

@@ -170,7 +170,7 @@ class Arguments:
     def take_body(self, body: Body) -> None:
         """Its fields one by one if it is a plain object, else as one argument."""
         self.body = {"type": body.media}
-        fields = self.schemas.fields(body.schema, body.pointer) if _has_fields(body.media) else None
+        fields = self.schemas.fields(body.schema, body.pointer) if _preference(body.media) < 4 else None
         if not fields or not fields.properties:
             self._take_whole(body)
             return
@@ -205,7 +205,7 @@ class Arguments:
         if _is_written_out(body.media) and not _is_scalar(conversion.schema):
             text = f"The body as text of the media type {body.media[:100]}"
             remarks, conversion = {"description": body.description or text}, Conversion({"type": "string"})
-        if _is_binary(body.media):
+        if _preference(body.media) == 5 and not _plain(body.media).endswith(_TEXTS):
             remarks = {"contentEncoding": "base64", "contentMediaType": body.media, **remarks}
         self.body["argument"] = name
         self._take_encoding(body)
@@ -369,14 +369,6 @@ def _preference(media: str) -> int:
     if is_json(media):
         return 1
     return 2 + _FORMS.index(plain) if plain in _FORMS else (4 if plain.startswith("text/") else 5)
-
-
-def _has_fields(media: str) -> bool:
-    return _preference(media) < 4
-
-
-def _is_binary(media: str) -> bool:
-    return _preference(media) == 5 and not _plain(media).endswith(_TEXTS)
 
 
 def _is_written_out(media: str) -> bool:

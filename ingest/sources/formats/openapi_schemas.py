@@ -5,7 +5,6 @@ stays a reference; of much, what is nearest. Keywords that JSON Schema 2020-12 h
 another type than it demands, are left out: what results is always a valid schema.
 """
 
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.manifest.fields import pointer as json_pointer
+from waygraph.ingest.sources.formats.old_forms import MAX_EXAMPLE_CHARS, plain_value, upgrade_schema
 from waygraph.ingest.sources.formats.schema_outline import outlines
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import canonical_json
@@ -27,7 +27,6 @@ MAX_DOCUMENT_CHARS = 100_000_000
 """Of all that the schemas of one document bring along: a few lines can refer to the same much many times."""
 MAX_SHORT_CHARS = 40
 """A schema of so many is not shortened."""
-MAX_EXAMPLE_CHARS = 200
 MAX_PATTERN_CHARS = 1_000
 MAX_DEPTH = 60
 MAX_HOPS = 20
@@ -57,10 +56,6 @@ def _is_count(value: object) -> bool:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
 
 
 def _are_names(value: object) -> bool:
@@ -98,7 +93,7 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys("minimum maximum exclusiveMinimum exclusiveMaximum".split(), _is_number),
     **dict.fromkeys("minLength maxLength minItems maxItems minProperties maxProperties".split(), _is_count),
     **dict.fromkeys("minContains maxContains".split(), _is_count),
-    **dict.fromkeys("uniqueItems deprecated readOnly writeOnly".split(), _is_flag),
+    **dict.fromkeys("uniqueItems deprecated readOnly writeOnly".split(), lambda value: isinstance(value, bool)),
 }
 
 
@@ -270,7 +265,7 @@ class Schemas:
                 self._pointers[name] = target
                 refs[name] = None
                 result["$ref"] = f"#/$defs/{name}"
-        return _as_2020_12(result, schema)
+        return upgrade_schema(result, schema)
 
     def _keywords(
         self, schema: Mapping[str, Any], pointer: str, refs: dict[str, None], depth: int
@@ -288,7 +283,7 @@ class Schemas:
                     name: item for name, item in value.items() if word != "patternProperties" or _is_pattern(name)
                 }
                 yield word, {name: below(item, word, name) for name, item in schemas.items()}
-            elif word in _CHECKS and (plain := _plain(value)) and _CHECKS[word](plain[0]):
+            elif word in _CHECKS and (plain := plain_value(value)) and _CHECKS[word](plain[0]):
                 yield word, plain[0]
 
     def _name(self, pointer: str) -> str:
@@ -307,53 +302,6 @@ def _reference_name(reference: str) -> str:
         return f": {((parts.hostname or '') + parts.path)[:80]}"
     except ValueError:
         return ""
-
-
-def _plain(value: object) -> tuple[Any] | tuple[()]:
-    """The value as JSON has it, in a tuple; empty for what JSON cannot carry."""
-    if isinstance(value, str):
-        return (value,)
-    try:
-        return (json.loads(json.dumps(value, allow_nan=False)),)
-    except (ValueError, TypeError, RecursionError):
-        return ()
-
-
-def _as_2020_12(schema: dict[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """The words of OpenAPI 3.0 and Swagger 2 that JSON Schema says otherwise."""
-    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if original.get(exclusive) is True and limit in schema:
-            schema[exclusive] = schema.pop(limit)
-    if original.get("type") == "file":
-        schema |= {"type": "string", "format": "binary"}
-    example = _plain(original.get("example"))
-    if "example" in original and "examples" not in schema and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
-        schema["examples"] = [example[0]]
-    if schema.get("type") in ("string", ["string", "null"], ["null", "string"]):
-        schema |= {word: _as_texts(schema[word]) for word in ("enum", "const", "default") if word in schema}
-    nullable = original.get("nullable") is True or original.get("x-nullable") is True
-    return _or_null(schema) if nullable else schema
-
-
-def _as_texts(value: Any) -> Any:
-    """Numbers and truth values as text: of a string they stand there for want of quotes."""
-    if isinstance(value, list):
-        return [_as_texts(each) for each in value]
-    return json.dumps(value) if isinstance(value, (bool, int, float)) else value
-
-
-_REMARKS = frozenset("title description default examples deprecated readOnly writeOnly".split())
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same, or null."""
-    if "type" in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        enum = {"enum": [*schema["enum"], None]} if "enum" in schema and None not in schema["enum"] else {}
-        return {**schema, "type": types if "null" in types else [*types, "null"], **enum}
-    remarks = {word: value for word, value in schema.items() if word in _REMARKS}
-    rest = {word: value for word, value in schema.items() if word not in _REMARKS}
-    return {**remarks, "anyOf": [rest, {"type": "null"}]} if rest else schema
 
 
 # -- what an object holds --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One `server.json` of the MCP registry, as of 2025-12-11 and in the older words (`version_detail`, `registry_name`).
+"""One `server.json` of the MCP registry, as of 2025-12-11.
 
 A server says how it is run (`packages`) and where it runs (`remotes`), with inputs: arguments, variables and headers
 whose value is given, has a default or is asked for. In what is kept of it an input that is asked for, or is a secret,
@@ -7,11 +7,11 @@ is a reference.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.records import HttpLaunch
+from waygraph.ingest.sources.formats.old_forms import Fields
 from waygraph.registry.http.addresses import split_url
 
 _RUNNERS = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}
@@ -22,27 +22,13 @@ _RUNNER_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "dnx": ("--yes",),
 }
 _VERSION_MARKS = {"npx": "@", "uvx": "@", "docker": ":", "dnx": "@"}
-_OLDER_TYPES = {"docker": "oci"}
 _UNKNOWN = "unknown"
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
 
-Fields = Mapping[str, Any]
-
 
 def field(of: Fields, *names: str) -> Any:
-    """The first of the names that is there, each also in the older spelling: `isLatest`, `is_latest`."""
-    for name in names:
-        value = of.get(name)
-        if value is None:
-            value = of.get(_older_spelling(name))
-        if value is not None:
-            return value
-    return None
-
-
-@cache
-def _older_spelling(name: str) -> str:
-    return re.sub(r"(?<=[a-z])([A-Z])", lambda match: f"_{match[1].lower()}", name)
+    """The first of the names that is there."""
+    return next((value for name in names if (value := of.get(name)) is not None), None)
 
 
 def text(of: Fields, *names: str) -> str:
@@ -51,16 +37,16 @@ def text(of: Fields, *names: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def objects(of: Fields, *names: str) -> list[Fields]:
+def objects(of: Fields, name: str) -> list[Fields]:
     """What of a list are objects."""
-    value = field(of, *names)
+    value = of.get(name)
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def types_of(server: Fields) -> Iterator[str]:
     """How it can be had: npm, pypi, oci …, and remote."""
     for package in objects(server, "packages"):
-        kind = _registry_type(package)
+        kind = text(package, "registryType")
         if kind and kind != _UNKNOWN:
             yield kind
     if objects(server, "remotes"):
@@ -138,7 +124,7 @@ def _address(remote: Fields) -> dict[str, object]:
 
 
 def _form(remote: Fields) -> Literal["http", "sse"]:
-    kind = text(remote, "type", "transportType")
+    kind = text(remote, "type")
     if kind:
         return "sse" if kind == "sse" else "http"
     try:
@@ -165,13 +151,13 @@ def _command(package: Fields) -> dict[str, object]:
 
 def _runner(package: Fields) -> str:
     """The program that runs it; empty if none is known, or it has no name."""
-    runner = _RUNNERS.get(_registry_type(package), "")
+    runner = _RUNNERS.get(text(package, "registryType"), "")
     hint = text(package, "runtimeHint")
-    return (hint if hint in _RUNNER_ARGUMENTS else runner) if runner and _identifier(package) else ""
+    return (hint if hint in _RUNNER_ARGUMENTS else runner) if runner and text(package, "identifier") else ""
 
 
 def _pin_version(package: Fields, runner: str) -> str:
-    identifier, version, mark = _identifier(package), text(package, "version"), _VERSION_MARKS[runner]
+    identifier, version, mark = text(package, "identifier"), text(package, "version"), _VERSION_MARKS[runner]
     has_one = mark in identifier.rpartition("/")[2]
     return identifier if has_one or not version else f"{identifier}{mark}{version}"
 
@@ -179,21 +165,12 @@ def _pin_version(package: Fields, runner: str) -> str:
 def _as_told(package: Fields) -> dict[str, object]:
     """Of one that nothing is known to run: what it is."""
     fields = {
-        "registryType": _registry_type(package),
-        "identifier": _identifier(package),
+        "registryType": text(package, "registryType"),
+        "identifier": text(package, "identifier"),
         "version": text(package, "version"),
         "fileSha256": text(package, "fileSha256"),
     }
     return {"package": {name: value for name, value in fields.items() if value}}
-
-
-def _registry_type(package: Fields) -> str:
-    kind = text(package, "registryType", "registryName")
-    return _OLDER_TYPES.get(kind, kind)
-
-
-def _identifier(package: Fields) -> str:
-    return text(package, "identifier", "name")
 
 
 def _arguments(inputs: Sequence[Fields]) -> Iterator[str]:

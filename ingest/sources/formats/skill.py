@@ -83,7 +83,9 @@ def fits(document: Any) -> bool:
 def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
     folder = text_of(document["folder"])
     try:
-        front = _front(document["skill"], where, intake)
+        if not isinstance(text := document["skill"], str):
+            raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
+        front = read_front_matter(text, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
     except SourceError as error:
         intake.reject_agent(error.pointer, error.reason, key=folder)
         intake.partial = True  # it may be held under a name of its own, which cannot be read
@@ -103,13 +105,6 @@ def read(document: Any, where: str, intake: Intake) -> Iterator[AgentRecord]:
         transport=_transport(front, document, folder),
         tools=list(_tools(document["scripts"], intake)),
     )
-
-
-def _front(text: object, where: str, intake: Intake) -> Mapping[str, Any]:
-    """Raises SourceError."""
-    if not isinstance(text, str):
-        raise SourceError(where, "has no front matter: a SKILL.md begins with `---`, its fields in YAML, and `---`")
-    return read_front_matter(text, where, intake.note_cut, lambda place: intake.note_cut(place, REPEATED))
 
 
 def _skill_name(front: Mapping[str, Any], folder: str, intake: Intake) -> str:

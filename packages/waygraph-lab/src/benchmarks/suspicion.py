@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.world import World
 from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.poisoning import agent_flags, tool_flags
+from waygraph.ingest.manifest.suspicion.findings import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY

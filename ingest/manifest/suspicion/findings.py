@@ -1,8 +1,8 @@
-"""Text that looks as if it were written for the model and against its user: rules, each with a reason.
+"""What the rules find in the texts of an agent or a tool, each with a reason.
 
 A flag is a hint to a person, not a verdict: flagged text is shown with it, never dropped. The rules look for what
-published attacks on tool descriptions do: orders (`order_rules`), smuggled characters and commands (`hidden_text`), and
-tools of other servers that are named or put aside (here). Whoever knows them can write around them.
+published attacks on tool descriptions do: orders (`orders`), hidden characters and encoded commands (`hidden_text`),
+and names of other servers' tools (here). Whoever knows the rules can write around them.
 """
 
 import json
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from waygraph.ingest.manifest.hidden_text import (
+from waygraph.ingest.manifest.suspicion.hidden_text import (
     encoded_text,
     hidden_characters,
     in_latin,
     quote,
     without_hidden,
 )
-from waygraph.ingest.manifest.order_rules import Purpose, harm, has_one, may_order, orders, purpose_of
+from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, may_order, purpose_of
+from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
 
@@ -27,24 +28,6 @@ OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 """Of these names those that are other agents' tools, and not this one's: with the ids of these agents."""
 
 
-_NAME = r"""(?: [`'"“](?P<{0}q>[\w.:/-]{{2,128}})[`'"”] | (?P<{0}c>\w+(?:[_-]\w+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)
-    | (?:the\s+)?(?P<{0}t>[\w-]{{2,128}})\s+tool\b | (?:the\s+)?tool\s+(?P<{0}u>[\w-]{{2,128}})\b )"""
-_INSTEAD = re.compile(
-    r"\b(?i:(?:instead\s+of|rather\s+than|in\s+place\s+of)\s+(?:(?:use|using|call|calling|invoking|the)\s+){0,2}"
-    r"|(?:not|never)\s+(?:ever\s+)?(?:use|call|invoke)\s+(?:the\s+)?)" + _NAME.format("a"),
-    re.VERBOSE,
-)
-_REPLACES = re.compile(
-    r"\b(?i:overrides?|replaces?|supersedes?|takes?\s+precedence\s+over|disables?)\s+(?i:(?:the|any|existing|original)\s+){0,2}"
-    + _NAME.format("b"),
-    re.VERBOSE,
-)
-_CALLS = re.compile(r"\b(?i:call|invoke|run|execute|trigger)\s+(?i:the\s+)?" + _NAME.format("d"), re.VERBOSE)
-_CALLING = ("call", "invoke", "run", "execute", "trigger")
-_WORDS_OF_SHADOWING = (
-    "instead", "rather", "in place", "not use", "not call", "not invoke", "never", "overrid", "replace", "supersede",
-    "precedence", "disable", "call", "invoke", "run ", "execute ", "trigger ",
-)  # fmt: skip
 MAX_NAMES = 50
 MAX_READ_CHARS = 100_000
 """Of one text; that one is longer is told, as nobody looked through the rest."""
@@ -143,7 +126,7 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
             if len(flags) < MAX_FLAGS:
                 flags |= dict.fromkeys(f"{excerpt.where}: {reason}" for reason in _reasons(excerpt, readings, purpose))
             named_tools += (tools for read in readings if (tools := _named_tools(excerpt.where, read)))
-        if not excerpt.is_data and (words := harm(excerpt.text)):
+        if not excerpt.is_data and (words := find_harm(excerpt.text)):
             notices[f"{NOTICE}{excerpt.where}: says that it does harm ({quote(words)})"] = None
     return Findings(tuple(islice(flags, MAX_FLAGS)), tuple(named_tools), tuple(islice(notices, MAX_FLAGS)))
 
@@ -153,7 +136,7 @@ def _needs_a_look(text: str) -> bool:
     if not text.isascii():
         return True
     small = text.lower()
-    return may_order(small) or has_one(_WORDS_OF_SHADOWING, small) or any(encoded_text(text))
+    return may_order(small) or has_one(load_rules().words_of_names, small) or any(encoded_text(text))
 
 
 def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> Iterator[str]:
@@ -162,19 +145,16 @@ def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> I
     if not (is_data or text.isascii()):
         yield from hidden_characters(text)
     for read in readings:
-        yield from (f"{reason} ({quote(words)})" for reason, words in orders(read, purpose, is_data=is_data))
-        yield from _many_names(read)
+        yield from (f"{reason} ({quote(words)})" for reason, words in find_orders(read, purpose, is_data=is_data))
+        if (many := len(_find_names(read, puts_aside=True))) > MAX_NAMES:  # a crowd would hide the one that is a tool's
+            yield f"puts itself in the place of {many} names"
     yield from encoded_text(text, commands_only=is_data)
 
 
 def _readings(text: str) -> Collection[str]:
     """The text as a model may read it, with one space or line break for several: rules look at each anew."""
-    plain = _SPACES.sub(_one_space, without_hidden(text))
+    plain = _SPACES.sub(lambda several: "\n" if "\n" in several.group() else " ", without_hidden(text))
     return dict.fromkeys((plain, in_latin(plain)))
-
-
-def _one_space(several: re.Match[str]) -> str:
-    return "\n" if "\n" in several.group() else " "
 
 
 def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collection[str]]) -> Iterator[str]:
@@ -190,35 +170,18 @@ def _of_others(named_tools: Iterable[NamedTools], owners: Mapping[str, Collectio
 
 def _named_tools(where: str, text: str) -> NamedTools | None:
     """Other tools that the text puts itself in the place of, or has the model call; at most MAX_NAMES."""
-    aside, calls = _put_aside(text), _names_to_call(text)
+    aside, calls = _find_names(text, puts_aside=True), _find_names(text, puts_aside=False)
     first_names = set(islice({**calls, **aside}, MAX_NAMES))
     aside, calls = ({name: words for name, words in names.items() if name in first_names} for names in (aside, calls))
     return NamedTools(where, aside, calls) if first_names else None
 
 
-def _many_names(text: str) -> Iterator[str]:
-    """A crowd of names would hide the one that is a tool's."""
-    if (many := len(_put_aside(text))) > MAX_NAMES:
-        yield f"puts itself in the place of {many} names"
-
-
-def _put_aside(text: str) -> dict[str, str]:
-    """Names that are not to be used, with the words that say so."""
-    if not has_one(_WORDS_OF_SHADOWING, text.lower()):
-        return {}
-    instead = {_name_in(match, "a"): match.group() for match in _INSTEAD.finditer(text)}
-    return instead | {_name_in(match, "b"): match.group() for match in _REPLACES.finditer(text)}
-
-
-def _names_to_call(text: str) -> dict[str, str]:
-    """Names that the model is to call beside this one, with the words that say so."""
-    if not has_one(_CALLING, text.lower()):
-        return {}
-    return {_name_in(match, "d"): match.group() for match in _CALLS.finditer(text)}
-
-
-def _name_in(match: re.Match[str], which: str) -> str:
-    return next(name for kind in "qctu" if (name := match.group(which + kind)))
+def _find_names(text: str, *, puts_aside: bool) -> dict[str, str]:
+    """Names of tools that are not to be used, or that are to be called, with the words that say so."""
+    small = text.lower()
+    rules = [rule for rule in load_rules().names if rule.puts_aside is puts_aside and has_one(rule.words, small)]
+    matches = (match for rule in rules for match in rule.pattern.finditer(text))
+    return {next(filter(None, match.groups())): match.group() for match in matches}
 
 
 _DATA_KEYWORDS = frozenset(
@@ -251,13 +214,10 @@ def _part_of(name: str, schema: Mapping[str, object], part: _Part) -> _Part:
     """What the value of this name is. The title of one constant only repeats that value for people."""
     if part != "schema":
         return "data" if part == "data" else "schema"
-    if name in _DATA_KEYWORDS or (name == "title" and _is_constant(schema)):
+    values = schema.get("enum")
+    is_constant = "const" in schema or (isinstance(values, list) and len(values) == 1)
+    if name in _DATA_KEYWORDS or (name == "title" and is_constant):
         return "data"
     if name in _NAMING_KEYWORDS:
         return "names"
     return "patterns" if name == "patternProperties" else "schema"
-
-
-def _is_constant(schema: Mapping[str, object]) -> bool:
-    values = schema.get("enum")
-    return "const" in schema or (isinstance(values, list) and len(values) == 1)

@@ -7,7 +7,7 @@ kept encrypted in between.
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -17,11 +17,9 @@ from mcp.client.auth.utils import issuers_match, validate_authorization_response
 from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata, ProtectedResourceMetadata
 from mcp.types import LATEST_PROTOCOL_VERSION
 
+from waygraph.ingest.logins.oauth import Provider, TokenStore, read_as, refuse_nameless_issuer
 from waygraph.ingest.manifest.records import HttpLaunch
-from waygraph.ingest.manifest.redaction import discretion
-from waygraph.ingest.upstream.http import OriginClient
-from waygraph.ingest.upstream.oauth import Provider, TokenStore, read_as, refuse_nameless_issuer
-from waygraph.ingest.upstream.wire import Wire, hush, quietly
+from waygraph.ingest.manifest.redaction import Discretion, discretion
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
 
@@ -39,10 +37,22 @@ class LoginStart:
     content: Mapping[str, Any] = field(repr=False)
 
 
+class OpenClient(Protocol):
+    """A client for the requests of one login, at the server and at its issuer."""
+
+    def __call__(
+        self, launch: HttpLaunch, settings: Settings, discretion: Discretion, auth: httpx2.Auth | None
+    ) -> AbstractAsyncContextManager[httpx2.AsyncClient]:
+        """Raises UpstreamError at its end if the server could not be asked."""
+        ...
+
+
 async def begin_login(
+    open_client: OpenClient,
     launch: HttpLaunch,
     settings: Settings,
     callback: str,
+    *,
     client: Mapping[str, Any] | None = None,
     issuer: str = "",
 ) -> LoginStart:
@@ -52,27 +62,37 @@ async def begin_login(
     Raises UpstreamError.
     """
     draft = _Draft({"client": dict(client)} if client else {})
-    discreet, wire = discretion(launch), Wire()
+    discreet = discretion(launch)
     provider = _Leaving(launch.url, TokenStore(draft, discreet), callback, issuer)
     headers = {"accept": "application/json, text/event-stream"}
     message = {**_FIRST, "params": {**_ABOUT_US, "clientInfo": {"name": "waygraph", "version": "1"}}}
-    hush()
-    with quietly(), anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
-        async with OriginClient(launch, settings, wire, discreet, provider) as http:
-            is_sse = launch.form == "sse"
-            request = http.build_request(
-                "GET" if is_sse else "POST", launch.url, json=None if is_sse else message, headers=headers
-            )
-            await (await http.send(request, stream=True)).aclose()
+    try:
+        with anyio.move_on_after(settings.upstream_connect_timeout_s) as scope:
+            async with open_client(launch, settings, discreet, provider) as http:
+                is_sse = launch.form == "sse"
+                request = http.build_request(
+                    "GET" if is_sse else "POST", launch.url, json=None if is_sse else message, headers=headers
+                )
+                await (await http.send(request, stream=True)).aclose()
+    except UpstreamError:
+        if not provider.verifier:
+            raise
     if scope.cancelled_caught:
         raise UpstreamUnreachable(f"it did not say where to log in within {settings.upstream_connect_timeout_s:g} s")
     if provider.verifier:
         return LoginStart(provider.page, provider.state, {**draft.parts, **provider.content})
-    raise wire.trouble or UpstreamRefused("the server asks for no login")
+    raise UpstreamRefused("the server asks for no login")
 
 
 async def finish_login(
-    launch: HttpLaunch, settings: Settings, callback: str, content: Mapping[str, Any], *, code: str, iss: str | None
+    open_client: OpenClient,
+    launch: HttpLaunch,
+    settings: Settings,
+    callback: str,
+    content: Mapping[str, Any],
+    *,
+    code: str,
+    iss: str | None,
 ) -> Mapping[str, Any]:
     """What is kept of the login: its tokens, and who renews them. Raises UpstreamError, which quotes nobody."""
     draft = _Draft({"client": content["client"]})
@@ -87,11 +107,10 @@ async def finish_login(
         validate_authorization_response_iss(iss, context.oauth_metadata)
         refuse_nameless_issuer(iss, context.protected_resource_metadata)
         request = await provider._exchange_token_authorization_code(code, content["verifier"])
-        hush()
-        with quietly(), anyio.move_on_after(settings.upstream_connect_timeout_s):
-            async with OriginClient(launch, settings, Wire(), discreet, None) as http:
+        with anyio.move_on_after(settings.upstream_connect_timeout_s):
+            async with open_client(launch, settings, discreet, None) as http:
                 response = await httpx2.AsyncClient.send(http, request)  # to the issuer, as any request of a login
-            await provider._handle_token_response(response)
+                await provider._handle_token_response(response)
             return draft.parts
     except OAuthFlowError:  # its text has the issuer's words
         raise UpstreamRefused("the issuer gave no token for this login") from None

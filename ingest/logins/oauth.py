@@ -34,12 +34,11 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from waygraph.ingest.logins.store import LoginEntry, LoginRefused, login_file, refusal_code, take_turn
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.files import write_lock, write_private
 from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings
 
@@ -98,11 +97,7 @@ class TokenFile:
         raise StorageFailed(f"{self.path}: is no file of tokens; remove it to log in anew") from None
 
     def _write(self, servers: Mapping[str, Any]) -> None:
-        content = json.dumps({"version": VERSION, "servers": servers}, indent=1).encode()
-        try:
-            write_atomically(self.path, content, mode=PRIVATE)
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+        write_private(self.path, {"version": VERSION, "servers": servers}, indent=1)
 
 
 def token_file(folder: Path, address: str) -> TokenFile:

@@ -5,57 +5,45 @@ nothing of another caller's, goes to them: who has none is told where to log in.
 """
 
 import hmac
-import json
-import time
-from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-import anyio
 from anyio import to_thread
-from cachetools import FIFOCache
 
-from waygraph.ingest.execution.call import Request, ToolCall, Web
-from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRule, Services
-from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.logins.exchange import TokenExchange
+from waygraph.ingest.logins.login_rules import CALLER, KEY, Call, LoginRule
+from waygraph.ingest.logins.store import BEGUN_LOGIN, LoginFile, LoginRefused, digest_of, login_file, refusal_code
+from waygraph.ingest.manifest.environment import Surroundings, UnresolvedReference
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.connection import LoginRefused
-from waygraph.ingest.upstream.logins import BEGUN_LOGIN, LoginFile, digest_of, login_file, refusal_code
 from waygraph.registry.model.errors import InvalidSetting, NeedsLogin, NotAllowed, NotCallable, UpstreamRefused
 from waygraph.registry.model.nouns import Agent
-from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.logins.browser import OpenClient
 
 LOCAL_USER = "local"
 """Who calls where nobody is told apart: a host over standard input, or a service without authentication."""
 MOST_KEY_CHARS = 4_096
-MOST_TOKENS = 4_096
-"""Exchanged tokens that are remembered."""
-EARLY_S = 30.0
-"""So long before its end a token is exchanged anew."""
-LONGEST_S = 3_600.0
-UNTIMED_S = 60.0
-"""How long one counts whose issuer does not say when it ends."""
-_GRANT = "urn:ietf:params:oauth:grant-type:token-exchange"
-_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - what a token is called (RFC 8693, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLogins:
-    """Of all callers of a gateway. `launches`: how an agent's server is reached, with the operator's login."""
+    """Of all callers of a gateway. `place`: the file with the rules. `launches`: how an agent's server is reached, with
+    the operator's login.
+    """
 
-    services: Services
+    rules: Sequence[LoginRule]
+    place: str
     settings: Settings
     surroundings: Surroundings = field(repr=False)
     launches: Callable[[Agent], Awaitable[Launch]]
-    web: Web
-    _tokens: "FIFOCache[tuple[str, str, str], _ExchangeToken]" = field(
-        default_factory=lambda: FIFOCache(MOST_TOKENS), repr=False
-    )
+    exchange: TokenExchange
+    open_client: "OpenClient"
 
     @property
     def file(self) -> LoginFile:
@@ -63,7 +51,7 @@ class OwnLogins:
 
     def rule(self, agent_id: str) -> LoginRule | None:
         """None: the agent is called as the operator."""
-        return self.services.login_of(agent_id)
+        return next((rule for rule in self.rules if rule.agent == agent_id), None)
 
     async def operator_launch(self, agent: Agent) -> Launch:
         """The launch with the operator's login. Raises NotCallable where callers have their own."""
@@ -71,7 +59,7 @@ class OwnLogins:
             raise NotCallable(agent.id, f"it is called as each caller (by = {rule.by!r}), and here nobody is one")
         return await self.launches(agent)
 
-    def acting(self, call: ToolCall) -> "ActingCaller | None":
+    def acting(self, call: Call) -> "ActingCaller | None":
         """Who acts in this call; None: the operator."""
         rule = self.rule(call.agent.id)
         return ActingCaller(self, rule, call) if rule else None
@@ -90,8 +78,8 @@ class OwnLogins:
             raise NotCallable(name, "its address holds a secret or a reference, which would be the operator's login")
         try:
             rule = rule.resolve(self.surroundings)
-        except Incomplete as exc:
-            raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.services.place}: {exc}") from None
+        except UnresolvedReference as exc:
+            raise NotCallable(name, f"[[login]] of {rule.agent!r} in {self.place}: {exc}") from None
         plain = replace(launch, headers=rule.headers, oauth=False, confidential=frozenset(rule.headers.values()))
         return rule, plain
 
@@ -105,7 +93,7 @@ class OwnLogins:
         _, launch = await self.server_of(agent)
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "header", {"key": text}))
 
-    async def is_logged_in(self, call: ToolCall) -> bool:
+    async def is_logged_in(self, call: Call) -> bool:
         """Whether the call can be made as its caller. Raises as it does, but for a login that is missing."""
         acting = self.acting(call)
         try:
@@ -122,12 +110,12 @@ class OwnLogins:
 
         Raises NotCallable, UpstreamError, LoginsUnusable.
         """
-        from waygraph.ingest.upstream.browser_login import begin_login  # imports the SDK
+        from waygraph.ingest.logins.browser import begin_login  # imports the SDK
 
         self.file.check_key()
         rule, launch = await self.server_of(agent)
         client = {**_client_of(rule), "redirect_uris": [callback]} if rule.client_id else None
-        start = await begin_login(launch, self.settings, callback, client, rule.issuer)
+        start = await begin_login(self.open_client, launch, self.settings, callback, client=client, issuer=rule.issuer)
         content = {**start.content, "browser": browser}
         put = partial(
             self.file.put, caller, agent.id, launch.url, BEGUN_LOGIN, content, login_id=digest_of(start.state)
@@ -140,7 +128,7 @@ class OwnLogins:
 
         Raises NotAllowed for what was not begun by this caller in this browser a short time ago; else as `begin`.
         """
-        from waygraph.ingest.upstream.browser_login import finish_login
+        from waygraph.ingest.logins.browser import finish_login
 
         _, launch = await self.server_of(agent)
         take = partial(self.file.take, caller, agent.id, digest_of(query.get("state", "")))
@@ -154,81 +142,9 @@ class OwnLogins:
         if "code" not in query:
             raise UpstreamRefused(f"the login was refused ({refusal_code(query.get('error')) or 'no reason given'})")
         new_content = await finish_login(
-            launch, self.settings, callback, content, code=query["code"], iss=query.get("iss")
+            self.open_client, launch, self.settings, callback, content, code=query["code"], iss=query.get("iss")
         )
         await to_thread.run_sync(partial(self.file.put, caller, agent.id, launch.url, "oauth", new_content))
-
-    # -- RFC 8693 ----------------------------------------------------------------------------------
-
-    def token_place(self, call: ToolCall) -> "_ExchangeToken":
-        """The place of the token for this caller, agent and token shown."""
-        return self._tokens.setdefault((call.caller, call.agent.id, digest_of(call.token)), _ExchangeToken())
-
-    async def exchange(self, rule: LoginRule, call: ToolCall) -> "_ExchangeToken":
-        """A token for the server in the caller's name. Raises NotCallable, UpstreamError; neither holds a token."""
-        if not call.caller.startswith("oidc:") or not call.token:
-            raise NotCallable(
-                call.name,
-                "it acts as its caller by the caller's token of the OIDC issuer, and this caller showed none (an API "
-                "key cannot be exchanged)",
-            )
-        place = self.token_place(call)
-        async with place.lock:
-            if not place.is_fresh:
-                answer = await self._ask_exchange(rule, call.token)
-                token, ends = answer.get("access_token"), answer.get("expires_in")
-                is_bearer = str(answer.get("token_type", "")).lower() == "bearer"
-                if not is_bearer or not isinstance(token, str) or not (token.isascii() and token.isprintable()):
-                    raise UpstreamRefused("the token exchange gave no bearer token")
-                known_s = read_number(ends)
-                lasts_s = UNTIMED_S if known_s is None else min(max(0.0, known_s - EARLY_S), LONGEST_S)
-                place.token, place.ends_s = token, time.monotonic() + lasts_s
-        return place
-
-    async def _ask_exchange(self, rule: LoginRule, subject: str) -> Mapping[str, Any]:
-        fields = {
-            "grant_type": _GRANT,
-            "subject_token": subject,
-            "subject_token_type": _ACCESS_TOKEN,
-            "requested_token_type": _ACCESS_TOKEN,
-            "audience": rule.audience,
-            "resource": rule.resource,
-            "scope": rule.scope,
-            "client_id": "" if rule.client_secret else rule.client_id,
-        }
-        headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
-        if rule.client_secret:
-            pair = f"{quote(rule.client_id, safe='')}:{quote(rule.client_secret, safe='')}"  # RFC 6749, 2.3.1
-            headers["authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-        content = urlencode({name: value for name, value in fields.items() if value}).encode()
-        request = Request(
-            method="POST", url=rule.token_endpoint, headers=headers, content=content, allow_private=True
-        )  # the operator named it
-        with anyio.move_on_after(self.settings.upstream_connect_timeout_s):
-            answer = await self.web.ask(request)
-            try:
-                document = json.loads(answer.content)
-            except (ValueError, RecursionError):
-                document = None
-            body: Mapping[str, Any] = document if isinstance(document, dict) else {}
-            if answer.status == 200:
-                return body
-            reason = refusal_code(body.get("error")) or f"HTTP {answer.status}"
-            raise UpstreamRefused(f"the token exchange was refused ({reason})")
-        raise UpstreamRefused("the token exchange took too long")
-
-
-@dataclass(slots=True)
-class _ExchangeToken:
-    """A token, until when it is used by the clock that never runs back, and the lock of who asks for another."""
-
-    token: str = field(default="", repr=False)
-    ends_s: float = 0.0
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
-
-    @property
-    def is_fresh(self) -> bool:
-        return bool(self.token) and time.monotonic() < self.ends_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +153,7 @@ class ActingCaller:
 
     logins: OwnLogins
     rule: LoginRule
-    call: ToolCall = field(repr=False)
+    call: Call = field(repr=False)
 
     @property
     def caller(self) -> str:
@@ -254,8 +170,8 @@ class ActingCaller:
         name = self.call.name
         rule, plain = await self.logins.server_of(self.call.agent, name)
         if rule.by == "exchange":
-            place = await self.logins.exchange(rule, self.call)
-            return _with_header(plain, "Authorization", f"Bearer {place.token}", place.token)
+            token = await self.logins.exchange.token(rule, self.call)
+            return _with_header(plain, "Authorization", f"Bearer {token}", token)
         if not rule.takes_login:
             return _with_header(plain, rule.name, rule.value.replace(CALLER, quote(self.caller, safe=":@+=./")))
         find = partial(self.logins.file.find, self.caller, self.call.agent.id, plain.url)
@@ -278,7 +194,7 @@ class ActingCaller:
         Raises NeedsLogin if the caller is no longer logged in, or the server refuses their login: a new one may help.
         """
         if self.rule.by == "exchange":
-            self.logins.token_place(self.call).ends_s = 0.0
+            self.logins.exchange.end_token(self.call)
         elif self.rule.by == "oauth":
             await self.launch()
             if isinstance(refusal, LoginRefused):

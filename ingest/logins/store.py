@@ -30,7 +30,7 @@ from waygraph.registry.model.errors import (
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.files import file_stamp, write_lock, write_private
 from waygraph.registry.model.settings import Settings
 
 VERSION = 1
@@ -55,6 +55,10 @@ _CODE = re.compile(r"[\w.-]{1,60}", re.ASCII)
 def refusal_code(text: object) -> str:
     """An issuer's reason, as RFC 6749 has them; empty for another: any page in the person's browser can send one."""
     return text if isinstance(text, str) and _CODE.fullmatch(text) else ""
+
+
+class LoginRefused(UpstreamRefused):
+    """The server takes no request with the login that it was sent, or without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,24 +259,23 @@ class LoginFile:
 
     def _current(self) -> "_Index":
         """As the file is now; it is read only if it changed."""
-        try:
-            info = self.path.stat()
-            signature = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-            index = self._index
-            if index[0] != signature:
-                logins = self._parse(self.path.read_bytes())
-                index = self._index = signature, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
-        except FileNotFoundError:
+        index = self._index
+        if (stamp := file_stamp(self.path)) is None:
             return {}
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
+        if index[0] != stamp:
+            logins = self._parse()
+            index = self._index = stamp, {(o.caller, o.agent_id, o.by == BEGUN_LOGIN): o for o in logins}
         return index[1]
 
-    def _parse(self, content: bytes) -> tuple[Login, ...]:
+    def _parse(self) -> tuple[Login, ...]:
         try:
-            document = json.loads(content)
+            document = json.loads(self.path.read_bytes())
             if document["waygraph_logins"] == VERSION:
                 return tuple(Login(**{name: str(value) for name, value in each.items()}) for each in document["logins"])
+        except FileNotFoundError:
+            return ()  # it was removed just now
+        except OSError as exc:
+            raise StorageFailed(f"{self.path}: cannot be read: {exc.strerror}") from exc
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
         raise self._unusable("it is damaged, or of another version; restore it, or remove it so that all log in anew")
@@ -282,11 +285,7 @@ class LoginFile:
             logins = sorted(
                 change(tuple(self._current().values())), key=lambda login: (login.caller, login.agent_id, login.by)
             )
-            document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in logins]}
-            try:
-                write_atomically(self.path, json.dumps(document).encode(), mode=PRIVATE)
-            except OSError as exc:
-                raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+            write_private(self.path, {"waygraph_logins": VERSION, "logins": [asdict(login) for login in logins]})
 
     def _unusable(self, reason: str) -> LoginsUnusable:
         return LoginsUnusable(self.path, reason)

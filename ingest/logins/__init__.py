@@ -1,0 +1,1 @@
+"""Logins at servers: the operator's and each caller's own, where they are kept, and how they are made."""

@@ -1,0 +1,174 @@
+"""Documents in the words of former versions, put into today's: after that each reader knows one form.
+
+Words of both may stand in one document. Then today's count.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from waygraph.ingest.manifest.fields import fields_of, items_of, tags_of, text_of
+
+Fields = Mapping[str, Any]
+
+DEFAULT_BINDING, DEFAULT_VERSION = "JSONRPC", "0.3.0"
+"""Of a card that names none."""
+
+
+def upgrade_card(card: Fields) -> Fields:
+    """A card of A2A 0.3 as one of 1.0: with `supportedInterfaces`, and the types of `authentication` as schemes."""
+    interfaces = [fields_of(interface) for interface in items_of(card.get("supportedInterfaces"))]
+    if not any(text_of(interface.get("url")) for interface in interfaces):
+        version = text_of(card.get("protocolVersion")) or DEFAULT_VERSION
+        main = {"url": card.get("url"), "transport": text_of(card.get("preferredTransport")) or DEFAULT_BINDING}
+        older = [main, *(fields_of(interface) for interface in items_of(card.get("additionalInterfaces")))]
+        interfaces = [{"protocolBinding": each.get("transport"), "protocolVersion": version, **each} for each in older]
+    schemes = items_of(fields_of(card.get("authentication")).get("schemes"))
+    types = tags_of(scheme if isinstance(scheme, str) else fields_of(scheme).get("type") for scheme in schemes)
+    security = {**fields_of(card.get("securitySchemes")), **dict.fromkeys(types)}
+    return {**card, "supportedInterfaces": interfaces, "securitySchemes": security}
+
+
+OFFICIAL = "io.modelcontextprotocol.registry/official"
+_OLDER_OFFICIAL = "x-io.modelcontextprotocol.registry"
+_OLDER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "environmentVariables": ("environment_variables",),
+    "fileSha256": ("file_sha256",),
+    "isLatest": ("is_latest",),
+    "isRequired": ("is_required",),
+    "isSecret": ("is_secret",),
+    "packageArguments": ("package_arguments",),
+    "publishedAt": ("published_at", "releaseDate", "release_date"),
+    "registryType": ("registry_type", "registryName", "registry_name"),
+    "runtimeArguments": ("runtime_arguments",),
+    "runtimeHint": ("runtime_hint",),
+    "type": ("transportType", "transport_type"),
+    "valueHint": ("value_hint",),
+    "versionDetail": ("version_detail",),
+}
+_LISTS = ("packages", "remotes", "environmentVariables", "headers", "packageArguments", "runtimeArguments")
+_MAX_LEVELS = 4
+"""A server, its packages, their inputs, and the variables of these."""
+
+
+def upgrade_entry(entry: Fields) -> Fields:
+    """An entry as `{"server": …, "_meta": …}`, where the registry says of a version its `status`, `isLatest` and
+    `publishedAt`. `server` is an object, or the entry is one itself.
+    """
+    server = dict(_respell(entry.get("server", entry)))
+    detail = _respell(fields_of(server.get("versionDetail")))
+    sides = [_official(entry), _official(server), detail, server]  # the registry's own word first
+    server["version"] = _text(server, "version") or _text(detail, "version")
+    for package in (each for each in items_of(server.get("packages")) if isinstance(each, dict)):
+        package["registryType"] = "oci" if package.get("registryType") == "docker" else package.get("registryType")
+        package["identifier"] = package.get("name") if package.get("identifier") is None else package["identifier"]
+    official = {
+        "status": next(filter(None, (_text(side, "status") for side in sides)), ""),
+        "isLatest": next((value for side in sides if isinstance(value := side.get("isLatest"), bool)), None),
+        "publishedAt": next(filter(None, (_text(side, "publishedAt") for side in sides)), ""),
+    }
+    return {"server": server, "_meta": {OFFICIAL: official}}
+
+
+def _official(of: Fields) -> Fields:
+    """What the registry itself says of an entry."""
+    meta = of.get("_meta")
+    return _respell(fields_of(meta.get(OFFICIAL) if isinstance(meta, Mapping) else of.get(_OLDER_OFFICIAL)))
+
+
+def _text(of: Fields, name: str) -> str:
+    return value if isinstance(value := of.get(name), str) else ""
+
+
+def _respell(of: Fields, levels: int = _MAX_LEVELS) -> dict[str, Any]:
+    """With today's names, in all that it holds."""
+    result = dict(of)
+    for name, older_names in _OLDER_NAMES.items():
+        values = (of.get(each) for each in (name, *older_names))
+        if (value := next((each for each in values if each is not None), None)) is not None:
+            result[name] = value
+    if not levels:
+        return result
+    for name in _LISTS:
+        if isinstance(items := result.get(name), list):
+            result[name] = [_respell(item, levels - 1) if isinstance(item, Mapping) else item for item in items]
+    if isinstance(variables := result.get("variables"), Mapping):
+        result["variables"] = {
+            name: _respell(value, levels - 1) if isinstance(value, Mapping) else value
+            for name, value in variables.items()
+        }
+    return result
+
+
+def upgrade_api(document: Fields) -> Fields:
+    """Swagger 2 with `servers` and `components.securitySchemes`, as OpenAPI 3 has them. References stay as they are,
+    and with them all else.
+    """
+    components = fields_of(document.get("components"))
+    schemes = fields_of(components.get("securitySchemes") or document.get("securityDefinitions"))
+    addresses = list(_addresses(document))
+    return {
+        **document,
+        "components": {**components, "securitySchemes": schemes},
+        **({"servers": [{"url": address} for address in addresses]} if addresses else {}),
+    }
+
+
+def _addresses(document: Fields) -> Iterator[str]:
+    """One of each scheme, https first."""
+    path = text_of(document.get("basePath"))
+    if host := text_of(document.get("host")):
+        schemes = [text_of(scheme) for scheme in items_of(document.get("schemes"))] or ["https"]
+        yield from (f"{scheme}://{host}{path}" for scheme in sorted(schemes, key="https".__ne__))
+    elif path and "servers" not in document:
+        yield path
+
+
+MAX_EXAMPLE_CHARS = 200
+
+
+def upgrade_schema(schema: dict[str, Any], original: Fields) -> dict[str, Any]:
+    """The words of OpenAPI 3.0 and Swagger 2 that JSON Schema 2020-12 says otherwise. `schema`: those that are kept."""
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if original.get(exclusive) is True and limit in schema:
+            schema[exclusive] = schema.pop(limit)
+    if original.get("type") == "file":
+        schema |= {"type": "string", "format": "binary"}
+    example = plain_value(original.get("example"))
+    if "example" in original and "examples" not in schema and example and len(str(example[0])) <= MAX_EXAMPLE_CHARS:
+        schema["examples"] = [example[0]]
+    if schema.get("type") in ("string", ["string", "null"], ["null", "string"]):
+        schema |= {word: _as_texts(schema[word]) for word in ("enum", "const", "default") if word in schema}
+    nullable = original.get("nullable") is True or original.get("x-nullable") is True
+    return _or_null(schema) if nullable else schema
+
+
+def plain_value(value: object) -> tuple[Any] | tuple[()]:
+    """The value as JSON has it, in a tuple; empty for what JSON cannot carry."""
+    if isinstance(value, str):
+        return (value,)
+    try:
+        return (json.loads(json.dumps(value, allow_nan=False)),)
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _as_texts(value: Any) -> Any:
+    """Numbers and truth values as text: of a string they stand there for want of quotes."""
+    if isinstance(value, list):
+        return [_as_texts(each) for each in value]
+    return json.dumps(value) if isinstance(value, (bool, int, float)) else value
+
+
+_REMARKS = frozenset("title description default examples deprecated readOnly writeOnly".split())
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same, or null."""
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        enum = {"enum": [*schema["enum"], None]} if "enum" in schema and None not in schema["enum"] else {}
+        return {**schema, "type": types if "null" in types else [*types, "null"], **enum}
+    remarks = {word: value for word, value in schema.items() if word in _REMARKS}
+    rest = {word: value for word, value in schema.items() if word not in _REMARKS}
+    return {**remarks, "anyOf": [rest, {"type": "null"}]} if rest else schema
