@@ -12,10 +12,13 @@ import pytest
 from tests.gateway_catalog import by_hand
 from tests.service import Served, assert_good, served
 from waygraph.api.rest.application import document
-from waygraph.api.rest.openapi import ANSWERS, REQUESTS
+from waygraph.api.rest.openapi import examples
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
+
+REQUESTS = {name: each["request"] for name, each in examples().items() if "request" in each}
+ANSWERS = {name: each["answer"] for name, each in examples().items() if "answer" in each}
 
 METHODS: dict[str, tuple[str, str]] = {
     each["operationId"]: (method.upper(), path)
