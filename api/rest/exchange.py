@@ -107,7 +107,7 @@ def etag(stamp: str, caller: Caller) -> str:
 
 type Handler = Callable[..., Any]
 type Stamp = Callable[[Exchange], str]
-_ENDPOINTS: dict[str, Handler] = {}
+ENDPOINTS: dict[str, Handler] = {}
 """By operation."""
 
 
@@ -135,7 +135,7 @@ def handles[H: Handler](
         first, *others = signature(handler).parameters.values()
         first = first.replace(annotation=Annotated[Exchange, Depends(_exchange_of(operation))])
         vars(endpoint)["__signature__"] = signature(handler).replace(parameters=[first, *others])
-        _ENDPOINTS[operation.name] = endpoint
+        ENDPOINTS[operation.name] = endpoint
         return handler
 
     return bind
@@ -163,5 +163,5 @@ def router() -> APIRouter:
     """Every operation at its path. Raises KeyError for one without a handler."""
     router = APIRouter()
     for operation in OPERATIONS.values():
-        router.add_api_route(operation.path, _ENDPOINTS[operation.name], **describe(operation))
+        router.add_api_route(operation.path, ENDPOINTS[operation.name], **describe(operation))
     return router
