@@ -30,17 +30,22 @@ def answer_model(kind: type) -> type[BaseModel]:
     """The model of a noun, or of a class of `answers`: its fields as JSON has them, each with its text."""
     kind = _SHAPES.get(kind, kind)
     hints = get_type_hints(kind, include_extras=True)
-    holders: dict[str, type] = {}
-    for base in reversed(kind.__mro__):
-        for name in inspect.get_annotations(base):
-            holders.pop(name, None)
-            holders[name] = base
     fields: dict[str, Any] = {}
-    for name, base in holders.items():
+    for name, base in field_owners(kind).items():
         json_type = _json_type(hints[name])
         fields[name] = (json_type, Field(_default(base, name, json_type), description=_texts(base).get(name)))
     description = kind.__doc__ if kind.__module__ == _OURS else None
     return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
+
+
+def field_owners(kind: type) -> dict[str, type]:
+    """The fields of a noun or answer, in the order of its JSON, each with the class that states it."""
+    owners: dict[str, type] = {}
+    for base in reversed(kind.__mro__):
+        for name in inspect.get_annotations(base):
+            owners.pop(name, None)
+            owners[name] = base
+    return owners
 
 
 _SHAPES: dict[type, type] = {

@@ -99,9 +99,9 @@ class Tool:
     call_name: str = ""
     """Its name for hosts, unique over all agents."""
     description: str = ""
-    input_schema: JsonText = "{}"
-    output_schema: JsonText = ""
-    annotations: JsonText = ""
+    input_schema: JsonObject = "{}"
+    output_schema: JsonObjectOrNull = ""
+    annotations: JsonObjectOrNull = ""
     tags: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     pending: bool = False
