@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from waygraph.api.cli.render.cli_json import ConnectOutcome, Export
-from waygraph.api.rest.responses import field_owners
+from waygraph.api.rest.openapi import field_owners
 from waygraph.ingest.upstream.logins import Login
 from waygraph.registry.access.api_keys import ApiKey
 from waygraph.registry.embedding.weights import InstalledModel

@@ -25,7 +25,7 @@ from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.dependencies import Lanes, Service
+    from waygraph.api.rest.service import Lanes, Service
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.traces import Traces
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from waygraph.api.rest.dependencies import STRANGER, Service, service_of
 from waygraph.api.rest.openapi import describe
 from waygraph.api.rest.problems import as_json
+from waygraph.api.rest.service import STRANGER, Service, service_of
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model.nouns import Principal
@@ -121,9 +121,11 @@ def handles[H: Handler](
     """
 
     def bind(handler: H) -> H:
+        is_coroutine = iscoroutinefunction(handler)
+
         @wraps(handler)
         async def endpoint(exchange: Exchange, **parts: Any) -> Response:
-            if iscoroutinefunction(handler):
+            if is_coroutine:
                 response: Response = await handler(exchange, **parts)
                 return response
             if operation.is_conditional:

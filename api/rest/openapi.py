@@ -1,14 +1,24 @@
-"""What the OpenAPI document says of each operation, beside its paths and parameters."""
+"""The OpenAPI document: what it says of each operation, and the models by which FastAPI describes answers.
 
-from functools import cache
+A model is made of a noun, or of a class of `registry.remote.answers`; those of answers in formats of others stand here.
+"""
+
+import ast
+import inspect
+import sys
+from dataclasses import is_dataclass
+from functools import cache, reduce
 from importlib.resources import files
-from typing import Any
+from itertools import pairwise
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-import yaml
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from waygraph.api.rest.responses import FOREIGN, answer_model
-from waygraph.registry.http.problems import MEDIA_TYPE
-from waygraph.registry.remote.answers import Problem
+from waygraph.registry.http.problems import MEDIA_TYPE, Problem
+from waygraph.registry.model.nouns import JsonForm, Vote
+from waygraph.registry.remote import answers
 from waygraph.registry.remote.operations import OPERATIONS, Operation
 
 _PROBLEMS = {
@@ -42,6 +52,8 @@ _WHO_CALLS: dict[str, dict[str, str]] = {
 @cache
 def examples() -> dict[str, Any]:
     """By operation: `request`, where it takes one, and `answer`; also `problem`."""
+    import yaml
+
     document: dict[str, Any] = yaml.safe_load(files("waygraph.api.rest").joinpath("examples.yaml").read_text("utf-8"))
     return document
 
@@ -54,18 +66,13 @@ def describe(operation: Operation[Any]) -> dict[str, Any]:
     is_open = operation.tag == "health" and operation.scope is None
     failures = {**({} if is_open else _PROBLEMS), **operation.failures}
     responses |= {status: _problem(text) for status, text in failures.items()}
-    extra: dict[str, Any] = {}
-    if "request" in examples().get(operation.name, ()):
-        extra["requestBody"] = {"content": {"application/json": {}}}
-    if operation.scope is not None:
-        extra["security"] = [{scheme: []} for scheme in _WHO_CALLS]
     return {
         "methods": [operation.method],
         "tags": [operation.tag],
         "operation_id": operation.name,
         "response_model": None,
         "responses": responses,
-        "openapi_extra": extra or None,
+        "openapi_extra": operation.scope and {"security": [{scheme: []} for scheme in _WHO_CALLS]},
     }
 
 
@@ -82,13 +89,12 @@ def _good(operation: Operation[Any]) -> dict[str, Any]:
 
 
 def _problem(text: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": text, "content": {MEDIA_TYPE: {"schema": schema, "example": examples()["problem"]}}}
+    return {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
 def complete(document: dict[str, Any]) -> None:
-    """Brings in what FastAPI does not know, or loses: how callers show who they are, the shape of problems, examples
-    with what is null in them, and that answers are of no other kinds than are said.
+    """Brings in what FastAPI does not know, or loses: how callers show who they are, the shape of problems, examples,
+    and that answers are of no other kinds than are said.
     """
     components = document["components"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -100,8 +106,149 @@ def complete(document: dict[str, Any]) -> None:
         content = description["responses"]["200"]["content"]
         for media_type in set(content) - set(operation.media_types):
             del content[media_type]
+        for response in description["responses"].values():
+            if MEDIA_TYPE in response.get("content", ()):
+                response["content"][MEDIA_TYPE]["example"] = examples()["problem"]
         example = examples().get(operation.name, {})
         if "answer" in example:
             next(iter(content.values()))["example"] = example["answer"]
         if "request" in example:
             description["requestBody"]["content"]["application/json"]["example"] = example["request"]
+
+
+_OURS = answers.__name__
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+@cache
+def answer_model(kind: type) -> type[BaseModel]:
+    """The model of a noun, or of a class of `answers`: its fields as JSON has them, each with its text."""
+    kind = _SHAPES.get(kind, kind)
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, base in field_owners(kind).items():
+        json_type = _json_type(hints[name])
+        fields[name] = (json_type, Field(_default(base, name, json_type), description=_texts(base).get(name)))
+    description = kind.__doc__ if kind.__module__ == _OURS or kind is Problem else None
+    return create_model(kind.__name__.removesuffix("Json"), __base__=Answer, __doc__=description, **fields)
+
+
+def field_owners(kind: type) -> dict[str, type]:
+    """The fields of a noun or answer, in the order of its JSON, each with the class that states it."""
+    owners: dict[str, type] = {}
+    for base in reversed(kind.__mro__):
+        for name in inspect.get_annotations(base):
+            owners.pop(name, None)
+            owners[name] = base
+    return owners
+
+
+_SHAPES: dict[type, type] = {
+    kind.__mro__[1]: kind
+    for kind in vars(answers).values()
+    if isinstance(kind, type) and kind.__module__ == _OURS != kind.__mro__[1].__module__ and is_dataclass(kind)
+}
+"""Noun → the class that stands for it in answers."""
+
+
+def _default(base: type, name: str, json_type: Any) -> Any:
+    """`...`: the field is always there."""
+    if base.__module__ != _OURS or name not in vars(base):
+        return ...
+    value = vars(base)[name]
+    return None if json_type is Any else list(value) if isinstance(value, tuple) else value
+
+
+def _json_type(hint: Any) -> Any:
+    """The type of JSON that `shapes` writes for a value of this type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        kind, *notes = arguments
+        return _json_type(next((note.json for note in notes if isinstance(note, JsonForm)), kind))
+    if origin is tuple:
+        return list[_json_type(arguments[0])]  # type: ignore[misc] # made as the program runs
+    if origin in (Union, UnionType):
+        return reduce(or_, map(_json_type, arguments))
+    is_noun = is_dataclass(hint) or is_typeddict(hint) or hint is Vote or getattr(hint, "__module__", "") == _OURS
+    return answer_model(hint) if is_noun else hint
+
+
+@cache
+def _texts(kind: type) -> dict[str, str]:
+    """The text below each field that the class itself states."""
+    texts = {}
+    for before, after in pairwise(_classes(kind.__module__).get(kind.__name__, ())):
+        match before, after:
+            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts
+
+
+@cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """What stands in each class of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {each.name: each.body for each in tree.body if isinstance(each, ast.ClassDef)}
+
+
+class ListedServer(BaseModel):
+    server: dict[str, Any]
+    meta: dict[str, Any] = Field(alias="_meta")
+
+
+class ServerPlace(BaseModel):
+    count: int
+    nextCursor: str | None = None  # noqa: N815 - as the format spells it
+
+
+class ServerList(BaseModel):
+    servers: list[ListedServer]
+    metadata: ServerPlace
+
+
+class ToolResult(BaseModel):
+    """A `CallToolResult` of MCP as the tool's server has it, an error that the tool tells (`isError`) included."""
+
+    model_config = ConfigDict(extra="allow")
+
+    content: list[dict[str, Any]] = []
+    structuredContent: Any = None  # noqa: N815 - as the protocol spells it
+    isError: bool = False  # noqa: N815
+
+
+class FoundResource(BaseModel):
+    """An entry of the catalogue, and how well it fits: 100 is the best there can be. It says nothing of trust."""
+
+    model_config = ConfigDict(extra="allow")
+
+    identifier: str
+    displayName: str  # noqa: N815 - as the format spells it
+    type: str
+    url: str
+    score: int = Field(ge=0, le=100)
+    source: str
+
+
+class FoundResources(BaseModel):
+    results: list[FoundResource]
+    referrals: list[dict[str, Any]] | None = None
+    pageToken: str | None = None  # noqa: N815
+
+
+class AiCatalog(BaseModel):
+    specVersion: str  # noqa: N815 - as the format spells it
+    entries: list[dict[str, Any]]
+
+
+FOREIGN: dict[str, type[BaseModel]] = {
+    "call_tool": ToolResult,
+    "ai_catalog": AiCatalog,
+    "search_resources": FoundResources,
+    "servers": ServerList,
+    "server_versions": ServerList,
+    "server": ListedServer,
+}
+"""Operation → its answer."""

@@ -6,25 +6,14 @@ states again stands after all others, and one with a value may be missing. What 
 
 from typing import Any
 
-from waygraph.registry.model import changes, failures, nouns, taxonomy, toolset
+from waygraph.registry.http.problems import Problem
+from waygraph.registry.model import changes, failures, nouns
 from waygraph.registry.model.nouns import JsonText, TextForm
+from waygraph.registry.model.taxonomy import CategoryView
+from waygraph.registry.model.toolset import Toolset as ToolsetNoun
 from waygraph.registry.model.usage import ToolUsage as UsageNoun
 
 Definitions = tuple[dict[str, Any], ...]
-
-
-class Problem:
-    """RFC 9457. `code` names the kind of error, `facts` is what it knows; `instance` finds it in the service's log."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str
-    code: str
-    retryable: bool
-    """Whether the same request may succeed later, unchanged."""
-    facts: dict[str, Any]
 
 
 class Agent(nouns.Agent):
@@ -106,11 +95,11 @@ class Tools(Part):
     """The tools in a host's own format, if asked for."""
 
 
-class Category(taxonomy.CategoryView):
+class Category(CategoryView):
     """A category of a taxonomy, as far as the caller sees what is under it."""
 
 
-class Toolset(toolset.Toolset):
+class Toolset(ToolsetNoun):
     """A toolset, as far as the caller may see what it names and includes."""
 
 

@@ -67,14 +67,8 @@ class AgentFilters(BaseModel):
     toolset: ToolsetName = ""
 
     def filters(self) -> Filters:
-        return Filters(
-            tags=tuple(self.tag),
-            kinds=tuple(self.kind),
-            agent_ids=tuple(self.agent),
-            reachable=self.reachable,
-            within=self.within,
-            toolset=self.toolset,
-        )
+        lists = {"tags": self.tag, "kinds": self.kind, "agent_ids": self.agent}
+        return shapes.read(Filters, {**self.model_dump(include={"reachable", "within", "toolset"}), **lists})
 
 
 class AgentsPart(Part, AgentFilters):

@@ -40,8 +40,8 @@ from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.routing.find_tools.views import open_view
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.dependencies import Service
     from waygraph.api.rest.mcp_mount import OfferedGateway
+    from waygraph.api.rest.service import Service
     from waygraph.ingest.execution.own_logins import OwnLogins
     from waygraph.ingest.upstream.logins import LoginFile
 
