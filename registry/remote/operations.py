@@ -1,7 +1,7 @@
 """The operations of a service, in the order of its OpenAPI document: the one table of what it does at which path.
 
-The service, its document and its clients are made from it: `api.rest.routes` handles each, `api/rest/examples.yaml` has
-an example of each, and `calls` sends those that a registry has as methods.
+The service, its document and its clients are made from it: `api.rest.routes` handles each, and takes what a request may
+hold; `api/rest/examples.yaml` has an example of each, and `calls` sends those that a registry has as methods.
 """
 
 from collections.abc import Mapping
