@@ -20,7 +20,7 @@ from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm
 from waygraph.registry.model.taxonomy import Walked
 from waygraph.registry.model.toolset import Toolset
-from waygraph.registry.remote import answers
+from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.migrate import MigrationReport

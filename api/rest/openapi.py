@@ -1,6 +1,7 @@
 """The OpenAPI document: what it says of each operation, and the models by which FastAPI describes answers.
 
-A model is made of a noun, or of a class of `registry.remote.answers`; those of answers in formats of others stand here.
+A model is made of a noun, or of a class of `registry.remote.answer_shapes`. Those of answers in formats of others stand
+here.
 """
 
 import ast
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem
 from waygraph.registry.model.nouns import JsonForm, Vote
-from waygraph.registry.remote import answers
+from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.remote.operations import OPERATIONS, Operation
 
 _PROBLEMS = {
@@ -125,7 +126,7 @@ class Answer(BaseModel):
 
 @cache
 def answer_model(kind: type) -> type[BaseModel]:
-    """The model of a noun, or of a class of `answers`: its fields as JSON has them, each with its text."""
+    """The model of a noun, or of a class of `answer_shapes`: its fields as JSON has them, each with its text."""
     kind = _SHAPES.get(kind, kind)
     hints = get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}

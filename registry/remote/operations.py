@@ -12,7 +12,7 @@ from waygraph.registry.access.visibility import Scope
 from waygraph.registry.model import changes
 from waygraph.registry.model.taxonomy import CategoryView
 from waygraph.registry.model.toolset import Toolset
-from waygraph.registry.remote import answers
+from waygraph.registry.remote import answer_shapes as answers
 
 Foreign = dict[str, Any]
 """An answer in a format of others."""
@@ -26,7 +26,7 @@ MEDIA_TYPES = {"json": "application/json", "graphml": "application/graphml+xml",
 class Operation[T]:
     """`scope`: what a caller needs; None: anybody may ask, also without a login.
 
-    `answer`: the noun, or the class of `answers`, whose JSON it is; `str` of a file.
+    `answer`: the noun, or the class of `answer_shapes`, whose JSON it is; `str` of a file.
     """
 
     name: str
