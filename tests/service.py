@@ -20,7 +20,7 @@ import uvicorn
 
 from tests.observed_service import logging_as_it_was
 from waygraph.api.rest.bootstrap import ServiceOptions, compose_application, configuration, open_service
-from waygraph.api.rest.dependencies import Service
+from waygraph.api.rest.service import Service
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.access.visibility import SCOPES
 from waygraph.registry.http.problems import code_of

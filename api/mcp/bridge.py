@@ -22,7 +22,7 @@ from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.remote.calls import Call, Reply
-from waygraph.registry.remote.transport import Limits, answer_of, client_options, patience, stranger
+from waygraph.registry.remote.transport import Attempts, Limits, answer_of, client_options, stranger
 from waygraph.registry.storage.location import ServiceAddress, api_key
 
 NOTICE_S, LEAVE_S, LISTEN_S = 10.0, 1.0, 2.0
@@ -119,7 +119,6 @@ class ServiceClient(httpx2.AsyncClient):
         super().__init__(**client_options(address, settings) | {"limits": sockets}, timeout=timeout)
         self._place, self._to_host = address.url, to_host
         self._limits = Limits(address.url, settings, time.monotonic)
-        self._patience = patience(settings, time.monotonic, random.random)
         self._session, self._greeting, self._renewing = "", b"", anyio.Lock()
 
     async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
@@ -176,7 +175,7 @@ class ServiceClient(httpx2.AsyncClient):
         """Sent again as long as the service is just starting. Raises ServiceUnavailable, ServiceFailed."""
         if _SESSION in request.headers:
             request.headers[_SESSION] = self._session
-        attempts = self._patience.attempts(_MESSAGE)
+        attempts = Attempts(_MESSAGE, self._limits, random.random)
         while True:
             try:
                 response = await super().send(request, **how)
@@ -184,7 +183,7 @@ class ServiceClient(httpx2.AsyncClient):
                     await response.aread()
                 return response
             except httpx2.HTTPError as exc:
-                broken = self._limits.break_call(_MESSAGE, exc)
+                broken = self._limits.failed_call(_MESSAGE, exc)
             listens = LISTEN_S if request.method == "GET" and broken.passing else None
             pause_s = attempts.wait_s(broken) if "id" in wire.message_in(request) else listens
             if pause_s is None:

@@ -15,17 +15,17 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
+from waygraph.api.rest.exchange import router
 from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
-from waygraph.api.rest.responses import Problem
-from waygraph.api.rest.routes import admin, catalog, discovery, health, search
+from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.dependencies import Lanes, Service
+    from waygraph.api.rest.service import Lanes, Service
     from waygraph.api.telemetry.logs import Logger
     from waygraph.api.telemetry.traces import Traces
 
@@ -111,10 +111,8 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     app.state.service, app.state.gateway = service, gateway
     app.add_route("/openapi.json", _document, include_in_schema=False)
     app.router.routes.extend(health.browser_routes())
-    routers = [search.router, catalog.router, admin.router, admin.cypher_router, discovery.router, health.router]
-    for router in routers:
-        app.include_router(router)
-    app.state.routes = [each for at in (app.router, *routers) for each in at.routes if isinstance(each, Route)]
+    app.include_router(router())
+    app.state.routes = [each for at in (app.router, router()) for each in at.routes if isinstance(each, Route)]
     if gateway is not None:
         app.router.routes.extend(login_routes(service, gateway))  # before the doors: `/login/mcp` is an agent's page
         app.router.routes.extend(routes(service, gateway))
@@ -145,10 +143,6 @@ class _DocumentedApp(FastAPI):
 
     def _make_document(self) -> dict[str, Any]:
         document = super().openapi()
-        shapes = document["components"]["schemas"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            shapes.pop(name, None)
-        shapes["Problem"] = Problem.model_json_schema()
         complete(document)
         return document
 

@@ -22,10 +22,10 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess, multiprocess
 
 from waygraph.api.rest.application import application
-from waygraph.api.rest.dependencies import Lanes, Readiness, Service
 from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
 from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.middleware import LOOPBACK, Protocol
+from waygraph.api.rest.service import Lanes, Readiness, Service
 from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder

@@ -25,7 +25,7 @@ from waygraph.registry.http.addresses import split_url
 if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
     from waygraph.api.mcp.http import HttpGateway
-    from waygraph.api.rest.dependencies import Service
+    from waygraph.api.rest.service import Service
     from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings

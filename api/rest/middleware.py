@@ -20,6 +20,7 @@ from waygraph.api.telemetry.logs import FACTS
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
 from waygraph.registry.http.problems import MEDIA_TYPE, Problem, problem
 from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.remote.operations import MANIFESTS
 
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -31,7 +32,6 @@ HEADERS = (
 NOT_KEPT = (b"cache-control", b"no-store")
 CLOSE = {"Connection": "close"}
 """Said where a body is left unread."""
-MANIFESTS = "/v1/manifests"
 LOGIN_PAGES, MAX_FORM_BYTES = "/login/", 16 * 1024
 """Forms of people who have yet to show who they are."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -94,7 +94,7 @@ class LimitedApplication:
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Problem | None, bytes]:
         """What is wrong with the request, if anything, and its body. Raises what `admit` raises."""
         headers = dict(scope["headers"])
-        limit = self._max_manifest_bytes if scope["path"] == MANIFESTS else self._max_bytes
+        limit = self._max_manifest_bytes if scope["path"] == MANIFESTS.path else self._max_bytes
         if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
             return None, b""
         if scope["path"].startswith(LOGIN_PAGES):

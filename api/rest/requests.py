@@ -7,8 +7,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, S
 from pydantic.config import JsonDict
 
 from waygraph.registry.catalog.tool_formats import ToolFormat
+from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Policy
-from waygraph.registry.model.nouns import AgentKind, CallOutcome, Filters, Query, TextForm, Turn, TurnRole
+from waygraph.registry.model.nouns import AgentKind, CallOutcome, Query, TextForm, TurnRole
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operators import approval
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS
@@ -53,16 +54,6 @@ class RequestFilters(Strict):
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
     within: CategoryPath = ""
     toolset: ToolsetName = ""
-
-    def filters(self) -> Filters:
-        return Filters(
-            tags=tuple(self.tags),
-            kinds=tuple(self.kinds),
-            agent_ids=tuple(self.agent_ids),
-            reachable=self.reachable,
-            within=self.within,
-            toolset=self.toolset,
-        )
 
 
 class RequestTurn(Strict):
@@ -110,9 +101,8 @@ class SearchOptions(Strict):
         """Raises UnknownRecipe."""
         return recipe_named(self.recipe, rerank=BY_OPERATOR if self.rerank else "")
 
-    def turns(self) -> tuple[Turn, ...]:
-        """The history as a query has it."""
-        return tuple(Turn(**turn.model_dump()) for turn in self.history)
+    def query(self) -> Query:
+        return shapes.read(Query, self.model_dump(include={"text", "steps", "limit", "filters", "strict", "history"}))
 
 
 class RouteRequest(SearchOptions):
@@ -139,16 +129,6 @@ class RouteRequest(SearchOptions):
             raise ValueError("give a text, or steps: one of the two")
         return self
 
-    def query(self) -> Query:
-        return Query(
-            text=self.text,
-            steps=tuple(self.steps),
-            limit=self.limit,
-            filters=self.filters.filters(),
-            strict=self.strict,
-            history=self.turns(),
-        )
-
 
 class BatchRequest(Strict):
     requests: list[RouteRequest] = Field(min_length=1, max_length=MAX_BATCH)
@@ -163,10 +143,6 @@ class CallRequest(Strict):
 
 class SearchRequest(SearchOptions):
     text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
-
-    def query(self) -> Query:
-        filters, history = self.filters.filters(), self.turns()
-        return Query(text=self.text, limit=self.limit, filters=filters, strict=self.strict, history=history)
 
 
 class ResourceQuery(Strict):

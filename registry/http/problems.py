@@ -27,7 +27,7 @@ _OWN_FAULTS = (
 
 
 class Problem(TypedDict):
-    """`instance` names the request: by it the service's log is searched."""
+    """RFC 9457. `code` names the kind of error, `facts` is what it knows; `instance` finds it in the service's log."""
 
     type: str
     title: str
@@ -36,6 +36,7 @@ class Problem(TypedDict):
     instance: str
     code: str
     retryable: bool
+    """Whether the same request may succeed later, unchanged."""
     facts: dict[str, Any]
 
 

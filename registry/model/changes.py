@@ -7,7 +7,7 @@ from typing import Literal, get_args, overload
 
 from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
-from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
+from waygraph.registry.model.nouns import Agent, JsonObject, JsonObjectsOrNull, TextForm, Tool
 
 _IN = " @ "
 """Between the key of an entry and its document."""
@@ -26,7 +26,7 @@ TELLING_OF_TOOL = frozenset({"description", "input_schema", "output_schema", "an
 class OperatorSettings:
     """What an operator said of an agent id; survives every sync and the agent's own absence. None: not set.
 
-    `tools`: what was said of its tools, by name, see `tool_settings`; it may hold values that callers must not see.
+    `tools`: see `tool_settings`; it may hold values that callers must not see.
     """
 
     agent_id: str
@@ -35,28 +35,29 @@ class OperatorSettings:
     pinned: bool = False
     hidden: bool = False
     removed: bool = False
-    tools: JsonText = ""
+    tools: JsonObjectsOrNull = ""
+    """What they said of its tools, by name; null: nothing, or the caller lacks the scope admin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How the agents that a source claims stand: how many of each status, and how many wait for approval.
-
-    `pending_tools`: of their tools, those that wait themselves.
-    """
+    """How the agents that a source claims stand: how many of each status, and how many wait for approval."""
 
     online: int = 0
     unreachable: int = 0
     failing: int = 0
     known: int = 0
+    """Never asked."""
     pending: int = 0
+    """Agents that wait for approval."""
     pending_tools: int = 0
+    """Tools of its agents that wait themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSummary:
-    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it; empty: it was never
-    read, and is here for its failures alone.
+    """A source and what it claims. `seen_at` is ISO 8601 in UTC, the last sync that confirmed it. One that was
+    never read is here for its failures alone.
 
     `standing` is there where somebody looks at sources, not where they are kept.
     """
@@ -66,8 +67,9 @@ class SourceSummary:
     rank: int = 0
     policy: Policy = "accept"
     seen_at: str = ""
+    """Empty: it was never read."""
     pause_s: int = 0
-    """A watch writes changes of it at most once in so many seconds, since it changes often; 0: at once."""
+    """A watch writes changes of it at most once in so many seconds; 0: at once."""
     standing: Standing | None = None
     claims: tuple[tuple[str, str], ...] = ()
     """(the source's own key, agent id) of each agent it claims, by agent id."""
@@ -194,10 +196,7 @@ class Approved:
 class Change:
     """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
 
-    Or what an operator did to a toolset: then `agent_id` is `toolset:NAME`, and there is no source.
-
-    `tool` is the tool's name, empty for the agent itself. `before` and `after` hold the fields that differ, as JSON
-    objects; hashes are content hashes, empty where there is none.
+    Or what an operator did to a toolset: then there is no source. Hashes are content hashes, empty where there is none.
     """
 
     id: str = ""
@@ -206,18 +205,22 @@ class Change:
     """ISO 8601 in UTC."""
     revision: int = 0
     source: str
+    """Empty: one of which the caller sees no agent any more."""
     agent_id: str
+    """Or `toolset:NAME`, which an operator changed."""
     tool: str = ""
+    """The tool's name; empty: the agent itself."""
     what: Literal["added", "changed", "removed"]
     fields: tuple[str, ...] = ()
     before_hash: str = ""
     after_hash: str = ""
-    before: JsonText = "{}"
-    after: JsonText = "{}"
+    before: JsonObject = "{}"
+    """The fields that differ, long texts cut to where they do."""
+    after: JsonObject = "{}"
     flags: tuple[str, ...] = ()
     """Why the new text looks suspicious."""
     covered: tuple[str, ...] = ()
-    """The fields over which an operator's own words stand: of these callers saw no change."""
+    """The fields over which an operator's own words stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,14 +309,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten(Written):
-    """The ids of what went with a source.
-
-    `ingest_again`: sources that speak for an agent now, and say something else than is held until they are read again.
-    """
+    """The ids of what went with a source."""
 
     agents: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     ingest_again: tuple[str, ...] = ()
+    """Sources that speak for an agent now. What the forgotten one said holds until they are read again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,13 +377,12 @@ class Page[T](Sequence[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """All that is known of one agent. `settings` None: no operator said anything of it."""
+    """All that is known of one agent. `settings` None: no operator said anything of it. `sources` claim it, by name."""
 
     agent: Agent
     tools: tuple[Tool, ...]
     settings: OperatorSettings | None
     sources: tuple[str, ...]
-    """The names of those that claim it."""
     revision: int
 
 
@@ -393,6 +393,7 @@ class CypherResult:
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
     truncated: bool
+    """Whether there are more rows than are told."""
     elapsed_ms: float
     notice: str = ""
-    """Of names in the statement that no registry in a file has."""
+    """Names in the statement that no registry in a file has."""

@@ -27,16 +27,17 @@ type SourceStatuses = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """`key` is the source's own name for the agent, or a document's place; empty: the source could not be read.
-
-    `since` is ISO 8601 in UTC, the first time of the present failure; `reason` the latest, one bounded line without
-    secrets.
+    """`key` may also be a document's place. `since`: the first time of the present failure. `reason`: one bounded line
+    without secrets.
     """
 
     source: str
     key: str = ""
+    """The source's own name for it; empty: the source itself cannot be read."""
     since: str
+    """ISO 8601 in UTC."""
     reason: str
+    """The latest one; told with the scope `admin`."""
 
     @property
     def without_reason(self) -> "Failure":

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
@@ -27,10 +27,14 @@ def parse_field(text: "JsonText") -> Any:
 
 @dataclass(frozen=True, slots=True)
 class JsonForm:
-    """How `shapes` writes a value as JSON and reads it back, where its type alone would mean another form."""
+    """How `shapes` writes a value as JSON and reads it back, where its type alone would mean another form.
+
+    `json`: the type that it has as JSON.
+    """
 
     write: Callable[[Any], object]
     read: Callable[[Any], object]
+    json: Any = Any
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> object:
         from pydantic import BeforeValidator, PlainSerializer
@@ -38,8 +42,15 @@ class JsonForm:
         return handler.generate_schema(Annotated[source, BeforeValidator(self.read), PlainSerializer(self.write)])
 
 
-JsonText = Annotated[str, JsonForm(parse_field, lambda value: "" if value is None else canonical_json(value))]
+def _json_form(json_type: Any) -> JsonForm:
+    return JsonForm(parse_field, lambda value: "" if value is None else canonical_json(value), json_type)
+
+
+JsonText = Annotated[str, _json_form(Any)]
 """Canonical JSON: sorted keys, no spaces, UTF-8 text; equal text means equal value. Empty: there is none."""
+JsonObject = Annotated[str, _json_form(dict[str, Any])]
+JsonObjectOrNull = Annotated[str, _json_form(dict[str, Any] | None)]
+JsonObjectsOrNull = Annotated[str, _json_form(dict[str, dict[str, Any]] | None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +67,22 @@ class Agent:
     description: str = ""
     kind: AgentKind = "mcp_server"
     version: str = ""
-    transport: JsonText = ""
+    transport: JsonObjectOrNull = ""
+    """How it is reached. Without the scope `admin`: its kind and public address."""
     tags: tuple[str, ...] = ()
     visible_to: tuple[str, ...] = ()
+    """The groups that may see it; empty: everyone."""
     pinned: bool = False
     hidden: bool = False
     pending: bool = False
-    """Waits for approval: listed and shown, but out of routing and search with all its tools."""
+    """Waits for approval: out of routing and search with all its tools."""
     flags: tuple[str, ...] = ()
     """Why its text looks suspicious."""
     status: str = "known"
+    """known, online, `unreachable since TIME: REASON` or `failing: REASON`."""
     content_hash: str = ""
     approved_hash: str = ""
-    """The content hash that somebody approved last."""
+    """The content hash that somebody approved last; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +96,17 @@ class Tool:
     agent_id: str
     name: str
     call_name: str = ""
+    """Its name for hosts, unique over all agents."""
     description: str = ""
-    input_schema: JsonText = "{}"
-    output_schema: JsonText = ""
-    annotations: JsonText = ""
+    input_schema: JsonObject = "{}"
+    output_schema: JsonObjectOrNull = ""
+    annotations: JsonObjectOrNull = ""
     tags: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
     pending: bool = False
-    """As of an agent: it alone is out of routing and search."""
+    """Waits for approval: out of routing and search."""
     flags: tuple[str, ...] = ()
+    """Why its text looks suspicious."""
     status: str = "known"
     content_hash: str = ""
     approved_hash: str = ""
@@ -184,7 +200,22 @@ class Query:
     history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
-def _flat(query: Query) -> dict[str, object]:
+class QueryJson(TypedDict):
+    """A query in an answer: the filters stand beside the text."""
+
+    text: str
+    steps: list[str]
+    limit: int
+    tags: list[str]
+    kinds: list[AgentKind]
+    agent_ids: list[str]
+    reachable: bool
+    within: str
+    toolset: str
+    strict: bool
+
+
+def _flat(query: Query) -> QueryJson:
     filters = query.filters
     return {
         "text": query.text,
@@ -200,8 +231,7 @@ def _flat(query: Query) -> dict[str, object]:
     }
 
 
-FlatQuery = Annotated[Query, JsonForm(_flat, lambda document: {**document, "filters": document})]
-"""In JSON the filters stand beside the text."""
+FlatQuery = Annotated[Query, JsonForm(_flat, lambda document: {**document, "filters": document}, QueryJson)]
 
 
 class Vote(NamedTuple):
@@ -220,7 +250,7 @@ class Vote(NamedTuple):
     contribution: float
 
 
-Votes = tuple[Annotated[Vote, JsonForm(Vote._asdict, lambda document: document)], ...]
+Votes = tuple[Annotated[Vote, JsonForm(Vote._asdict, lambda document: document, Vote)], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +299,9 @@ class Pick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walked:
-    """What a walk found and cost. `selected`: ids. `failure`: why it ended early; then nothing is selected."""
+    """What a walk found and cost. `mode`: a `Mode`. `selected`: ids; none if there is a `failure`."""
 
-    mode: Mode
+    mode: str
     selected: tuple[str, ...] = ()
     calls: int = 0
     prompt_tokens: int = 0
@@ -279,6 +309,7 @@ class Walked:
     visits: tuple[Visit, ...] = ()
     picks: tuple[Pick, ...] = ()
     failure: str = ""
+    """Why the walk ended early; the answer is hybrid's then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,11 +318,9 @@ class Route:
 
     `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
     best. `steps` holds a route per step of the query.
-    `notice` says what limits the answer (no model, say), `reason` why there is no match. `confidence`: how likely the
-    registry holds a right agent, in [0, 1], where beforehand it is as likely as not; of several steps the least. None:
-    not known, see `Calibration`. `nearest`: ids of at most 3 agents, where the answer was withheld. `not_reranked`:
-    why the recipe's reranker gave no order; `notice` tells it too. `walked`: how a model walked the taxonomy, where the
-    recipe has it do so.
+    `confidence`: where beforehand it is as likely as not; of several steps the least. None: not known, see
+    `Calibration`. `nearest`: ids of at most 3 agents. `not_reranked`: why the recipe's reranker gave no order; `notice`
+    tells it too.
     """
 
     query: FlatQuery
@@ -300,12 +329,18 @@ class Route:
     steps: tuple["Route", ...] = ()
     recipe: str
     revision: int
+    """All of the answer is of this revision."""
     confidence: float | None = None
+    """How likely the registry holds a right agent, from 0 to 1."""
     notice: str = ""
+    """What limits the answer; empty: nothing."""
     not_reranked: str = ""
     walked: Walked | None = None
+    """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""
+    """Why there is no match."""
     nearest: tuple[str, ...] = ()
+    """What came nearest, where an answer is withheld: agents or call names."""
     elapsed_ms: float = field(default=0.0, compare=False)
 
 
@@ -317,12 +352,18 @@ class ToolRoute:
     matches: tuple[ToolMatch, ...]
     recipe: str
     revision: int
+    """All of the answer is of this revision."""
     confidence: float | None = None
+    """How likely the registry holds a right agent, from 0 to 1."""
     notice: str = ""
+    """What limits the answer; empty: nothing."""
     not_reranked: str = ""
     walked: Walked | None = None
+    """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""
+    """Why there is no match."""
     nearest: tuple[str, ...] = ()
+    """What came nearest, where an answer is withheld: agents or call names."""
     elapsed_ms: float = field(default=0.0, compare=False)
 
 

@@ -43,7 +43,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsage:
-    """`p50_ms`, `p95_ms`: of the calls that were sent and ended, within 9 %; None if there are none."""
+    """How the calls of one tool ended. Durations are None where no call was sent and ended."""
 
     tool_id: str
     calls: int
@@ -54,8 +54,10 @@ class ToolUsage:
     timed_out: int = 0
     cancelled: int = 0
     p50_ms: float | None = None
+    """Of the calls that were sent and ended, within 9 %."""
     p95_ms: float | None = None
     first_at: str
+    """ISO 8601 in UTC."""
     last_at: str
 
     @property

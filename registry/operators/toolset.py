@@ -40,22 +40,28 @@ MAX_DESCRIPTION_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toolset:
-    """The rule as stated: `tools` and `agents` by id, and `tags`, of which an agent has any. What comes later joins.
+    """The rule as stated, and what it means now. What comes later and fits joins.
 
-    `callers`: groups that may use it; empty: everybody who may see anything in it. `includes`: ids of its tools.
-    As somebody sees it: `members` are the ids of the agents that it reaches, `missing` the names in the rule that are
-    not there, which only who sees everything is told.
+    Without `callers` everybody may use it who may see anything in it. `members` and `missing` are there where somebody
+    looks at it.
     """
 
     name: str
     description: str = ""
     tools: tuple[str, ...] = ()
+    """Those that it names, by id."""
     agents: tuple[str, ...] = ()
+    """Those that it names, by id."""
     tags: tuple[str, ...] = ()
+    """Agents with any of them are in it."""
     callers: tuple[str, ...] = ()
+    """Groups that may use it; told to who sees everything."""
     includes: tuple[str, ...] = ()
+    """Ids of its tools."""
     members: tuple[str, ...] = ()
+    """Ids of the agents that it reaches."""
     missing: tuple[str, ...] = ()
+    """What it names and is not there; told to who sees everything."""
 
     def chooses(self, agent: Agent) -> bool:
         """Whether the agent is in it as a whole."""

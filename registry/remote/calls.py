@@ -5,6 +5,7 @@ Names, filters and settings are checked here as the registry itself does it, so 
 """
 
 import json
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, wraps
@@ -54,12 +55,20 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.model.validation import after as id_of
 from waygraph.registry.operators.toolset import Toolset, stated_toolset
+from waygraph.registry.remote import operations
+from waygraph.registry.remote.operations import Operation
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
 from waygraph.registry.taxonomy.tree import CategoryView
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.export.formats import ExportFormat
+
+
+type Params = tuple[tuple[str, str], ...]
+"""Of a query: names and values."""
+_WHOLE: Params = (("schema", "true"),)
+"""With the schemas of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,7 @@ class Call[T]:
 
     method: str
     path: str
-    params: tuple[tuple[str, str], ...] = ()
+    params: Params = ()
     json: object = None
     """The body; None: there is none."""
     read: Callable[[Reply], T]
@@ -139,7 +148,6 @@ def route(
     tool_weight: float | None = None,
     principal: Principal | None = None,
 ) -> Call[Route]:
-    _refuse_principal(principal)
     service_recipe = _service_recipe(recipe)
     Ask.of(RECIPES.get(service_recipe.name, HYBRID), agent_weight, tool_weight, None)
     full_query = check_query(query, None, limit)
@@ -147,10 +155,9 @@ def route(
     weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
     subject = {"steps": full_query.steps} if full_query.steps else {"text": full_query.text}
 
-    def read(reply: Reply) -> Route:
-        return replace(shapes.read(Route, reply.json()), query=without_history(full_query))
-
-    return _asking("/v1/route", {**subject, **_query_json(full_query, service_recipe), **weights}, read)
+    body = {**subject, **_query_json(full_query, service_recipe), **weights}
+    call = _call(operations.ROUTE, principal=principal, body=body)
+    return _read(call, lambda document: replace(shapes.read(Route, document), query=without_history(full_query)))
 
 
 def find_tools(
@@ -161,23 +168,17 @@ def find_tools(
     recipe: str | Recipe = DEFAULT_RECIPE,
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
-    _refuse_principal(principal)
     full_query = checked_for_tools(query, limit, agent_ids, limits=None)
-
-    def read(reply: Reply) -> ToolRoute:
-        return replace(shapes.read(ToolRoute, reply.json()), query=without_history(full_query))
-
-    return _asking(
-        "/v1/tools/search", {"text": full_query.text, **_query_json(full_query, _service_recipe(recipe))}, read
-    )
+    body = {"text": full_query.text, **_query_json(full_query, _service_recipe(recipe))}
+    call = _call(operations.SEARCH_TOOLS, principal=principal, body=body)
+    return _read(call, lambda document: replace(shapes.read(ToolRoute, document), query=without_history(full_query)))
 
 
 def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
     from waygraph.registry.graph.user_cypher.sandbox import checked_params
 
     body = {"statement": statement, "params": checked_params(params or {})}
-    call = _asking("/v1/cypher", body, lambda reply: shapes.read(CypherResult, reply.json()))
-    return replace(call, refused=CypherRefused)
+    return replace(_call(operations.CYPHER, body=body), refused=CypherRefused)
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -196,10 +197,8 @@ def agents_page(
     principal: Principal | None = None,
 ) -> Talk[Page[ListedAgent]]:
     """In parts as large as a service gives; each is of one revision, and the page says that of the last."""
-    _refuse_principal(principal)
-    full_filters = checked_filters(filters)
-    params = _filter_params(full_filters)
-    return (yield from _parts(partial(_part, "/v1/agents", params, shapes.read_agents), after, limit))
+    call = _call(operations.AGENTS, principal=principal, params=_filter_params(checked_filters(filters)))
+    return (yield from _parts(_read(call, shapes.read_agents), after, limit))
 
 
 def browse(
@@ -208,49 +207,43 @@ def browse(
     filters: Filters = Filters(),  # noqa: B008 - frozen
     principal: Principal | None = None,
 ) -> Call[CategoryView]:
-    _refuse_principal(principal)
     params = (("path", checked_path(path)), *_filter_params(checked_filters(filters)))
-    return _looking("/v1/taxonomy", lambda reply: shapes.read(CategoryView, reply.json()), params)
+    return _call(operations.TAXONOMY, principal=principal, params=params)
 
 
-_PLACES = ("within", "toolset")
-"""Filters that a service of before does not know: they are sent where they are set."""
-
-
-def _filter_params(filters: Filters) -> tuple[tuple[str, str], ...]:
+def _filter_params(filters: Filters) -> Params:
     fields = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
     params = tuple((name, value) for name, values in fields for value in values)
-    params += (("reachable", "true"),) if filters.reachable else ()
-    return params + tuple((name, value) for name in _PLACES if (value := getattr(filters, name)))
+    reachable = "true" if filters.reachable else ""
+    return params + _set_params(reachable=reachable, within=filters.within, toolset=filters.toolset)
 
 
 def tools(
     agent_id: str | None = None, *, after: str = "", limit: int | None = None, principal: Principal | None = None
 ) -> Talk[Page[Tool]]:
     """As `agents_page`."""
-    _refuse_principal(principal)
-    path = f"/v1/agents/{_segment('agent', agent_id)}/tools" if agent_id is not None else "/v1/tools"
-    return (yield from _parts(partial(_part, path, (("schema", "true"),), shapes.read_tools), after, limit))
+    if agent_id is None:
+        call = _call(operations.TOOLS, principal=principal, params=_WHOLE)
+    else:
+        call = _call(operations.AGENT_TOOLS, _segment("agent", agent_id), principal=principal, params=_WHOLE)
+    return (yield from _parts(_read(call, shapes.read_tools), after, limit))
 
 
 def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
-    _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: shapes.read(Agent, reply.json()["agent"]))
+    call = _call(operations.AGENT, _segment("agent", agent_id), principal=principal)
+    return _read(call, lambda document: shapes.read(Agent, document["agent"]))
 
 
 def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
-    _refuse_principal(principal)
-    return _looking(_agent_path(agent_id), lambda reply: shapes.read(About, reply.json()), (("schema", "true"),))
+    return _call(operations.AGENT, _segment("agent", agent_id), principal=principal, params=_WHOLE)
 
 
 def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
-    _refuse_principal(principal)
-    owner, slash, rest = name.partition("/")
-    if slash:
-        path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
+    if "/" in name:
+        call = _call(operations.TOOL, *_tool_segments(name), principal=principal, params=_WHOLE)
     else:
-        path = f"/v1/tools/{_segment('tool', name)}"
-    return _looking(path, lambda reply: shapes.read(Tool, reply.json()), (("schema", "true"),))
+        call = _call(operations.TOOL_CALLED, _segment("tool", name), principal=principal, params=_WHOLE)
+    return _read(call, partial(shapes.read, Tool))
 
 
 def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Tool]:
@@ -268,26 +261,16 @@ def lookup(name: str, *, principal: Principal | None = None) -> Talk[Agent | Too
 
 
 def toolsets(*, principal: Principal | None = None) -> Call[list[Toolset]]:
-    _refuse_principal(principal)
-    return _looking("/v1/toolsets", lambda reply: [shapes.read(Toolset, each) for each in reply.json()["toolsets"]])
+    call = _call(operations.TOOLSETS, principal=principal)
+    return _read(call, lambda document: [shapes.read(Toolset, each) for each in document["toolsets"]])
 
 
 def toolset(name: str, *, principal: Principal | None = None) -> Call[Toolset]:
-    _refuse_principal(principal)
-    return _looking(_toolset_path(name), _read_toolset)
-
-
-def _read_toolset(reply: Reply) -> Toolset:
-    return shapes.read(Toolset, reply.json())
-
-
-def _toolset_path(name: str) -> str:
-    return f"/v1/toolsets/{_segment('toolset', name)}"
+    return _call(operations.TOOLSET, _segment("toolset", name), principal=principal)
 
 
 def sources(*, principal: Principal | None = None) -> Call[list[SourceSummary]]:
-    _refuse_principal(principal)
-    return _looking("/v1/sources", lambda reply: shapes.read_sources(reply.json()))
+    return _read(_call(operations.SOURCES, principal=principal), shapes.read_sources)
 
 
 def changes(
@@ -301,29 +284,26 @@ def changes(
     """As `agents_page`."""
     from waygraph.registry.catalog.queries import ChangesQuery
 
-    _refuse_principal(principal)
     query = ChangesQuery.of(since, agent_id, after, limit)
-    fields = (("since", query.since), ("agent", query.agent_id))
-    params = tuple((name, value) for name, value in fields if value)
-    return (yield from _parts(partial(_part, "/v1/changes", params, shapes.read_changes), after, limit, falling=True))
+    params = _set_params(since=query.since, agent=query.agent_id)
+    call = _call(operations.CHANGES, principal=principal, params=params)
+    return (yield from _parts(_read(call, shapes.read_changes), after, limit, falling=True))
 
 
 def usage(
     *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
 ) -> Call[list[ToolUsage]]:
-    _refuse_principal(principal)
     check_usage(sort, limit)
-    params = (("sort", sort), ("limit", str(limit)), *((("agent", agent_id),) if agent_id else ()))
-    return _looking("/v1/usage", lambda reply: shapes.read_usage(reply.json()), params)
+    params = _set_params(sort=sort, limit=str(limit), agent=agent_id)
+    return _read(_call(operations.USAGE, principal=principal, params=params), shapes.read_usage)
 
 
 def status(*, principal: Principal | None = None) -> Call[Status]:
-    _refuse_principal(principal)
-    return _looking("/v1/status", lambda reply: shapes.read_status(reply.json()))
+    return _read(_call(operations.STATUS, principal=principal), shapes.read_status)
 
 
 def stamp() -> Call[str]:
-    return _looking("/v1/status", lambda reply: reply.headers["etag"].strip('"'))
+    return _read_reply(_call(operations.STATUS), lambda reply: reply.headers["etag"].strip('"'))
 
 
 def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every caller calls it
@@ -331,7 +311,7 @@ def export(format: "ExportFormat") -> Call[str]:  # noqa: A002 - what every call
 
     if format not in FORMATS:
         raise UnknownName("export format", format, FORMATS)
-    return replace(_looking("/v1/export", Reply.text, (("format", format),)), slow=True)
+    return replace(_call(operations.EXPORT, params=_set_params(format=format)), read=Reply.text, slow=True)
 
 
 # -- writing -------------------------------------------------------------------------------------------
@@ -367,8 +347,8 @@ def take(
         "dry_run": dry_run,
         "allow_mass_removal": allow_mass_removal,
     }
-    call = _writing("POST", "/v1/manifests", _read_taken, body, lambda reason: SourceError(source, reason))
-    return replace(call, safe=dry_run)
+    call = _call(operations.MANIFESTS, body=body)
+    return replace(_read(call, _read_reports), safe=dry_run, refused=lambda reason: SourceError(source, reason))
 
 
 def _reports[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Talk[list[SyncReport]]]:
@@ -394,9 +374,7 @@ ingest = _reports(take)
 def approve(*names: str, principal: Principal | None = None) -> Call[Approved]:
     from waygraph.registry.operators.approval import checked_names
 
-    _refuse_principal(principal)
-    body = {"names": checked_names(names)}
-    return _writing("POST", "/v1/approvals", lambda reply: shapes.read(Approved, reply.json()), body)
+    return _call(operations.APPROVE, principal=principal, body={"names": checked_names(names)})
 
 
 def set_agent(
@@ -418,22 +396,17 @@ def set_agent(
         if len(changes) > 1:
             raise InvalidSetting("over HTTP an agent is removed by itself: set the rest before, in a call of its own")
         return remove(agent_id, principal=principal)
-    _refuse_principal(principal)
     body = changes or {"pinned": None}  # nothing to set, said so that the service takes it
-    return _writing("PATCH", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()), body)
+    return _call(operations.SET_AGENT, _segment("agent", agent_id), principal=principal, body=body)
 
 
 def set_tool(name: str, changes: Mapping[str, Any], *, principal: Principal | None = None) -> Call[OperatorSettings]:
     """`name` is a tool's id (UnknownName)."""
-    _refuse_principal(principal)
-    owner, _, rest = name.partition("/")
-    path = f"/v1/tools/{_segment('agent', owner)}/{_segment('tool', rest, name)}"
-    return _writing("PATCH", path, lambda reply: shapes.read(OperatorSettings, reply.json()), changes)
+    return _call(operations.SET_TOOL, *_tool_segments(name), principal=principal, body=changes)
 
 
 def remove(agent_id: str, *, principal: Principal | None = None) -> Call[OperatorSettings]:
-    _refuse_principal(principal)
-    return _writing("DELETE", _agent_path(agent_id), lambda reply: shapes.read(OperatorSettings, reply.json()))
+    return _call(operations.REMOVE_AGENT, _segment("agent", agent_id), principal=principal)
 
 
 def set_toolset(
@@ -446,41 +419,60 @@ def set_toolset(
     callers: Sequence[str] = (),
     principal: Principal | None = None,
 ) -> Call[Toolset]:
-    _refuse_principal(principal)
     new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
-    return _writing("PUT", _toolset_path(new.name), _read_toolset, new.rule)
+    return _call(operations.SET_TOOLSET, _segment("toolset", new.name), principal=principal, body=new.rule)
 
 
 def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Written]:
-    _refuse_principal(principal)
-    return _writing("DELETE", _toolset_path(name), lambda reply: shapes.read(Written, reply.json()))
+    return _call(operations.REMOVE_TOOLSET, _segment("toolset", name), principal=principal)
 
 
 def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
-    _refuse_principal(principal)
-    path = f"/v1/sources/{_segment('source', source, most_chars=MAX_NAME_CHARS)}"
-    return _writing("DELETE", path, lambda reply: shapes.read(Forgotten, reply.json()))
+    segment = _segment("source", source, most_chars=MAX_NAME_CHARS)
+    return _call(operations.FORGET_SOURCE, segment, principal=principal)
 
 
 # -- inside --------------------------------------------------------------------------------------------
 
 
-def _looking[T](path: str, read: Callable[[Reply], T], params: tuple[tuple[str, str], ...] = ()) -> Call[T]:
-    return Call(method="GET", path=path, params=params, read=read, safe=True)
-
-
-def _asking[T](path: str, body: Mapping[str, object], read: Callable[[Reply], T]) -> Call[T]:
-    return Call(method="POST", path=path, json=body, read=read, safe=True)
-
-
-def _writing[T](
-    method: str,
-    path: str,
-    read: Callable[[Reply], T],
+def _call[T](
+    operation: Operation[T],
+    *segments: str,
+    principal: Principal | None = None,
+    params: Params = (),
     body: Mapping[str, object] | None = None,
-    error: Callable[[str], WaygraphError] = InvalidSetting,
 ) -> Call[T]:
-    return Call(method=method, path=path, json=body, read=read, safe=False, slow=True, refused=error)
+    """`segments` fill the path, in order. The answer is read as the operation's noun. Raises InvalidQuery."""
+    if principal is not None:
+        raise InvalidQuery(
+            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, or "
+            "its groups): ask with that caller's key"
+        )
+    values = iter(segments)
+    return Call(
+        method=operation.method,
+        path=re.sub(r"\{.*?\}", lambda _: next(values), operation.path),
+        params=params,
+        json=body,
+        read=lambda reply: shapes.read(operation.answer, reply.json()),
+        safe=not operation.is_write,
+        slow=operation.is_write,
+        refused=InvalidSetting if operation.is_write else InvalidQuery,
+    )
+
+
+def _read[T](call: Call[Any], read: Callable[[Any], T]) -> Call[T]:
+    """The call, whose answer is read by this function of its JSON."""
+    return _read_reply(call, lambda reply: read(reply.json()))
+
+
+def _read_reply[T](call: Call[Any], read: Callable[[Reply], T]) -> Call[T]:
+    return replace(call, read=read)
+
+
+def _set_params(**values: str) -> Params:
+    """Those that are not empty."""
+    return tuple((name, value) for name, value in values.items() if value)
 
 
 class _ServiceRecipe(NamedTuple):
@@ -500,28 +492,16 @@ def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
             "kinds": filters.kinds,
             "agent_ids": filters.agent_ids,
             "reachable": filters.reachable,
-            **{name: value for name in _PLACES if (value := getattr(filters, name))},
+            # A service of before knows neither.
+            **dict(_set_params(within=filters.within, toolset=filters.toolset)),
         },
         "explain": True,
         "schema": True,
-        # A service of before knows none of these.
+        # Nor any of these.
         **({"rerank": True} if recipe.is_reranked else {}),
         **({"strict": True} if query.strict else {}),
         **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
     }
-
-
-def _part[T](
-    path: str, params: tuple[tuple[str, str], ...], read_page: Callable[[Any], Page[T]], after: str, limit: int
-) -> Call[Page[T]]:
-    """At most `limit` of a list, after an id. In `following` the service's cursor becomes an id again."""
-
-    def read(reply: Reply) -> Page[T]:
-        page = read_page(reply.json())
-        return replace(page, following=_id_of(page.following))
-
-    place = (("limit", str(limit)), *((("cursor", cursor(after)),) if after else ()))
-    return _looking(path, read, (*params, *place))
 
 
 def _id_of(following: str) -> str:
@@ -531,15 +511,23 @@ def _id_of(following: str) -> str:
         raise ValueError(following) from exc
 
 
-def _parts[T](
-    part: Callable[[str, int], Call[Page[T]]], after: str, limit: int | None, *, falling: bool = False
-) -> Talk[Page[T]]:
-    """Parts put together until there are `limit`, or no more. `falling`: the list is in falling order of id."""
+def _parts[T](call: Call[Page[T]], after: str, limit: int | None, *, falling: bool = False) -> Talk[Page[T]]:
+    """Parts put together until there are `limit`, or no more. `falling`: the list is in falling order of id.
+
+    In `following` the service's cursor becomes an id again.
+    """
     if limit is not None:
         check_limit(limit)
+
+    def read(reply: Reply) -> Page[T]:
+        page = call.read(reply)
+        return replace(page, following=_id_of(page.following))
+
     items: list[T] = []
     while True:
-        page: Page[T] = yield part(after, MAX_PART if limit is None else min(MAX_PART, limit - len(items)))
+        most = MAX_PART if limit is None else min(MAX_PART, limit - len(items))
+        place = _set_params(limit=str(most), cursor=cursor(after))
+        page: Page[T] = yield replace(call, read=read, params=(*call.params, *place))
         items += page.items
         goes_on = page.following and (not after or page.following < after if falling else page.following > after)
         if not goes_on or len(items) == limit:
@@ -547,20 +535,11 @@ def _parts[T](
         after = page.following
 
 
-def _read_taken(reply: Reply) -> IngestReports:
-    document = reply.json()
+def _read_reports(document: Mapping[str, Any]) -> IngestReports:
     problem = document["problem"]
     return IngestReports(
         tuple(map(shapes.read_report, document["reports"])), error_of(problem, "the service") if problem else None
     )
-
-
-def _refuse_principal(principal: Principal | None) -> None:
-    if principal is not None:
-        raise InvalidQuery(
-            "a service decides by the key that it is shown who asks, so nobody else can be named (a principal, or "
-            "its groups): ask with that caller's key"
-        )
 
 
 def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
@@ -577,8 +556,9 @@ def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
     )
 
 
-def _agent_path(agent_id: str) -> str:
-    return f"/v1/agents/{_segment('agent', agent_id)}"
+def _tool_segments(name: str) -> tuple[str, str]:
+    owner, _, rest = name.partition("/")
+    return _segment("agent", owner), _segment("tool", rest, name)
 
 
 def _segment(noun: str, name: str, whole: str = "", *, most_chars: int = MAX_ID_CHARS) -> str:

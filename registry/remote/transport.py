@@ -104,7 +104,7 @@ class Unread(Exception):
     """That a reply is not read on."""
 
     def __init__(self, failure: FailedCall) -> None:
-        self.broken = failure
+        self.failure = failure
         super().__init__(failure.error)
 
 
@@ -147,9 +147,11 @@ class Limits:
     def timeout_s(self, call: Call[Any]) -> float:
         return self.settings.remote_write_timeout_s if call.slow else self.settings.remote_timeout_s
 
-    def break_call(self, call: Call[Any], error: httpx2.HTTPError) -> FailedCall:
-        """What an error of httpx2 says of the call."""
+    def failed_call(self, call: Call[Any], error: httpx2.HTTPError | httpx2.InvalidURL) -> FailedCall:
+        """What an error says of the call. Raises InvalidQuery for an address that is too long."""
         match error:
+            case httpx2.InvalidURL():
+                raise InvalidQuery(f"more is asked for than an address can hold: {error}") from error
             case Undecodable():
                 return _failure(self.place, str(error))
             case httpx2.ConnectTimeout() | httpx2.ConnectError() | httpx2.ProxyError() | httpx2.PoolTimeout():
@@ -243,42 +245,24 @@ _JITTER_SHARE = 0.25
 """So much longer than asked is waited, at most: many who are told the same do not come back as one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """`retries`: how often a call is sent again at most, and not later than `total_s` after it was first sent.
-
-    `clock` gives seconds that only grow, `jitter` a number in [0, 1).
-    """
-
-    retries: int
-    total_s: float
-    clock: Callable[[], float]
-    jitter: Callable[[], float]
-
-    def attempts(self, call: Call[Any]) -> "Attempts":
-        return Attempts(self, call)
-
-
 class Attempts:
-    """Of one call: made when it is first sent."""
+    """Of one call, made when it is first sent: as often again as `remote_retries` says, within `remote_retry_s`."""
 
-    def __init__(self, patience: Patience, call: Call[Any]) -> None:
-        self._patience, self._call = patience, call
+    def __init__(self, call: Call[Any], limits: Limits, jitter: "Jitter") -> None:
+        self._call, self._limits, self._jitter = call, limits, jitter
         self._failed = 0
-        self._ends_at = patience.clock() + patience.total_s
+        self._ends_at = limits.clock() + limits.settings.remote_retry_s
 
     def wait_s(self, outcome: Reply | FailedCall) -> float | None:
         """How long to wait before the call is sent again; None: it is not."""
-        if self._failed >= self._patience.retries or not may_be_sent_again(self._call, outcome):
+        if self._failed >= self._limits.settings.remote_retries or not may_be_sent_again(self._call, outcome):
             return None
-        waited_s = self._pause_s(outcome)
-        self._failed += 1
-        return waited_s if self._patience.clock() + waited_s <= self._ends_at else None
-
-    def _pause_s(self, outcome: Reply | FailedCall) -> float:
         retry_after = outcome.headers.get("retry-after") if isinstance(outcome, Reply) else None
-        own_s = wait_s(self._failed, retry_after, self._patience.jitter)
-        return own_s if retry_after is None else own_s * (1 + _JITTER_SHARE * self._patience.jitter())
+        pause_s = wait_s(self._failed, retry_after, self._jitter)
+        if retry_after is not None:
+            pause_s *= 1 + _JITTER_SHARE * self._jitter()
+        self._failed += 1
+        return pause_s if self._limits.clock() + pause_s <= self._ends_at else None
 
 
 def may_be_sent_again(call: Call[Any], outcome: Reply | FailedCall) -> bool:
@@ -295,13 +279,11 @@ def may_be_sent_again(call: Call[Any], outcome: Reply | FailedCall) -> bool:
 
 
 type Jitter = Callable[[], float]
+"""A number in [0, 1)."""
 
 
 class Connection:
-    """To one service, over as many sockets as `remote_pool_size`. Threads may share it.
-
-    `sleep` takes seconds; `clock` gives seconds that only grow, `jitter` a number in [0, 1).
-    """
+    """To one service, over as many sockets as `remote_pool_size`. Threads may share it. `sleep` takes seconds."""
 
     def __init__(
         self,
@@ -313,14 +295,12 @@ class Connection:
         jitter: Jitter = random.random,
     ) -> None:
         self.place = address.url
-        self._limits = Limits(address.url, settings, clock)
-        self._patience = patience(settings, clock, jitter)
-        self._sleep = sleep
+        self._limits, self._sleep, self._jitter = Limits(address.url, settings, clock), sleep, jitter
         self._client = http_client(httpx2.Client, **client_options(address, settings))
 
     def ask[T](self, call: Call[T]) -> T:
         """Raises the error that the service met; ServiceUnavailable, ServiceFailed, RegistryClosed."""
-        attempts = self._patience.attempts(call)
+        attempts = Attempts(call, self._limits, self._jitter)
         while True:
             outcome = self._send(call)
             pause_s = attempts.wait_s(outcome)
@@ -341,11 +321,9 @@ class Connection:
                     body.take(part)
                 return body.reply()
         except Unread as unread:
-            return unread.broken
-        except httpx2.HTTPError as exc:
-            return self._limits.break_call(call, exc)
-        except httpx2.InvalidURL as exc:
-            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
+            return unread.failure
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return self._limits.failed_call(call, error)
 
 
 class AsyncConnection:
@@ -361,14 +339,12 @@ class AsyncConnection:
         jitter: Jitter = random.random,
     ) -> None:
         self.place = address.url
-        self._limits = Limits(address.url, settings, clock)
-        self._patience = patience(settings, clock, jitter)
-        self._sleep = sleep
+        self._limits, self._sleep, self._jitter = Limits(address.url, settings, clock), sleep, jitter
         self._client = http_client(httpx2.AsyncClient, **client_options(address, settings))
 
     async def ask[T](self, call: Call[T]) -> T:
         """As `Connection.ask`."""
-        attempts = self._patience.attempts(call)
+        attempts = Attempts(call, self._limits, self._jitter)
         while True:
             outcome = await self._send(call)
             pause_s = attempts.wait_s(outcome)
@@ -389,11 +365,9 @@ class AsyncConnection:
                     body.take(part)
                 return body.reply()
         except Unread as unread:
-            return unread.broken
-        except httpx2.HTTPError as exc:
-            return self._limits.break_call(call, exc)
-        except httpx2.InvalidURL as exc:
-            raise InvalidQuery(f"more is asked for than an address can hold: {exc}") from exc
+            return unread.failure
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return self._limits.failed_call(call, error)
 
 
 class ClientOptions(TypedDict):
@@ -436,8 +410,3 @@ def _certificates(file: str) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=file)
     except OSError as exc:
         raise InvalidSetting(f"WAYGRAPH_REMOTE_CA_FILE {file} holds no certificates: {exc.strerror or exc}") from exc
-
-
-def patience(settings: Settings, clock: Clock, jitter: Jitter) -> Patience:
-    """By the settings."""
-    return Patience(retries=settings.remote_retries, total_s=settings.remote_retry_s, clock=clock, jitter=jitter)

@@ -186,27 +186,32 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A child as its parent shows it. `count`: entities under it; `examples`: ids of at most two of them."""
+    """A child as its parent shows it."""
 
     path: str
     description: str
     count: int
+    """How many agents, or tools, are under it."""
     examples: tuple[str, ...]
+    """Ids of at most two of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CategoryView:
-    """A category: its children, and ids of what stands in it and no deeper. `count`: entities in it and under it."""
+    """A category as somebody sees it. `count`: entities in it and under it."""
 
     taxonomy: str
     of: Of
     built_by: str
+    """`vectors`, or the language model."""
     path: str
     description: str
     boundary: str
+    """What belongs to a sibling instead."""
     count: int
     children: tuple[Branch, ...]
     members: tuple[str, ...]
+    """Ids of what stands in it and in no child."""
     revision: int
 
 

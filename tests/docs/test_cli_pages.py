@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scripts.cli_reference import command_names, help_page, reference
+from scripts.json_shapes import write_page
 from waygraph.api.cli.app import main
 from waygraph.registry.access.api_keys import KeyFile
 
@@ -225,6 +226,13 @@ def test_every_command_has_its_shape_tested() -> None:
 def test_the_reference_is_current() -> None:
     """docs/cli.md is what `python -m scripts.cli_reference` prints."""
     assert REFERENCE.read_text(encoding="utf-8") == reference()
+
+
+def test_the_shapes_are_current() -> None:
+    """docs/json-output.md has the shapes that `python -m scripts.json_shapes` writes, and would notice another."""
+    text = SHAPES.read_text(encoding="utf-8")
+    assert write_page(text) == text
+    assert write_page(text.replace('"call_name": "string"', '"call_name": "integer"')) == text
 
 
 def test_the_list_of_commands_is_whole() -> None:

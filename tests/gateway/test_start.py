@@ -11,9 +11,9 @@ import pytest
 from tests.gateway.test_doors import ACCEPT, HELLO
 from tests.service import assert_good, assert_problem, served, until
 from waygraph.api.rest import mcp_mount
-from waygraph.api.rest.dependencies import Readiness
 from waygraph.api.rest.follow import Follower
 from waygraph.api.rest.mcp_mount import OfferedGateway
+from waygraph.api.rest.service import Readiness
 
 COMPOSED = """
 import sys

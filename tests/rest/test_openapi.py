@@ -1,6 +1,8 @@
 """The document of the service: as committed, whole, and true."""
 
+import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,16 @@ import pytest
 from tests.gateway_catalog import by_hand
 from tests.service import Served, assert_good, served
 from waygraph.api.rest.application import document
-from waygraph.api.rest.openapi import ANSWERS, REQUESTS
+from waygraph.api.rest.exchange import ENDPOINTS
+from waygraph.api.rest.openapi import examples
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.remote import calls
+from waygraph.registry.remote.operations import OPERATIONS
+
+REQUESTS = {name: each["request"] for name, each in examples().items() if "request" in each}
+ANSWERS = {name: each["answer"] for name, each in examples().items() if "answer" in each}
 
 METHODS: dict[str, tuple[str, str]] = {
     each["operationId"]: (method.upper(), path)
@@ -47,6 +55,25 @@ def operations() -> Iterator[tuple[str, Mapping[str, Any]]]:
     for methods in document()["paths"].values():
         for each in methods.values():
             yield each["operationId"], each
+
+
+def test_every_operation_has_a_handler_and_an_example_and_nothing_else_has() -> None:
+    names = OPERATIONS.keys()
+    assert names == set(ENDPOINTS) == set(METHODS)
+    files = {each.name for each in OPERATIONS.values() if each.answer is str}
+    assert names - files == set(ANSWERS)
+    with_body = {name for name, each in operations() if "requestBody" in each}
+    assert with_body == set(REQUESTS)
+
+
+WITHOUT_METHOD = {"route_batch", "recipes", "call_tool", "logins", "forget_login"}
+"""What the service offers and a registry has no method for, beside discovery and health."""
+
+
+def test_every_operation_of_a_registry_has_a_call() -> None:
+    calls_used = {name.lower() for name in re.findall(r"operations\.([A-Z_]+)", inspect.getsource(calls))}
+    of_registries = {each.name for each in OPERATIONS.values() if each.tag not in ("discovery", "health")}
+    assert calls_used == of_registries - WITHOUT_METHOD
 
 
 def test_the_committed_document_is_the_services_own(root: Path, service: Served) -> None:

@@ -30,8 +30,9 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.api.cli.render import cli_json, operation_views
+    from waygraph.api.cli.render import operation_views
     from waygraph.api.cli.render.cli_json import Export
+    from waygraph.registry.model import shapes
     from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
@@ -45,14 +46,11 @@ def export(
     size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        show(
-            Export(form, size_bytes, path=str(output)),
-            cli_json.export_json,
-            operation_views.view_export,
-            as_json,
-        )
-    elif as_json:
-        show(Export(form, size_bytes, content=content), cli_json.export_json, operation_views.view_export, as_json)
+        result = Export(format=form, size_bytes=size_bytes, path=str(output))
+    else:
+        result = Export(format=form, size_bytes=size_bytes, content=content)
+    if output or as_json:
+        show(result, shapes.shape, operation_views.view_export, as_json)
     else:
         print_raw(content)
 

@@ -3,11 +3,11 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.registry.model.shapes import Shape, report
+from waygraph.registry.model.shapes import Shape, report, shape
 
 if TYPE_CHECKING:
     from waygraph.ingest.logins.store import Login
@@ -36,13 +36,13 @@ class Outcome:
         return self.report is None or self.report.changes.took_nothing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
     """An export: in the file `path`, or as `content` if there is no path."""
 
-    form: str
-    size_bytes: int
+    format: str
     path: str | None = None
+    size_bytes: int
     content: str | None = None
 
 
@@ -94,26 +94,15 @@ def api_keys(keys: "Iterable[tuple[ApiKey, KeyState]]") -> Shape:
 
 def api_key(key_and_state: "tuple[ApiKey, KeyState]") -> Shape:
     key, state = key_and_state
-    return {
-        "id": key.id,
-        "name": key.name,
-        "state": state,
-        "scopes": list(key.scopes),
-        "groups": list(key.groups),
-        "everything": key.everything,
-        "toolset": key.toolset,
-        "created_at": key.created_at,
-        "expires_at": key.expires_at,
-        "revoked_at": key.revoked_at,
-    }
+    return {"id": key.id, "name": key.name, "state": state, **shape(key, exclude={"id", "name", "sha256"})}
 
 
 def logins(entries: "Iterable[Login]") -> Shape:
-    return {"logins": [{"caller": e.caller, "agent_id": e.agent_id, "by": e.by, "at": e.at} for e in entries]}
+    return {"logins": [shape(each, exclude={"address", "id", "key", "box"}) for each in entries]}
 
 
 def models(entries: "Iterable[InstalledModel]") -> Shape:
-    return {"models": [{**asdict(each), "path": str(each.path)} for each in entries]}
+    return {"models": list(map(shape, entries))}
 
 
 def model_place(place: tuple[str, Path]) -> Shape:
@@ -121,31 +110,10 @@ def model_place(place: tuple[str, Path]) -> Shape:
     return {"spec": spec, "path": str(folder)}
 
 
-def export_json(export: "Export") -> Shape:
-    return {"format": export.form, "path": export.path, "size_bytes": export.size_bytes, "content": export.content}
-
-
 def migration_json(migration: "MigrationReport") -> Shape:
-    return {
-        "from": migration.source,
-        "to": migration.target,
-        "revision": migration.revision,
-        "agents": migration.agents,
-        "tools": migration.tools,
-        "sources": migration.sources,
-        "claims": migration.claims,
-        "settings": migration.settings,
-        "vectors": migration.vectors,
-        "copied": migration.copied,
-        "sha256": migration.sha256,
-        "seconds": migration.seconds,
-    }
+    numbers = shape(migration, exclude={"source", "target"})
+    return {"from": migration.source, "to": migration.target, **numbers}
 
 
 def findings(checks: "Sequence[Finding]") -> Shape:
-    return {
-        "ok": all(each.ok for each in checks),
-        "findings": [
-            {"check": each.check, "ok": each.ok, "detail": each.detail, "advice": each.advice} for each in checks
-        ],
-    }
+    return {"ok": all(each.ok for each in checks), "findings": list(map(shape, checks))}

@@ -248,7 +248,7 @@ def _sees(key: "ApiKey") -> Cell:
 
 
 def view_export(export: "Export") -> Iterator[Block]:
-    yield Fields((("written", export.path), ("format", export.form), ("size in bytes", export.size_bytes)))
+    yield Fields((("written", export.path), ("format", export.format), ("size in bytes", export.size_bytes)))
 
 
 def view_migration(migration: "MigrationReport") -> Iterator[Block]:

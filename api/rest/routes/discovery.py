@@ -1,73 +1,63 @@
 """By what other programs find this service and what it holds: an AI Catalog and its search, a list of MCP servers."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.api.rest.dependencies import ForRead, ForRoute, Service, Serving
+from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.mcp_mount import WHOLE
-from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import as_json, unless_known
 from waygraph.api.rest.requests import ResourceSearch
-from waygraph.registry.access.visibility import Caller
 from waygraph.registry.model import nouns
 from waygraph.registry.model.errors import InvalidQuery, UnknownName
 from waygraph.registry.model.numbers import read_digits
+from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_PART, after, cursor
+from waygraph.registry.remote import operations
 
-if TYPE_CHECKING:
-    from waygraph.registry.model.shapes import Shape
-
-router = APIRouter(tags=["discovery"])
 LATEST = "latest"
 
 
-@router.get("/.well-known/ai-catalog.json", **operation("ai_catalog"))
-async def ai_catalog(request: Request, service: Serving) -> Response:
+@handles(operations.AI_CATALOG)
+async def ai_catalog(exchange: Exchange) -> Response:
     """An AI Catalog of this service and of the agents that the caller may see; without a caller, of the service.
 
     Agents that wait for approval are not in it.
     """
-    from waygraph.registry.storage.export.formats import MEDIA_TYPE, ai_catalog
+    from waygraph.registry.storage.export.formats import ai_catalog
 
-    caller = await service.caller_or_stranger(request)
-    base_url = _base_url(request, service)
-    host = urlsplit(base_url).hostname or "localhost"
+    host = urlsplit(exchange.base_url).hostname or "localhost"
 
-    def catalog_json() -> "Shape":
-        agents = service.registry.agents(principal=caller.principal) if "read" in caller.scopes else []
-        return ai_catalog([agent for agent in agents if not agent.pending], host, base_url)
+    def catalog_json() -> Shape:
+        may_read = "read" in exchange.caller.scopes
+        agents = exchange.registry.agents(principal=exchange.principal) if may_read else []
+        return ai_catalog([agent for agent in agents if not agent.pending], host, exchange.base_url)
 
-    if not await service.lanes.ask(lambda: service.registry.store.exists):
-        return as_json(ai_catalog((), host, base_url), media_type=MEDIA_TYPE)
-    return await unless_known(request, service, caller, catalog_json, media_type=MEDIA_TYPE)
+    if not await exchange.service.lanes.ask(lambda: exchange.registry.store.exists):
+        return exchange.as_json(ai_catalog((), host, exchange.base_url))
+    return await exchange.unless_known(catalog_json)
 
 
-@router.post("/ard/search", **operation("search_resources"))
-async def search_resources(asked: ResourceSearch, request: Request, service: Serving, caller: ForRoute) -> Response:
+@handles(operations.SEARCH_RESOURCES)
+def search_resources(exchange: Exchange, search: ResourceSearch) -> Shape:
     """The entries of the catalogue that fit, best first, as Agentic Resource Discovery 0.9 has registries searched.
 
     A score is how near an entry comes to the best one, times how likely that one is right, in percent.
     """
-    base_url, offset = _base_url(request, service), _read_offset(asked.page_token)
-    return as_json(await service.lanes.ask(lambda: _find_entries(asked, service, caller, base_url, offset)))
-
-
-def _find_entries(search: ResourceSearch, service: Service, caller: Caller, base_url: str, offset: int) -> "Shape":
     from waygraph.registry.storage.export.formats import catalog_entry, fits_entry
 
     answer: Shape = {"results": []}
+    base_url, offset = exchange.base_url, _read_offset(search.page_token)
     filters, entry_filter = nouns.Filters(), search.query.filter
     if entry_filter:
-        agents = service.registry.agents(principal=caller.principal)
+        agents = exchange.registry.agents(principal=exchange.principal)
         fit = (agent.id for agent in agents if fits_entry(catalog_entry(agent, base_url), entry_filter))
         filters = nouns.Filters(agent_ids=tuple(fit))
     if offset < MAX_PART and (filters.agent_ids or not entry_filter):
         query = nouns.Query(text=search.query.text, limit=min(offset + search.page_size + 1, MAX_PART), filters=filters)
-        route = service.registry.route(query, principal=caller.principal)
+        route = exchange.registry.route(query, principal=exchange.principal)
         matches = sorted((*route.matches, *route.pinned), key=lambda match: (-match.score, match.agent.id))
         matches = [match for match in matches if match.score > 0]
         sure = 1.0 if route.confidence is None else route.confidence
@@ -108,74 +98,49 @@ ServerName = Annotated[
 Version = Annotated[str, Path(description="A version, or `latest`.", min_length=1, max_length=MAX_ID_CHARS)]
 
 
-@router.get("/v0.1/servers", **operation("servers"))
-async def servers(
-    request: Request, service: Serving, caller: ForRead, part: Annotated[ServersPart, Query()]
-) -> Response:
+@handles(operations.SERVERS)
+def servers(exchange: Exchange, part: Annotated[ServersPart, Query()]) -> Shape:
     """The MCP servers that the caller may see and the gateway itself, as the MCP registry lists servers."""
-    start = after(part.cursor)
-    versions = {part.version} - {"", LATEST}
-
-    def list_servers() -> "Shape":
-        fit = [
-            entry
-            for entry in _servers(request, service, caller)
-            if part.search.casefold() in entry["server"]["name"].casefold()
-            and entry["server"]["name"] > start
-            and (not versions or entry["server"]["version"] in versions)
-        ]
-        page = fit[: part.limit]
-        following = cursor(page[-1]["server"]["name"]) if len(fit) > len(page) else ""
-        return {
-            "servers": page,
-            "metadata": {"count": len(page), **({"nextCursor": following} if following else {})},
-        }
-
-    return await unless_known(request, service, caller, list_servers)
+    start, versions = after(part.cursor), {part.version} - {"", LATEST}
+    fit = [
+        entry
+        for entry in _servers(exchange)
+        if part.search.casefold() in entry["server"]["name"].casefold()
+        and entry["server"]["name"] > start
+        and (not versions or entry["server"]["version"] in versions)
+    ]
+    page = fit[: part.limit]
+    following = cursor(page[-1]["server"]["name"]) if len(fit) > len(page) else ""
+    return {"servers": page, "metadata": {"count": len(page), **({"nextCursor": following} if following else {})}}
 
 
-@router.get("/v0.1/servers/{server_name:path}/versions", **operation("server_versions"))
-async def server_versions(request: Request, service: Serving, caller: ForRead, server_name: ServerName) -> Response:
+@handles(operations.SERVER_VERSIONS)
+def server_versions(exchange: Exchange, server_name: ServerName) -> Shape:
     """The versions of one server: the one that the registry holds."""
-
-    def list_versions() -> "Shape":
-        return {"servers": [_server(request, service, caller, server_name, LATEST)], "metadata": {"count": 1}}
-
-    return await unless_known(request, service, caller, list_versions)
+    return {"servers": [_server(exchange, server_name, LATEST)], "metadata": {"count": 1}}
 
 
-@router.get("/v0.1/servers/{server_name:path}/versions/{version}", **operation("server"))
-async def server(
-    request: Request, service: Serving, caller: ForRead, server_name: ServerName, version: Version
-) -> Response:
+@handles(operations.SERVER)
+def server(exchange: Exchange, server_name: ServerName, version: Version) -> Shape:
     """One version of a server; `latest` is the one that the registry holds."""
-    return await unless_known(request, service, caller, lambda: _server(request, service, caller, server_name, version))
+    return _server(exchange, server_name, version)
 
 
-def _servers(request: Request, service: Service, caller: Caller) -> list[dict[str, Any]]:
+def _servers(exchange: Exchange) -> list[dict[str, Any]]:
     from waygraph.registry.storage.export.server_list import servers
 
-    transport_filter = caller.transport_filter or (lambda transport: transport)
-    agents = service.registry.agents(principal=caller.principal)
-    gateway = any(getattr(route, "path", "") == WHOLE for route in request.app.router.routes)
-    return list(
-        servers(
-            ((agent, transport_filter(agent.transport)) for agent in agents),
-            _base_url(request, service),
-            gateway=gateway,
-        )
-    )
+    transport_filter = exchange.transport_filter or (lambda transport: transport)
+    agents = exchange.registry.agents(principal=exchange.principal)
+    gateway = any(getattr(route, "path", "") == WHOLE for route in exchange.request.app.router.routes)
+    entries = ((agent, transport_filter(agent.transport)) for agent in agents)
+    return list(servers(entries, exchange.base_url, gateway=gateway))
 
 
-def _server(request: Request, service: Service, caller: Caller, name: str, version: str) -> dict[str, Any]:
+def _server(exchange: Exchange, name: str, version: str) -> dict[str, Any]:
     """Raises UnknownName."""
-    entries = {entry["server"]["name"]: entry for entry in _servers(request, service, caller)}
+    entries = {entry["server"]["name"]: entry for entry in _servers(exchange)}
     if (item := entries.get(name)) is None:
         raise UnknownName("server", name, entries, some=True)
     if version not in (LATEST, has := item["server"]["version"]):
         raise UnknownName("version", version, [has])
     return item
-
-
-def _base_url(request: Request, service: Service) -> str:
-    return (service.settings.public_url or str(request.base_url)).rstrip("/")

@@ -2,41 +2,39 @@
 
 from pathlib import Path
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.routing import Route
 
-from waygraph.api.rest.dependencies import ForRead, Serving
-from waygraph.api.rest.openapi import operation
-from waygraph.api.rest.problems import answer, as_json, not_ready
-
-router = APIRouter(tags=["health"])
+from waygraph.api.rest.exchange import Exchange, handles
+from waygraph.api.rest.problems import answer, not_ready
+from waygraph.registry.remote import operations
 
 
-@router.get("/healthz", **operation("healthz"))
-async def healthz() -> Response:
+@handles(operations.HEALTHZ)
+async def healthz(exchange: Exchange) -> Response:
     """200 as long as the process answers."""
-    return as_json({"alive": True})
+    return exchange.as_json({"alive": True})
 
 
-@router.get("/readyz", **operation("readyz"))
-async def readyz(service: Serving) -> Response:
+@handles(operations.READYZ)
+async def readyz(exchange: Exchange) -> Response:
     """200 when the index and the model are loaded, 503 before, when they cannot be, and when the registry is away."""
-    hindrance = await service.lanes.tend(service.readiness.hindrance)
+    hindrance = await exchange.service.lanes.tend(exchange.service.readiness.hindrance)
     if hindrance:
         return answer(not_ready(hindrance), {"Retry-After": "1"})
-    return as_json({"ready": True})
+    return exchange.as_json({"ready": True})
 
 
-@router.get("/metrics", **operation("metrics"))
-async def metrics(service: Serving, caller: ForRead) -> Response:
+@handles(operations.METRICS)
+async def metrics(exchange: Exchange) -> Response:
     """The service's numbers, for Prometheus. It needs a caller who sees everything. Why something of a source fails is
     told with the scope `admin`.
     """
-    caller.require_everything("the metrics")
-    content, media_type = await service.lanes.tend(
-        lambda: service.metrics.exposition(reasons=caller.transport_filter is None)
+    exchange.caller.require_everything("the metrics")
+    content, media_type = await exchange.service.lanes.tend(
+        lambda: exchange.service.metrics.exposition(reasons=exchange.transport_filter is None)
     )
     return Response(content, media_type=media_type)
 

@@ -40,8 +40,8 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.nouns import Agent, Principal
 
 if TYPE_CHECKING:
-    from waygraph.api.rest.dependencies import Service
     from waygraph.api.rest.mcp_mount import OfferedGateway
+    from waygraph.api.rest.service import Service
     from waygraph.ingest.logins.callers import OwnLogins
     from waygraph.ingest.logins.store import LoginFile
 

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, cast
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from waygraph.api.telemetry.request_log import note_caller
-from waygraph.registry.access.visibility import LOCAL, Caller, Scope
+from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import (
     IssuerUnavailable,
     NotAllowed,
@@ -27,8 +27,6 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.process import processors, step_back
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from waygraph.api.rest.follow import Follower
     from waygraph.api.telemetry.audit import Audit
     from waygraph.api.telemetry.metrics import Metrics
@@ -186,24 +184,3 @@ class Service:
 async def service_of(request: Request) -> Service:
     # FastAPI runs a plain function in a thread of its own.
     return cast("Service", request.app.state.service)
-
-
-async def _caller(request: Request) -> Caller:
-    return await (await service_of(request)).caller(request)
-
-
-def _caller_with(scope: Scope) -> "Callable[[Request], Awaitable[Caller]]":
-    async def caller(request: Request) -> Caller:
-        known_caller = await _caller(request)
-        known_caller.require(scope)
-        return known_caller
-
-    return caller
-
-
-# Each is one dependency: FastAPI takes a tenth of a millisecond to solve one. `documents` tells of keys and tokens.
-Serving = Annotated[Service, Depends(service_of)]
-Calling = Annotated[Caller, Depends(_caller)]
-"""Whoever calls. What is recorded asks for its scope itself, so that a refusal is recorded too."""
-ForRoute = Annotated[Caller, Depends(_caller_with("route"))]
-ForRead = Annotated[Caller, Depends(_caller_with("read"))]
