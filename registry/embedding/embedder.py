@@ -112,8 +112,7 @@ def parse_spec(text: str) -> EmbedderSpec:
     if scheme not in OPTIONS:
         _check_brought(scheme)
     if bool(model) == (scheme == "none"):
-        example = f"{'onnx' if scheme == 'none' else scheme}:MODEL"
-        raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{example}`")
+        raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{_example(scheme)}`")
     return EmbedderSpec(scheme=scheme, model=model, options=_options(scheme, query))
 
 
@@ -137,6 +136,10 @@ def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
     near = nearest(name, names, least=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return f"{noun} {name!r} is not known; known: {', '.join(names) or 'nothing'}.{hint}"
+
+
+def _example(scheme: str) -> str:
+    return f"{'onnx' if scheme == 'none' else scheme}:MODEL"
 
 
 def distinct(texts: Iterable[str]) -> list[str]:

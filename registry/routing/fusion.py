@@ -254,13 +254,16 @@ def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> 
         for at, score in enumerate(legs[use.leg].scores)
     ]
     hits.sort(key=itemgetter(0, 1))
-    votes: list[tuple[str, Vote]] = []
-    for place, (_, _, at, use) in enumerate(hits, start=1):
-        leg, weight = legs[use.leg], use.share * weights[use.kind]
-        vote = _vote(use.leg, leg, at, place, weight=weight, contribution=weight / (use.k + place))
-        votes.append((leg.owner_ids[at], vote))
+    votes = [
+        (legs[use.leg].owner_ids[at], _global_vote(use, legs[use.leg], at, place, use.share * weights[use.kind]))
+        for place, (_, _, at, use) in enumerate(hits, start=1)
+    ]
     votes.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
     return _traverse(votes)
+
+
+def _global_vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
+    return _vote(use.leg, hits, at, place, weight=weight, contribution=weight / (use.k + place))
 
 
 def _traverse(votes: Iterable[tuple[str, Vote]]) -> list[Candidate]:

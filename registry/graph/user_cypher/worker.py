@@ -132,5 +132,5 @@ def _answer(
         lower(resource.RLIMIT_CPU, request["cpu_s"])
         return run(request)
     except BaseException as exc:  # noqa: BLE001 - the parent must hear of it, and a panic of the engine is no Exception
-        shared = {"refused": str(exc)} if isinstance(exc, NotARead) else KNOWN_FAILURES.get(type(exc))
-        return [as_json(shared or failure(exc, request))]
+        usual = {"refused": str(exc)} if isinstance(exc, NotARead) else KNOWN_FAILURES.get(type(exc))
+        return [as_json(usual or failure(exc, request))]

@@ -115,8 +115,7 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
         building.mkdir()
         (building / LEASE).touch()
         build(building)
-        for each in (*building.rglob("*"), building):  # of folders what they hold
-            sync_path(each)
+        _sync_tree(building)
         final = folder / f"gen-{revision:010d}-{secrets.token_hex(4)}"
         building.rename(final)
         write_atomically(folder / CURRENT, final.name.encode())
@@ -183,6 +182,12 @@ def _set_aside(path: Path) -> bool:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f"removed-{path.name}")
+
+
+def _sync_tree(path: Path) -> None:
+    for each in path.rglob("*"):  # of folders what they hold
+        sync_path(each)
+    sync_path(path)
 
 
 STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"

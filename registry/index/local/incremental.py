@@ -149,12 +149,7 @@ class GenerationCache:
 
     def tools_now(self, session: GraphSession, state: RegistryState) -> Sequence[StoredTool]:
         """All tools, by id."""
-        if self._of is not None and state.revision == self._of.revision + self._writes:
-            others = [each for each in self._tools if each.tool.agent_id not in self._changed_agents]
-            changed_tools = read_tools_of(session, sorted(self._changed_agents))
-            tools = sorted([*others, *changed_tools], key=lambda each: each.tool.id)
-        else:
-            tools = read_tools(session)
+        tools = read_tools(session) if not self._reaches(state) else self._bring_up(session)
         if self._has_published and len(tools) <= KEPT_TOOLS:
             self._tools, self._of = tools, state
         else:
@@ -179,3 +174,11 @@ class GenerationCache:
         self._vectors = {key: row for key, row in rows if key}
         self._has_published = True
         return entities
+
+    def _reaches(self, state: RegistryState) -> bool:
+        return self._of is not None and state.revision == self._of.revision + self._writes
+
+    def _bring_up(self, session: GraphSession) -> Sequence[StoredTool]:
+        others = [each for each in self._tools if each.tool.agent_id not in self._changed_agents]
+        tools = read_tools_of(session, sorted(self._changed_agents))
+        return sorted([*others, *tools], key=lambda each: each.tool.id)
