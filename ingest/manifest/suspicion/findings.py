@@ -19,7 +19,7 @@ from waygraph.ingest.manifest.suspicion.hidden_text import (
     quote,
     without_hidden,
 )
-from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, may_order, purpose_of
+from waygraph.ingest.manifest.suspicion.orders import Purpose, find_harm, find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import has_one, load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE, MAX_FLAGS, of_others
 from waygraph.registry.model.nouns import NOTICE, Agent, JsonText, Tool
@@ -136,7 +136,8 @@ def _needs_a_look(text: str) -> bool:
     if not text.isascii():
         return True
     small = text.lower()
-    return may_order(small) or has_one(load_rules().words_of_names, small) or any(encoded_text(text))
+    rules = load_rules()
+    return rules.may_order(small) or has_one(rules.words_of_names, small) or any(encoded_text(text))
 
 
 def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> Iterator[str]:

@@ -100,11 +100,6 @@ def _find(rule: Rule, sentence: _Sentence) -> Iterator[Span]:
     yield from (span for span in rule.find(text) if span[0] > first_chars)
 
 
-def may_order(small: str) -> bool:
-    """False for most ASCII texts, in which no rule can find anything. `small`: the text in small letters."""
-    return any(rule.may_fit(small) for rule in load_rules().orders)
-
-
 def sentences(text: str) -> Iterator[str]:
     """In their order. An empty text has none."""
     return (part for each in _END.split(text) if (part := each.strip()))

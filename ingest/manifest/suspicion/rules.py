@@ -88,6 +88,10 @@ class Rules:
     look_alikes: Mapping[str, str]
     """Latin letter → those that look like it."""
 
+    def may_order(self, small: str) -> bool:
+        """False for most ASCII texts, in which no rule can find an order. `small`: the text in small letters."""
+        return any(rule.may_fit(small) for rule in self.orders)
+
 
 @cache
 def load_rules() -> Rules:
