@@ -5,7 +5,7 @@ A file starts with comment lines: a purpose, then `params:` and `returns:` with 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -41,16 +41,8 @@ class Statement:
     returns: Mapping[str, str]
     writes: bool
     """Whether it changes the graph: in a cluster it must then go to the leader."""
-
-    def check(self, values: Mapping[str, object]) -> None:
-        """Raises BadStatement unless the given parameters are the declared ones, each of its type."""
-        if values.keys() != self.params.keys():
-            raise BadStatement(f"{self.name} takes {sorted(self.params)}, was given {sorted(values)}")
-        for name, kind in self.params.items():
-            value = values[name]
-            fits = isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-            if not fits:
-                raise BadStatement(f"{self.name}: ${name} is declared {kind}, was given {type(value).__name__}")
+    neo4j_text: str
+    """What a Neo4j runs: `text`, unless the file of the same name under `neo4j/` says it otherwise."""
 
 
 @cache
@@ -59,14 +51,11 @@ def load(name: str) -> Statement:
     resource = files("waygraph.cypher").joinpath(*f"{name}.cypher".split("/"))
     if not resource.is_file():
         raise BadStatement(f"there is no statement {name!r}; known: {', '.join(names())}")
-    return parse(name, resource.read_text(encoding="utf-8"))
-
-
-@cache
-def load_for(dialect: str, statement: Statement) -> Statement:
-    """What this engine runs for a statement: the file of the same name under the dialect's folder, if there is one."""
-    special = f"{dialect}/{statement.name}"
-    return load(special) if special in names() else statement
+    statement = parse(name, resource.read_text(encoding="utf-8"))
+    special = files("waygraph.cypher").joinpath("neo4j", *f"{name}.cypher".split("/"))
+    if not special.is_file():
+        return statement
+    return replace(statement, neo4j_text=parse(f"neo4j/{name}", special.read_text(encoding="utf-8")).text)
 
 
 @cache
@@ -84,7 +73,8 @@ def parse(name: str, source: str) -> Statement:
     if not header or fields.keys() != {"params", "returns"}:
         raise BadStatement(f"{name}: the header is a purpose, then params: and returns:")
     params, returns = _pairs(name, fields["params"]), _pairs(name, fields["returns"])
-    statement = Statement(name, header[0], text, params, returns, bool(_WRITES.search(_QUOTED_TEXT.sub("", text))))
+    writes = bool(_WRITES.search(_QUOTED_TEXT.sub("", text)))
+    statement = Statement(name, header[0], text, params, returns, writes, text)
     _check_text(statement)
     return statement
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.engine import GraphSession, Rows, check_values
+from waygraph.registry.graph.engine import GraphSession, Rows, check_params
 from waygraph.registry.model.errors import (
     EngineError,
     RegistryClosed,
@@ -146,8 +146,8 @@ class _Transaction:
 
 
 def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
-    statement.check(params)
-    check_values(params)
+    if params or statement.params:
+        check_params(statement, params)
     try:
         return list(target.execute_cypher(statement.text, params))
     except (RuntimeError, ValueError, TypeError) as exc:

@@ -22,6 +22,26 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_CHECK_COUNTS = load("check/counts")
+_READ_AGENTS = load("read/agents")
+_READ_AGENTS_OF = load("read/agents_of")
+_READ_AGENT_VECTORS = load("read/agent_vectors")
+_READ_CHANGES = load("read/changes")
+_READ_CHANGES_OF = load("read/changes_of")
+_READ_CLAIMS = load("read/claims")
+_READ_SETTINGS = load("read/settings")
+_READ_SOURCES = load("read/sources")
+_READ_TOOLS = load("read/tools")
+_READ_TOOLS_NAMED = load("read/tools_named")
+_READ_TOOLS_OF = load("read/tools_of")
+_READ_TOOL_VECTORS = load("read/tool_vectors")
+_READ_TRANSITIONS = load("read/transitions")
+_STATE_READ = load("state/read")
+_SYNC_COUNT_CHANGES = load("sync/count_changes")
+_SYNC_OLDEST_CHANGES = load("sync/oldest_changes")
+_SYNC_PUT_CHANGES = load("sync/put_changes")
+_SYNC_REMOVE_CHANGES = load("sync/remove_changes")
+
 
 # The log of changes in the graph: `(:Change)` nodes, written by the transaction that makes the change.
 #
@@ -52,7 +72,7 @@ def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) ->
     if not log:
         return
     put_changes(session, _fair_part(log, max_kept))
-    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
+    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
     share = _share(counts.values(), max_kept)
     for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
@@ -86,19 +106,19 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
     if number <= 0:
         return
     scope = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
-    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **scope, rows=number)]
+    oldest = [row["id"] for row in session.run(_SYNC_OLDEST_CHANGES, **scope, rows=number)]
     for batch in batches(oldest):
-        session.run(load("sync/remove_changes"), ids=list(batch))
+        session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
     for batch in batches(log):
-        session.run(load("sync/put_changes"), rows=[{"props": _props(change)} for change in batch])
+        session.run(_SYNC_PUT_CHANGES, rows=[{"props": _props(change)} for change in batch])
 
 
 def read_changes(session: GraphSession) -> list[Change]:
     """All that are kept, the oldest first."""
-    return [_change(row) for row in session.run(load("read/changes"))]
+    return [_change(row) for row in session.run(_READ_CHANGES)]
 
 
 def read_changes_of(
@@ -109,7 +129,7 @@ def read_changes_of(
     `before`: only those older than the change of this id.
     """
     everyone, ids = agent_ids is None, list(agent_ids or ())
-    rows = session.run(load("read/changes_of"), since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
+    rows = session.run(_READ_CHANGES_OF, since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
     return [_change(row) for row in rows]
 
 
@@ -158,28 +178,28 @@ class StoredTool:
 
 def read_state(session: GraphSession) -> RegistryState | None:
     """None: the graph is not a registry (yet)."""
-    rows = session.run(load("state/read"))
+    rows = session.run(_STATE_READ)
     return RegistryState(**rows[0]) if rows else None
 
 
 def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
-    return {row["id"]: _agent(row) for row in session.run(load("read/agents"))}
+    return {row["id"]: _agent(row) for row in session.run(_READ_AGENTS)}
 
 
 def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
     """Those of these that are there, by id."""
     agents: dict[str, StoredAgent] = {}
     for ids in batches(sorted(agent_ids)):
-        agents |= {row["id"]: _agent(row) for row in session.run(load("read/agents_of"), ids=list(ids))}
+        agents |= {row["id"]: _agent(row) for row in session.run(_READ_AGENTS_OF, ids=list(ids))}
     return agents
 
 
 def read_tools(session: GraphSession) -> list[StoredTool]:
-    return [_tool(row) for row in session.run(load("read/tools"))]
+    return [_tool(row) for row in session.run(_READ_TOOLS)]
 
 
 def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
-    return [_tool(row) for row in session.run(load("read/tools_of"), agent_ids=list(agent_ids))]
+    return [_tool(row) for row in session.run(_READ_TOOLS_OF, agent_ids=list(agent_ids))]
 
 
 def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
@@ -187,16 +207,16 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     import numpy as np
 
     vectors: Vectors = {}
-    for statement, ids in (("read/agent_vectors", agents), ("read/tool_vectors", tools)):
+    for statement, ids in ((_READ_AGENT_VECTORS, agents), (_READ_TOOL_VECTORS, tools)):
         for batch in batches(ids):
-            for row in session.run(load(statement), ids=list(batch)):
+            for row in session.run(statement, ids=list(batch)):
                 if row["embedding"] is not None:
                     vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
     return vectors
 
 
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
-    return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
+    return {row["agent_id"]: _setting(row) for row in session.run(_READ_SETTINGS)}
 
 
 def read_claims(session: GraphSession) -> list[Claim]:
@@ -210,7 +230,7 @@ def read_claims(session: GraphSession) -> list[Claim]:
             since=row["since"],
             seen_at=row["seen_at"],
         )
-        for row in session.run(load("read/claims"))
+        for row in session.run(_READ_CLAIMS)
     ]
 
 
@@ -229,13 +249,13 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             claims=tuple(claims_by_source.get(row["name"], ())),
             failures=read_failures(row["name"], row["failures"]),
         )
-        for row in session.run(load("read/sources"))
+        for row in session.run(_READ_SOURCES)
     ]
 
 
 def read_transitions(session: GraphSession) -> list[Transition]:
     """In order of their keys: those of agents and of tools."""
-    return sorted((Transition(**row) for row in session.run(load("read/transitions"))), key=lambda each: each.key)
+    return sorted((Transition(**row) for row in session.run(_READ_TRANSITIONS)), key=lambda each: each.key)
 
 
 class Contents:
@@ -312,7 +332,7 @@ class Contents:
     @cached_property
     def counts(self) -> Mapping[str, int]:
         """What the graph itself counts, by the names of `check/counts`."""
-        return self.session.run(load("check/counts"))[0]
+        return self.session.run(_CHECK_COUNTS)[0]
 
     @property
     def vector_keys(self) -> dict[str, str]:
@@ -401,7 +421,7 @@ def read_graph_view(session: GraphSession) -> GraphView:
 
     def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = {}
-        for row in session.run(load("read/tools_named"), names=list(names)):
+        for row in session.run(_READ_TOOLS_NAMED, names=list(names)):
             owners.setdefault(row["name"], set()).add(row["agent_id"])
         return owners
 

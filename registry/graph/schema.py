@@ -6,9 +6,12 @@ its statements ran, and one that was cut short runs again from its start.
 
 from dataclasses import dataclass
 
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.model.errors import RegistryUnusable
+
+_SCHEMA_MIGRATIONS = load("schema/migrations")
+_SCHEMA_RECORD_MIGRATION = load("schema/record_migration")
 
 SCHEMA_VERSION = 5
 
@@ -17,16 +20,16 @@ SCHEMA_VERSION = 5
 class Migration:
     number: int
     name: str
-    statements: tuple[str, ...]
+    statements: tuple[Statement, ...]
 
 
 _AT_FIRST = ("Agent", "Tool", "Source", "Setting", "Registry", "Migration")
 LABELS = (*_AT_FIRST, "Change", "Taxonomy", "Category", "Toolset")
 MIGRATIONS = (
-    Migration(1, "ids are unique", tuple(f"schema/unique_{label.lower()}" for label in _AT_FIRST)),
-    Migration(2, "changes are kept", ("schema/unique_change",)),
-    Migration(3, "taxonomies", ("schema/unique_taxonomy", "schema/unique_category")),
-    Migration(4, "toolsets", ("schema/unique_toolset",)),
+    Migration(1, "ids are unique", tuple(load(f"schema/unique_{label.lower()}") for label in _AT_FIRST)),
+    Migration(2, "changes are kept", (load("schema/unique_change"),)),
+    Migration(3, "taxonomies", (load("schema/unique_taxonomy"), load("schema/unique_category"))),
+    Migration(4, "toolsets", (load("schema/unique_toolset"),)),
     Migration(5, "failures of sources", ()),
 )
 
@@ -41,7 +44,7 @@ def migrate(engine: GraphEngine, place: str, now: str) -> None:
 
 def seen_migrations(session: GraphSession, place: str) -> set[int]:
     """Raises RegistryUnusable if a newer Waygraph wrote the graph."""
-    migrations = {int(row["id"]) for row in session.run(load("schema/migrations"))}
+    migrations = {int(row["id"]) for row in session.run(_SCHEMA_MIGRATIONS)}
     if migrations and max(migrations) > SCHEMA_VERSION:
         raise RegistryUnusable(
             place,
@@ -51,6 +54,6 @@ def seen_migrations(session: GraphSession, place: str) -> set[int]:
 
 
 def _run(engine: GraphEngine, migration: Migration, now: str) -> None:
-    for name in migration.statements:
-        engine.define(load(name))
-    engine.run(load("schema/record_migration"), id=str(migration.number), name=migration.name, applied_at=now)
+    for statement in migration.statements:
+        engine.define(statement)
+    engine.run(_SCHEMA_RECORD_MIGRATION, id=str(migration.number), name=migration.name, applied_at=now)

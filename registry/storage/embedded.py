@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.storage.store import Filling, Origin
 
+_STATE_UPDATE = load("state/update")
+
 
 logger = logging.getLogger(__name__)
 
@@ -350,7 +352,7 @@ def _ready(engine: GrafeoEngine, place: str) -> bool:
     state = read_state(engine)
     older = state is not None and state.schema_version < SCHEMA_VERSION
     if older:
-        engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+        engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
     return older
 
 

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_STATE_CREATE = load("state/create")
+_SYNC_CREATE_TOOLS = load("sync/create_tools")
+_SYNC_PUT_AGENTS = load("sync/put_agents")
+_SYNC_PUT_CLAIMS = load("sync/put_claims")
+_SYNC_PUT_SOURCE = load("sync/put_source")
+
 
 _MOST_NAMES = 3
 """So many of the things that differ are named; the others are counted."""
@@ -216,9 +222,9 @@ def _put_entities(
     agents: Sequence[StoredAgent], tools: Sequence[StoredTool], vectors: NewVectors, session: GraphSession
 ) -> None:
     if agents:
-        session.run(load("sync/put_agents"), rows=[_agent_row(item, vectors) for item in agents])
+        session.run(_SYNC_PUT_AGENTS, rows=[_agent_row(item, vectors) for item in agents])
     if tools:
-        session.run(load("sync/create_tools"), rows=[_tool_row(item, vectors) for item in tools])
+        session.run(_SYNC_CREATE_TOOLS, rows=[_tool_row(item, vectors) for item in tools])
 
 
 def _agent_row(item: StoredAgent, vectors: NewVectors) -> Mapping[str, object]:
@@ -240,7 +246,7 @@ def _source_parts(whole: Contents) -> Iterator[Part]:
 def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:
     for source in sources:
         session.run(
-            load("sync/put_source"),
+            _SYNC_PUT_SOURCE,
             name=source.name,
             namespace=source.namespace,
             rank=source.rank,
@@ -257,7 +263,7 @@ def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
             {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since, "seen_at": c.seen_at}
             for c in of_source
         ]
-        session.run(load("sync/put_claims"), source=source, rows=rows)
+        session.run(_SYNC_PUT_CLAIMS, source=source, rows=rows)
 
 
 def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
@@ -375,7 +381,7 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
     origin = Origin(place=place, revision=original.state.revision, commit=original.state.commit, dimension=dimension)
 
     def whole(session: GraphSession) -> None:
-        session.run(load("state/create"), props=asdict(original.state))
+        session.run(_STATE_CREATE, props=asdict(original.state))
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:

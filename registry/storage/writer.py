@@ -75,6 +75,16 @@ from waygraph.registry.storage.store import Writing
 from waygraph.registry.storage.toolset_upkeep import choose_tools, keep_toolsets, toolset_change
 from waygraph.registry.taxonomy.upkeep import keep_taxonomies, settle
 
+_LEARNING_CLEAR_SIMILAR = load("learning/clear_similar")
+_LEARNING_FORGET_TRANSITIONS = load("learning/forget_transitions")
+_LEARNING_PUT_SIMILAR = load("learning/put_similar")
+_READ_SOME_VECTOR = load("read/some_vector")
+_READ_SOURCES = load("read/sources")
+_STATE_CREATE = load("state/create")
+_STATE_UPDATE = load("state/update")
+_SYNC_REMOVE_SOURCE = load("sync/remove_source")
+_TOOLSET_REMOVE_TOOLSET = load("toolset/remove_toolset")
+
 DEFAULT_TEXTS: TextForm = "contextual"
 NOTHING_TRIED: SourceStatuses = {}
 NO_PAUSES: Mapping[str, int] = {}
@@ -260,7 +270,7 @@ class WriteSession:
 
         def work(session: GraphSession) -> None:
             remove_agents(session, agent_ids, tools)
-            session.run(load("sync/remove_source"), source=name)
+            session.run(_SYNC_REMOVE_SOURCE, source=name)
 
         revision = self._write(state.revision, agent_ids, work)
         return Forgotten(
@@ -287,7 +297,7 @@ class WriteSession:
 
         def work(session: GraphSession) -> None:
             if is_cut:
-                session.run(load("learning/forget_transitions"))
+                session.run(_LEARNING_FORGET_TRANSITIONS)
             put_transitions(session, (transitions[key] for key in put))
 
         revision = self._write(state.revision, (), work) if additions else state.revision
@@ -300,7 +310,7 @@ class WriteSession:
             return Written(revision=state.revision)
 
         def work(session: GraphSession) -> None:
-            session.run(load("learning/forget_transitions"))
+            session.run(_LEARNING_FORGET_TRANSITIONS)
 
         return Written(revision=self._write(state.revision, (), work))
 
@@ -385,7 +395,7 @@ class WriteSession:
             raise UnknownName("toolset", name, toolsets)
 
         def work(session: GraphSession) -> None:
-            session.run(load("toolset/remove_toolset"), id=name)
+            session.run(_TOOLSET_REMOVE_TOOLSET, id=name)
             self._log(session, [toolset_change(toolsets[name], None)])
 
         return Written(revision=self._write(state.revision, (), work))
@@ -411,7 +421,7 @@ class WriteSession:
 
     def _claims_of(self, name: str, graph: GraphView, principal: Principal | None) -> list[str]:
         """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
-        sources = {str(row["name"]) for row in self._engine.run(load("read/sources"))}
+        sources = {str(row["name"]) for row in self._engine.run(_READ_SOURCES)}
         if principal is not None:
             sources &= {claim.source for claim in graph.claims if graph.shows(claim.agent_id, principal)}
         if name not in sources:
@@ -440,7 +450,7 @@ class WriteSession:
             agents = [entry.agent.id for entry in entries]
             tools = [tool.id for entry in entries for tool in entry.tools]
             write_vectors(session, agents, tools, vectors)
-            session.run(load("state/update"), props=props)
+            session.run(_STATE_UPDATE, props=props)
 
         revision = self._write(state.revision, None, work)
         return Written(revision=revision, texts_embedded=texts_embedded(choice.embedder) - before)
@@ -455,9 +465,9 @@ class WriteSession:
         rows = choose(vectors)
 
         def work(session: GraphSession) -> None:
-            session.run(load("learning/clear_similar"))
+            session.run(_LEARNING_CLEAR_SIMILAR)
             for batch in batches(rows):
-                session.run(load("learning/put_similar"), revision=state.revision + 1, rows=list(batch))
+                session.run(_LEARNING_PUT_SIMILAR, revision=state.revision + 1, rows=list(batch))
 
         return Written(revision=self._write(state.revision, (), work))
 
@@ -497,7 +507,7 @@ class WriteSession:
         }
         if choice.embedder:
             self._prepare(choice.embedder.dimension)
-        self._engine.run(load("state/create"), props=props)
+        self._engine.run(_STATE_CREATE, props=props)
         new_state = self._state = read_state(self._engine)
         if new_state is None or new_state.revision:
             raise WriteConflict("another writer made this registry first")
@@ -606,7 +616,7 @@ def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: st
     Asked in the transaction that writes them: by then nobody embeds the registry anew.
     """
     wants = next((len(vector) for vector in vectors.vectors.values() if vector is not None), 0)
-    for row in session.run(load("read/some_vector")) if wants else ():
+    for row in session.run(_READ_SOME_VECTOR) if wants else ():
         if (has := len(row["embedding"])) != wants:
             raise EmbedderMismatch.of_lengths(embedder, has=has, wants=wants)
 
