@@ -1,9 +1,8 @@
 """A source, as a person names it, into a registry: opened, its servers asked, synced."""
 
-import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,101 +13,29 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
-from waygraph.ingest.sources.resolve import (
+from waygraph.ingest.sources.opening import (
+    Documents,
     NoAnswer,
     OpenedSource,
     Opening,
-    name_of_command,
     open_command,
     open_sources,
     open_value,
-    printable_source,
     refuse_unused,
 )
-from waygraph.ingest.sync.apply import put_statuses, sync, with_statuses
+from waygraph.ingest.sources.read import Parts, without_answers
+from waygraph.ingest.sources.server_names import name_of_command, printable_source
+from waygraph.ingest.sources.trust import vouch
+from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
+from waygraph.ingest.sync.offer import Offer, offer_documents, offer_of_listing, offer_of_manifest
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Document, Manifest, Policy, Rejected, SyncReport
+from waygraph.registry.model.changes import Manifest, Policy, Rejected, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
-from waygraph.registry.storage.export.formats import as_catalogue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The documents of one source, for a service to read."""
-
-    source: str
-    namespace: str
-    documents: Iterable[Document]
-
-
-def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
-    """The files as they are."""
-    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
-
-
-def offer_of_manifest(manifest: Manifest) -> Offer:
-    """What was read here, servers' own answers say, as a catalogue.
-
-    What was rejected goes along as a document without a text: it is counted there, and removes nothing.
-    """
-    content = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
-    catalogue = Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
-    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
-    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
-
-
-def offer_documents(
-    registry: RemoteRegistry,
-    offer: Offer,
-    settings: Settings,
-    *,
-    host: str = "",
-    kind: str = "",
-    policy: Policy | None = None,
-    texts: TextForm | None = None,
-    dry_run: bool = False,
-    allow_mass_removal: bool = False,
-) -> Iterator[SyncReport]:
-    """A report for each manifest of the source, as `sync` of what `read_path` gives would report it.
-
-    `host`: put before the source's name, since other machines may have files at the same path. Raises SourceError,
-    also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
-    what came before.
-    """
-    answer = registry.take(
-        _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
-        source=f"{host}:{offer.source}" if host else offer.source,
-        namespace=offer.namespace,
-        kind=kind,
-        policy=policy,
-        texts=texts,
-        dry_run=dry_run,
-        allow_mass_removal=allow_mass_removal,
-    )
-    yield from answer.reports
-    if answer.error:
-        raise answer.error
-
-
-def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
-    documents, left_bytes = list[Document](), most_bytes
-    for document in read:
-        left_bytes -= len(document.text.encode())
-        if left_bytes < 0:
-            raise SourceError(
-                source,
-                f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
-                "here and there); ingest it in parts, each under a source name of its own",
-            )
-        documents.append(document)
-    return documents
-
 
 type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
@@ -152,13 +79,47 @@ class Ingestion:
             yield from self._send_offer(registry, sources[0])  # an export's are one file
             return
         for source in sources:
-            parts = source.parts()
+            parts = source.parts()  # read
             try:
-                manifest = self._manifest(source, parts)
+                manifest = self._ask_servers(source, parts)
             except NoAnswer as error:
-                self._note_silence(registry, error.manifest, is_file=source.listing is not None)
+                self._note_silence(registry, error.manifest, is_file=isinstance(source.place, Documents))
                 raise
             yield self.take(registry, source, parts, manifest, progress)
+
+    def take(
+        self,
+        registry: Registry,
+        source: OpenedSource,
+        parts: Parts,
+        manifest: Manifest,
+        progress: Progress | None = None,
+    ) -> IngestResult:
+        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
+        result = self._sync(registry, replace(manifest, policy=self.policy or manifest.policy), progress)
+        if not self.dry_run:  # what was only looked at, or refused, may not be called
+            vouch(source, parts)
+        return result
+
+    def _ask_servers(self, source: OpenedSource, parts: Parts) -> Manifest:
+        """A dry run starts nothing and asks no server, whoever named it."""
+        return without_answers(parts) if self.dry_run else source.with_answers(parts)
+
+    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
+        asking, complete_manifest = self.asking, manifest
+        if asking:
+            complete_manifest = with_questions(manifest, asking.author, asking.count, progress)
+        sync_plan = plan_sync(registry, complete_manifest, self._terms)
+        if self.dry_run:
+            report = rehearse(registry, sync_plan)
+        else:
+            report = write(registry, sync_plan, progress)  # and publish
+            report = with_statuses(registry, manifest, report)
+        return IngestResult(report=report, without_questions=len(complete_manifest.cut) - len(manifest.cut))
+
+    @property
+    def _terms(self) -> SyncTerms:
+        return SyncTerms(texts=self.texts, allow_mass_removal=self.allow_mass_removal)
 
     def _note_silence(self, registry: Registry, manifest: Manifest, *, is_file: bool) -> None:
         """An address or a command that never worked may be a slip of the pen; what a file lists is meant."""
@@ -180,28 +141,6 @@ class Ingestion:
             return set()
         return names.intersection(source.name for source in registry.sources())
 
-    def take(
-        self,
-        registry: Registry,
-        source: OpenedSource,
-        parts: Parts,
-        manifest: Manifest,
-        progress: Progress | None = None,
-    ) -> IngestResult:
-        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
-        result = self._sync(registry, self._with_policy(manifest), progress)
-        self._vouch(source, parts)
-        return result
-
-    def _manifest(self, source: OpenedSource, parts: Parts) -> Manifest:
-        """A dry run starts nothing and asks no server, whoever named it."""
-        return without_answers(parts) if self.dry_run else source.with_answers(parts)
-
-    def _vouch(self, source: OpenedSource, parts: Parts) -> None:
-        """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""
-        if not self.dry_run:
-            source.vouch(parts)
-
     def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[IngestResult]:
         parts = source.parts()
         offer, notes = self._offer(source, parts)
@@ -217,37 +156,16 @@ class Ingestion:
             allow_mass_removal=self.allow_mass_removal,
         )
         results = [IngestResult(report=_with_notes(report, notes)) for report in reports]
-        self._vouch(source, parts)
+        if not self.dry_run:
+            vouch(source, parts)
         return results
 
     def _offer(self, source: OpenedSource, parts: Parts) -> tuple[Offer, Sequence[Rejected]]:
         """Files are read there, servers are asked here: what is noted of them is known here alone."""
-        if source.listing and not parts.servers and not parts.waiting:
-            return offer_of_listing(source.listing(), self.opening.settings), ()
-        manifest = self._manifest(source, parts)
+        if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
+            return offer_of_listing(source.place.list(source.how), self.opening.settings), ()
+        manifest = self._ask_servers(source, parts)
         return offer_of_manifest(manifest), manifest.cut
-
-    def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
-        full_manifest = self._with_questions(manifest, progress)
-        report = sync(
-            registry,
-            full_manifest,
-            dry_run=self.dry_run,
-            allow_mass_removal=self.allow_mass_removal,
-            texts=self.texts,
-            progress=progress,
-        )
-        if not self.dry_run:
-            report = with_statuses(registry, manifest, report)
-        return IngestResult(report=report, without_questions=len(full_manifest.cut) - len(manifest.cut))
-
-    def _with_policy(self, manifest: Manifest) -> Manifest:
-        return replace(manifest, policy=self.policy) if self.policy else manifest
-
-    def _with_questions(self, manifest: Manifest, progress: Progress | None) -> Manifest:
-        if self.asking is None:
-            return manifest
-        return with_questions(manifest, self.asking.author, self.asking.count, progress)
 
 
 def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:

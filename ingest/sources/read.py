@@ -352,7 +352,7 @@ def read_stream(
     stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
     """The manifests of what standard input holds. Raises SourceError."""
-    listing = list_stream(stream, source=source, namespace=namespace)
+    listing = list_stream(stream, settings.max_source_bytes + 1, source=source, namespace=namespace)
     return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
@@ -383,10 +383,13 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     )
 
 
-def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
-    """Standard input, as `read_stream` reads it."""
+def list_stream(stream: BinaryIO, most_bytes: int, *, source: str = "", namespace: str = "") -> Listing:
+    """Standard input, read at once, since it can be read once only. Raises SourceError."""
     name = source or "stdin"
-    files = [("stdin", stream.read)]
+    try:
+        files = [("stdin", partial(_first_bytes, stream.read(most_bytes)))]
+    except OSError as exc:
+        raise SourceError("stdin", f"cannot be read: {exc.strerror}") from exc
     return Listing(files=files, source=name, namespace=namespace or agent_id(name), are_files=False)
 
 
@@ -396,8 +399,12 @@ def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
         content = json.dumps(value, allow_nan=False, default=_as_dict).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
-    files = [(f"{source}.json", lambda most_bytes: content[:most_bytes])]
+    files = [(f"{source}.json", partial(_first_bytes, content))]
     return Listing(files=files, source=source, namespace=namespace or agent_id(source), are_files=False)
+
+
+def _first_bytes(content: bytes, most_bytes: int) -> bytes:
+    return content[:most_bytes]
 
 
 def _as_dict(value: object) -> dict[Any, Any]:

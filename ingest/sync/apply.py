@@ -6,8 +6,9 @@ goes, and different agents of one id are kept apart by the later source's namesp
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
@@ -71,6 +72,8 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
 
 def with_statuses(registry: Registry, manifest: Manifest, report: SyncReport) -> SyncReport:
     """The report of the sync of a manifest, after the statuses of the servers that did not answer were put."""
+    if not manifest.silent:
+        return report
     revision = put_statuses(registry, {(manifest.source, key): status for key, status in manifest.silent})
     return replace(report, revision=revision) if revision else report
 
@@ -100,53 +103,105 @@ def sync(
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
     see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing.
     """
-    start_s = time.perf_counter()
-    check_policy(manifest.policy)
-    check_texts(texts)
+    terms = SyncTerms(principal=principal, texts=texts, allow_mass_removal=allow_mass_removal)
+    plan = plan_sync(registry, manifest, terms)
+    return rehearse(registry, plan) if dry_run else write(registry, plan, progress)
 
-    scan, checks = Scan(), Checks(registry.settings.max_checked_chars)
 
-    def check_changes(graph: GraphView) -> ChangeSet:
-        changes = plan(graph, manifest, scan, principal, checks)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncTerms:
+    """`principal`: who sends the manifest; None sees everything. `texts`: of a new registry; None: the default."""
+
+    principal: Principal | None = None
+    texts: TextForm | None = None
+    allow_mass_removal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPlan:
+    """A manifest whose texts were checked, before the write lock is taken: others write meanwhile.
+
+    What it changes is only certain under the lock. `scan`: what a language model found in the texts.
+    """
+
+    manifest: Manifest
+    terms: SyncTerms
+    checks: Checks
+    scan: Scan = field(default_factory=Scan)
+    start_s: float = field(default_factory=time.perf_counter)
+
+    def changes(self, graph: GraphView) -> ChangeSet:
+        """Against what the graph holds. Raises MassRemoval, NotAllowed."""
+        manifest, principal = self.manifest, self.terms.principal
+        changes = plan(graph, manifest, self.scan, principal, self.checks)
         changes = replace(changes, failures=_failures_after(graph, manifest, changes, principal))
         _refuse_unseen(graph, manifest, changes, principal)
-        if not allow_mass_removal:
+        if not self.terms.allow_mass_removal:
             refuse_mass_removal(graph.part_for(principal), changes)
         return _as_seen(graph, changes, principal)
 
-    checks.run(_read_draft(registry, manifest))  # before the lock: others write meanwhile
-    if dry_run:
-        return _rehearse(registry, manifest, lambda graph: check_changes(graph.part_for(principal)), texts)
+    def report(self, changes: ChangeSet, written: Written, notices: Iterable[str], *, dry_run: bool) -> SyncReport:
+        return SyncReport(
+            changes=changes,
+            revision=written.revision,
+            seconds=time.perf_counter() - self.start_s,
+            texts_embedded=written.texts_embedded,
+            dry_run=dry_run,
+            notice=" ".join(filter(None, notices)),
+        )
 
+
+def plan_sync(registry: Registry, manifest: Manifest, terms: SyncTerms) -> SyncPlan:
+    """Checks the texts of a manifest, as far as they are new. Raises InvalidSetting for a policy or texts that cannot
+    be.
+    """
+    check_policy(manifest.policy)
+    check_texts(terms.texts)
+    sync_plan = SyncPlan(manifest=manifest, terms=terms, checks=Checks(registry.settings.max_checked_chars))
+    sync_plan.checks.run(_read_draft(registry, manifest))
+    return sync_plan
+
+
+def rehearse(registry: Registry, sync_plan: SyncPlan) -> SyncReport:
+    """What a sync would do, planned over what is published: it needs no lock and touches no file. Raises as `sync`."""
+    state, graph, changes = _plan_published(registry, sync_plan, sync_plan.terms.principal)
+    if state:
+        refuse_other_texts(sync_plan.terms.texts, state.texts)
+    notices = _notices(registry, sync_plan.manifest, graph, changes, state)
+    return sync_plan.report(changes, Written(revision=_revision(state)), notices, dry_run=True)
+
+
+def write(registry: Registry, sync_plan: SyncPlan, progress: Progress | None = None) -> SyncReport:
+    """Scans the texts, writes them in one transaction, and publishes. Raises as `sync`."""
     if registry.settings.scanner:
-        scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
+        _, _, changes = _plan_published(registry, sync_plan, None)
+        sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
+    texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
+    graph, changes, written, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
+    notices = _notices(registry, sync_plan.manifest, graph, changes, state)
+    scan_notice = sync_plan.scan.notice(whole=principal is None)
+    return sync_plan.report(changes, written, (*notices, scan_notice), dry_run=False)
 
-    def work(session: WriteSession) -> tuple[GraphView, ChangeSet, Written, RegistryState | None]:
-        session.set_apart(principal)
-        graph = session.read_graph_view()
-        changes = check_changes(graph)
-        if _is_refused_whole(graph, changes):
-            source = graph.sources.get(changes.source)
-            if changes.failures != (source.failures if source else ()):
-                session.put_failures(changes.source, changes.failures)
-            return graph, changes, Written(revision=_revision(session.state())), session.state()
-        result = session.commit(changes, progress)
-        if manifest.taxonomies:
-            result = replace(result, revision=session.restore_taxonomies(manifest.taxonomies))
-        if manifest.toolsets:
-            result = replace(result, revision=session.restore_toolsets(manifest.toolsets))
-        return graph, changes, result, session.state()
 
-    graph, changes, result, state = registry.change(work, texts=texts)
-    return SyncReport(
-        changes=changes,
-        revision=result.revision,
-        seconds=time.perf_counter() - start_s,
-        texts_embedded=result.texts_embedded,
-        notice=" ".join(
-            filter(None, (*_notices(registry, manifest, graph, changes, state), scan.notice(whole=principal is None)))
-        ),
-    )
+def _write_plan(
+    sync_plan: SyncPlan, progress: Progress | None, session: WriteSession
+) -> tuple[GraphView, ChangeSet, Written, RegistryState | None]:
+    """Under the lock: the changes against what the graph holds now, in one transaction."""
+    manifest = sync_plan.manifest
+    session.set_apart(sync_plan.terms.principal)
+    graph = session.read_graph_view()
+    changes = sync_plan.changes(graph)
+    if _is_refused_whole(graph, changes):
+        source = graph.sources.get(changes.source)
+        if changes.failures != (source.failures if source else ()):
+            session.put_failures(changes.source, changes.failures)
+        return graph, changes, Written(revision=_revision(session.state())), session.state()
+    written = session.commit(changes, progress)
+    if manifest.taxonomies:
+        written = replace(written, revision=session.restore_taxonomies(manifest.taxonomies))
+    if manifest.toolsets:
+        written = replace(written, revision=session.restore_toolsets(manifest.toolsets))
+    return graph, changes, written, session.state()
 
 
 def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
@@ -213,35 +268,21 @@ def _notices(
         yield NO_VECTORS
 
 
-def _rehearse(
-    registry: Registry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
-) -> SyncReport:
-    """What a sync would do, planned over what is published: it needs no lock and touches no file."""
-    start_s = time.perf_counter()
-    state, graph, changes = _plan_changes(registry, check)
-    if state:
-        refuse_other_texts(texts, state.texts)
-    return SyncReport(
-        changes=changes,
-        revision=_revision(state),
-        seconds=time.perf_counter() - start_s,
-        texts_embedded=0,
-        dry_run=True,
-        notice=" ".join(_notices(registry, manifest, graph, changes, state)),
-    )
-
-
-def _plan_changes(
-    registry: Registry, check: Callable[[GraphView], ChangeSet]
+def _plan_published(
+    registry: Registry, sync_plan: SyncPlan, principal: Principal | None
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-    def work(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-        graph = read_graph_view(session)
-        return read_state(session), graph, check(graph)
-
+    """Against what is published, as if there were nothing but what the principal sees."""
     try:
-        return registry.read(work)
+        return registry.read(partial(_plan_in_session, sync_plan, principal))
     except RegistryNotFound:
-        return None, GraphView(), check(GraphView())
+        return None, GraphView(), sync_plan.changes(GraphView())
+
+
+def _plan_in_session(
+    sync_plan: SyncPlan, principal: Principal | None, session: GraphSession
+) -> tuple[RegistryState | None, GraphView, ChangeSet]:
+    graph = read_graph_view(session)
+    return read_state(session), graph, sync_plan.changes(graph.part_for(principal))
 
 
 def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:

@@ -15,8 +15,8 @@ import pytest
 from tests.web_pages import WebPages, web_pages, write_certificate
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, Page, address_of, fetch, open_document
+from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sources.read import Reading
-from waygraph.ingest.sources.resolve import Opening, open_sources
 from waygraph.registry.http.addresses import Reach, is_public
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError

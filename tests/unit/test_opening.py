@@ -11,7 +11,7 @@ from tests.web_pages import web_pages
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.resolve import Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import Opening, open_command, open_sources
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings

@@ -25,7 +25,7 @@ from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
 from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
-from waygraph.ingest.sources.resolve import name_of_command, printable_source
+from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import validation
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
@@ -34,7 +34,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from waygraph.ingest.sources.resolve import Opening
+    from waygraph.ingest.sources.opening import Opening
 
 
 def ingest(
@@ -164,7 +164,7 @@ def _outcomes(
     import os
 
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
-    from waygraph.ingest.sources.resolve import refuse_unused
+    from waygraph.ingest.sources.opening import refuse_unused
 
     settings = options.settings()
     if intake.questions:

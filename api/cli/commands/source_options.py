@@ -13,8 +13,8 @@ from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
+    from waygraph.ingest.sources.opening import Opening
     from waygraph.ingest.sources.read import Ask
-    from waygraph.ingest.sources.resolve import Opening
 
 
 Namespace = Annotated[
@@ -78,7 +78,7 @@ def opening(
 ) -> "Opening":
     """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
     from waygraph.ingest.manifest.environment import Surroundings
-    from waygraph.ingest.sources.resolve import Opening
+    from waygraph.ingest.sources.opening import Opening
 
     return Opening(
         settings=settings,
