@@ -288,8 +288,7 @@ def _next(method: str, cursor: object) -> str:
 
 
 def _shorter(former_s: float | None, ttl_ms: object) -> float | None:
-    found_ms = read_number(ttl_ms)
-    if found_ms is None:
+    if ttl_ms is None or (found_ms := read_number(ttl_ms)) is None:
         return former_s
     lasts_s = min(max(0.0, found_ms / 1000), FAR_S)
     return lasts_s if former_s is None else min(former_s, lasts_s)
