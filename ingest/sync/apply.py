@@ -140,12 +140,12 @@ class SyncPlan:
             refuse_mass_removal(graph.part_for(principal), changes)
         return _as_seen(graph, changes, principal)
 
-    def report(self, changes: ChangeSet, written: Written, notices: Iterable[str], *, dry_run: bool) -> SyncReport:
+    def report(self, changes: ChangeSet, result: Written, notices: Iterable[str], *, dry_run: bool) -> SyncReport:
         return SyncReport(
             changes=changes,
-            revision=written.revision,
+            revision=result.revision,
             seconds=time.perf_counter() - self.start_s,
-            texts_embedded=written.texts_embedded,
+            texts_embedded=result.texts_embedded,
             dry_run=dry_run,
             notice=" ".join(filter(None, notices)),
         )
@@ -158,7 +158,7 @@ def plan_sync(registry: Registry, manifest: Manifest, terms: SyncTerms) -> SyncP
     check_policy(manifest.policy)
     check_texts(terms.texts)
     sync_plan = SyncPlan(manifest=manifest, terms=terms, checks=Checks(registry.settings.max_checked_chars))
-    sync_plan.checks.run(_read_draft(registry, manifest))
+    sync_plan.checks.run(_read_draft(registry, sync_plan))
     return sync_plan
 
 
@@ -177,10 +177,10 @@ def write(registry: Registry, sync_plan: SyncPlan, progress: Progress | None = N
         _, _, changes = _plan_published(registry, sync_plan, None)
         sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
     texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
-    graph, changes, written, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
+    graph, changes, result, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
     notices = _notices(registry, sync_plan.manifest, graph, changes, state)
     scan_notice = sync_plan.scan.notice(whole=principal is None)
-    return sync_plan.report(changes, written, (*notices, scan_notice), dry_run=False)
+    return sync_plan.report(changes, result, (*notices, scan_notice), dry_run=False)
 
 
 def _write_plan(
@@ -196,20 +196,20 @@ def _write_plan(
         if changes.failures != (source.failures if source else ()):
             session.put_failures(changes.source, changes.failures)
         return graph, changes, Written(revision=_revision(session.state())), session.state()
-    written = session.commit(changes, progress)
+    result = session.commit(changes, progress)
     if manifest.taxonomies:
-        written = replace(written, revision=session.restore_taxonomies(manifest.taxonomies))
+        result = replace(result, revision=session.restore_taxonomies(manifest.taxonomies))
     if manifest.toolsets:
-        written = replace(written, revision=session.restore_toolsets(manifest.toolsets))
-    return graph, changes, written, session.state()
+        result = replace(result, revision=session.restore_toolsets(manifest.toolsets))
+    return graph, changes, result, session.state()
 
 
-def _read_draft(registry: Registry, manifest: Manifest) -> Draft:
+def _read_draft(registry: Registry, sync_plan: SyncPlan) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
-        return registry.read(lambda session: draft(read_graph_view(session), manifest))
+        return registry.read(lambda session: draft(read_graph_view(session), sync_plan.manifest, sync_plan.checks))
     except RegistryError:
-        return draft(GraphView(), manifest)
+        return draft(GraphView(), sync_plan.manifest, sync_plan.checks)
 
 
 def _revision(state: RegistryState | None) -> int:

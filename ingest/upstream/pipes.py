@@ -16,15 +16,8 @@ import anyio.lowlevel
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import (
-    JSONRPCError,
     JSONRPCMessage,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    jsonrpc_message_adapter,
 )
-from pydantic import ValidationError
-from pydantic_core import from_json
 
 CHUNK = 64 * 1024
 _MOST_HELD = 1024 * 1024
@@ -205,26 +198,6 @@ class LinesOut:
 
 
 type Item = SessionMessage | Exception
-
-
-def read_message(line: str | bytes) -> JSONRPCMessage:
-    """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
-    document = from_json(line)
-    if kind := _kind(document):
-        try:
-            return kind.model_validate(document, by_name=False)
-        except ValidationError:
-            pass  # the adapter may yet find another kind in it, and says in its words if not
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
-
-
-def _kind(document: object) -> type[JSONRPCMessage] | None:
-    """None: not told by the keys alone."""
-    if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
-        return None
-    if "method" in document:
-        return JSONRPCRequest if "id" in document else JSONRPCNotification
-    return JSONRPCResponse if "result" in document else JSONRPCError
 
 
 def encode_message(message: JSONRPCMessage) -> bytes:

@@ -19,7 +19,7 @@ from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
 from waygraph.registry.model.numbers import FAR_S, read_number
 from waygraph.registry.model.settings import Settings
 
-LISTED = {"tools/list": "tools", **LISTS}
+LIST_FIELDS = {"tools/list": "tools", **LISTS}
 """Methods that list what a server has, each with the field that holds the list."""
 
 Explain = Callable[[MCPError, Mapping[str, Any]], Awaitable[UpstreamError]]
@@ -56,15 +56,21 @@ async def raw_cancel(session: ClientSession, request_id: RequestId, reason: str)
 
 @dataclass(slots=True)
 class Items:
-    """What a list holds. `lasts_s`: for how long, in the word of the page that says least; None: not said."""
+    """What a list holds, and for how long, as each of its pages says it."""
 
     items: list[Any] = field(default_factory=list)
-    lasts_s: float | None = None
+    ttls_ms: list[Any] = field(default_factory=list)
+
+    @property
+    def lasts_s(self) -> float | None:
+        """In the word of the page that says least; None: not said."""
+        numbers = (number for ttl_ms in self.ttls_ms if (number := read_number(ttl_ms)) is not None)
+        return min((min(max(0.0, number / 1000), FAR_S) for number in numbers), default=None)
 
 
 async def all_of(session: ClientSession, explain: Explain, method: str, settings: Settings) -> Items:
     """The items of all pages, in order. Raises UpstreamError, also for a list without end."""
-    name = LISTED[method]
+    name = LIST_FIELDS[method]
     result, cursor, cursors, size = Items(), "", set[str](), 0
     for _ in range(settings.upstream_max_pages):
         params = {"cursor": cursor} if cursor else {}
@@ -76,7 +82,7 @@ async def all_of(session: ClientSession, explain: Explain, method: str, settings
         if not isinstance(items, list):
             raise UpstreamRefused(f"{method}: its answer has no list of {name}")
         result.items += items
-        result.lasts_s = _shorter(result.lasts_s, page.get("ttlMs"))
+        result.ttls_ms += [page["ttlMs"]] if "ttlMs" in page else []
         size += len(json.dumps(page, ensure_ascii=False))
         _refuse_too_much(method, name, len(result.items), size, settings)
         cursor = _next(method, page.get("nextCursor"))
@@ -113,10 +119,3 @@ def _next(method: str, cursor: object) -> str:
     if not isinstance(cursor, str):
         raise UpstreamRefused(f"{method}: its cursor is no string")
     return cursor
-
-
-def _shorter(former_s: float | None, ttl_ms: object) -> float | None:
-    if ttl_ms is None or (found_ms := read_number(ttl_ms)) is None:
-        return former_s
-    lasts_s = min(max(0.0, found_ms / 1000), FAR_S)
-    return lasts_s if former_s is None else min(former_s, lasts_s)

@@ -18,10 +18,15 @@ import anyio
 import anyio.lowlevel
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    JSONRPCError,
     JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherited_variables, logins_in
 from waygraph.ingest.manifest.records import StdioLaunch
@@ -29,7 +34,7 @@ from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.error_output import failure_line
 from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
-from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut, read_message
+from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut
 from waygraph.ingest.upstream.process import Child
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
@@ -237,6 +242,26 @@ class _Server:
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = end_error(self._child.status or 0, self.last_words())
         await self._child.end(TERM_S, KILL_S)
+
+
+def read_message(line: str | bytes) -> JSONRPCMessage:
+    """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
+    document = from_json(line)
+    if kind := _kind(document):
+        try:
+            return kind.model_validate(document, by_name=False)
+        except ValidationError:
+            pass  # the adapter may yet find another kind in it, and says in its words if not
+    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+
+
+def _kind(document: object) -> type[JSONRPCMessage] | None:
+    """None: not told by the keys alone."""
+    if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
+        return None
+    if "method" in document:
+        return JSONRPCRequest if "id" in document else JSONRPCNotification
+    return JSONRPCResponse if "result" in document else JSONRPCError
 
 
 def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:
