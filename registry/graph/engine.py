@@ -20,6 +20,10 @@ class GraphSession(Protocol):
         """The rows, in the statement's order. Raises BadStatement if params are not the declared ones."""
         ...
 
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        """The rows of each of these, which have no parameters."""
+        ...
+
 
 class GraphEngine(GraphSession, Protocol):
     """A graph database. Threads may share it; errors of the engine arrive as RegistryError."""

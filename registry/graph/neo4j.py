@@ -8,7 +8,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
@@ -128,6 +128,9 @@ class Neo4jEngine:
         work = self._manage(lambda session: session.run(statement, **params))
         with self._gate, self._translate_errors(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [self.run(each) for each in statements]
 
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
         """In one round trip. Where a connection had died it is tried again at once: what it writes must bear that."""
@@ -294,6 +297,9 @@ class _Transaction:
             return _rows(self._transaction.run(statement.neo4j_text, params))
         except FOREIGN as exc:
             raise self._engine.error(exc, statement) from exc
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [self.run(each) for each in statements]
 
 
 class Plan(NamedTuple):

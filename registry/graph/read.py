@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import GraphSession, Rows, batches
 from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
@@ -183,7 +183,11 @@ def read_state(session: GraphSession) -> RegistryState | None:
 
 
 def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
-    return {row["id"]: _agent(row) for row in session.run(_READ_AGENTS)}
+    return _agents(session.run(_READ_AGENTS))
+
+
+def _agents(rows: Rows) -> dict[str, StoredAgent]:
+    return {row["id"]: _agent(row) for row in rows}
 
 
 def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
@@ -216,10 +220,18 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
 
 
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
-    return {row["agent_id"]: _setting(row) for row in session.run(_READ_SETTINGS)}
+    return _settings(session.run(_READ_SETTINGS))
+
+
+def _settings(rows: Rows) -> dict[str, OperatorSettings]:
+    return {row["agent_id"]: _setting(row) for row in rows}
 
 
 def read_claims(session: GraphSession) -> list[Claim]:
+    return _claims(session.run(_READ_CLAIMS))
+
+
+def _claims(rows: Rows) -> list[Claim]:
     return [
         Claim(
             source=row["source"],
@@ -230,11 +242,15 @@ def read_claims(session: GraphSession) -> list[Claim]:
             since=row["since"],
             seen_at=row["seen_at"],
         )
-        for row in session.run(_READ_CLAIMS)
+        for row in rows
     ]
 
 
 def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
+    return _sources(session.run(_READ_SOURCES), claims)
+
+
+def _sources(rows: Rows, claims: Iterable[Claim]) -> list[SourceSummary]:
     claims_by_source: dict[str, list[tuple[str, str]]] = {}
     for claim in claims:
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
@@ -249,13 +265,28 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             claims=tuple(claims_by_source.get(row["name"], ())),
             failures=read_failures(row["name"], row["failures"]),
         )
-        for row in session.run(_READ_SOURCES)
+        for row in rows
     ]
 
 
 def read_transitions(session: GraphSession) -> list[Transition]:
     """In order of their keys: those of agents and of tools."""
-    return sorted((Transition(**row) for row in session.run(_READ_TRANSITIONS)), key=lambda each: each.key)
+    return _transitions(session.run(_READ_TRANSITIONS))
+
+
+def _transitions(rows: Rows) -> list[Transition]:
+    return sorted((Transition(**row) for row in rows), key=lambda each: each.key)
+
+
+_PARTS = {
+    "agents": _READ_AGENTS,
+    "tools": _READ_TOOLS,
+    "claims": _READ_CLAIMS,
+    "sources": _READ_SOURCES,
+    "settings": _READ_SETTINGS,
+    "transitions": _READ_TRANSITIONS,
+}
+"""Parts of the contents that one statement reads."""
 
 
 class Contents:
@@ -266,9 +297,13 @@ class Contents:
 
     def __init__(self, session: GraphSession) -> None:
         self.session = session
+        self._rows_by_part: dict[str, Rows] = {}
 
     def read(self, *parts: str) -> Self:
-        """Reads these parts now."""
+        """Reads these parts now, those of one statement each at once."""
+        simple_parts = [part for part in parts if part in _PARTS]
+        rows = self.session.run_all([_PARTS[part] for part in simple_parts])
+        self._rows_by_part = dict(zip(simple_parts, rows, strict=True))
         for part in parts:
             getattr(self, part)
         return self
@@ -283,24 +318,24 @@ class Contents:
 
     @cached_property
     def agents(self) -> dict[str, StoredAgent]:
-        return read_agents(self.session)
+        return _agents(self._rows("agents"))
 
     @cached_property
     def tools(self) -> list[StoredTool]:
         """A row for each owner of a tool: one that has two is here twice."""
-        return read_tools(self.session)
+        return [_tool(row) for row in self._rows("tools")]
 
     @cached_property
     def claims(self) -> list[Claim]:
-        return read_claims(self.session)
+        return _claims(self._rows("claims"))
 
     @cached_property
     def sources(self) -> list[SourceSummary]:
-        return read_sources(self.session, self.claims)
+        return _sources(self._rows("sources"), self.claims)
 
     @cached_property
     def settings(self) -> dict[str, OperatorSettings]:
-        return read_settings(self.session)
+        return _settings(self._rows("settings"))
 
     @cached_property
     def changes(self) -> list[Change]:
@@ -308,7 +343,11 @@ class Contents:
 
     @cached_property
     def transitions(self) -> list[Transition]:
-        return read_transitions(self.session)
+        return _transitions(self._rows("transitions"))
+
+    def _rows(self, part: str) -> Rows:
+        rows = self._rows_by_part.pop(part, None)
+        return self.session.run(_PARTS[part]) if rows is None else rows
 
     @cached_property
     def taxonomies(self) -> list[Taxonomy]:
@@ -425,11 +464,12 @@ def read_graph_view(session: GraphSession) -> GraphView:
             owners.setdefault(row["name"], set()).add(row["agent_id"])
         return owners
 
+    agents, claims, settings, sources = session.run_all([_READ_AGENTS, _READ_CLAIMS, _READ_SETTINGS, _READ_SOURCES])
     return GraphView(
-        agents=read_agents(session),
-        claims=tuple(read_claims(session)),
-        settings=read_settings(session),
-        sources={source.name: source for source in read_sources(session, ())},
+        agents=_agents(agents),
+        claims=tuple(_claims(claims)),
+        settings=_settings(settings),
+        sources={source.name: source for source in _sources(sources, ())},
         tools_of=tools_of,
         owners_named=owners_named,
     )

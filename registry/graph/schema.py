@@ -5,6 +5,7 @@ its statements ran, and one that was cut short runs again from its start.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
@@ -37,9 +38,11 @@ MIGRATIONS = (
 def migrate(engine: GraphEngine, place: str, now: str) -> None:
     """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
     migrations = seen_migrations(engine, place)
-    for migration in MIGRATIONS:
-        if migration.number not in migrations:
-            _run(engine, migration, now)
+    missing = [each for each in MIGRATIONS if each.number not in migrations]
+    for statement in chain.from_iterable(each.statements for each in missing):
+        engine.define(statement)
+    for each in missing:
+        engine.run(_SCHEMA_RECORD_MIGRATION, id=str(each.number), name=each.name, applied_at=now)
 
 
 def seen_migrations(session: GraphSession, place: str) -> set[int]:
@@ -51,9 +54,3 @@ def seen_migrations(session: GraphSession, place: str) -> set[int]:
             f"a newer Waygraph wrote it (schema {max(migrations)}; this one knows {SCHEMA_VERSION}). Upgrade waygraph.",
         )
     return migrations
-
-
-def _run(engine: GraphEngine, migration: Migration, now: str) -> None:
-    for statement in migration.statements:
-        engine.define(statement)
-    engine.run(_SCHEMA_RECORD_MIGRATION, id=str(migration.number), name=migration.name, applied_at=now)

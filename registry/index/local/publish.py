@@ -255,7 +255,7 @@ def read_snapshot(
 
     `former_rows`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
     """
-    contents = Contents(session)
+    contents = Contents(session).read("agents", "settings", "transitions", "claims", "sources")
     tools = contents.tools if tools is None else tools
     order = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
     vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in order], tools, former_rows)
