@@ -190,6 +190,11 @@ class _Plan:
     def policy(self) -> Policy:
         return self.manifest.policy or self.graph.policy_of(self.manifest.source)
 
+    @cached_property
+    def _is_first(self) -> bool:
+        """Whether the source was never read before."""
+        return not self.graph.was_read(self.manifest.source)
+
     def _pause_s(self) -> int:
         manifest, source = self.manifest, self.graph.sources.get(self.manifest.source)
         return manifest.pause_s if manifest.pause_s is not None else source.pause_s if source else 0
@@ -197,7 +202,7 @@ class _Plan:
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
         manifest = self.manifest
-        if not self.graph.was_read(manifest.source):
+        if self._is_first:
             return True
         source = self.graph.sources[manifest.source]
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
@@ -218,7 +223,7 @@ class _Plan:
             policy=policy,
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
-            first=not self.graph.was_read(self.manifest.source) and policy not in policies,
+            first=self._is_first and policy not in policies,
             checks=self.checks,
             owners_meant=owners,
             scan=self.scan,

@@ -1,6 +1,6 @@
 """Graph engines: sessions, the values that may be stored, batches of rows, and who still works with an engine."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition
@@ -113,11 +113,6 @@ def _check_text(value: str, name: str) -> None:
 
 BATCH_ROWS = 1_000
 """Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
-
-
-def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(rows), BATCH_ROWS):
-        yield rows[start : start + BATCH_ROWS]
 
 
 class Gate:

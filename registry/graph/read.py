@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import batched
 from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
-from waygraph.registry.graph.engine import GraphSession, Rows, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.graph.taxonomies import read_directions, read_taxonomies
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.errors import RegistryNotFound
@@ -107,12 +108,12 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
         return
     scope = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
     oldest = [row["id"] for row in session.run(_SYNC_OLDEST_CHANGES, **scope, rows=number)]
-    for batch in batches(oldest):
+    for batch in batched(oldest, BATCH_ROWS):
         session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
-    for batch in batches(log):
+    for batch in batched(log, BATCH_ROWS):
         session.run(_SYNC_PUT_CHANGES, rows=[{"props": _props(change)} for change in batch])
 
 
@@ -193,7 +194,7 @@ def _agents(rows: Rows) -> dict[str, StoredAgent]:
 def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
     """Those of these that are there, by id."""
     agents: dict[str, StoredAgent] = {}
-    for ids in batches(sorted(agent_ids)):
+    for ids in batched(sorted(agent_ids), BATCH_ROWS):
         agents |= {row["id"]: _agent(row) for row in session.run(_READ_AGENTS_OF, ids=list(ids))}
     return agents
 
@@ -212,7 +213,7 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
 
     vectors: Vectors = {}
     for statement, ids in ((_READ_AGENT_VECTORS, agents), (_READ_TOOL_VECTORS, tools)):
-        for batch in batches(ids):
+        for batch in batched(ids, BATCH_ROWS):
             for row in session.run(statement, ids=list(batch)):
                 if row["embedding"] is not None:
                     vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)

@@ -6,10 +6,11 @@ A category's id in the graph is `TAXONOMY:ID`, so that two taxonomies may use on
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.model.taxonomy import By, Category, Of, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def put_taxonomy(
     """
     before = former.categories if former else {}
     absent = [f"{new.name}:{each}" for each in before if each not in new.categories]
-    for ids in batches(absent):
+    for ids in batched(absent, BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
     session.run(_TAXONOMY_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
@@ -149,7 +150,7 @@ def put_taxonomy(
         for category, direction in (directions or {}).items()
         if category not in new_ids and category in new.categories
     ]
-    for batch in batches(rows):
+    for batch in batched(rows, BATCH_ROWS):
         session.run(_TAXONOMY_PUT_CATEGORIES, rows=list(batch))
     session.run(_TAXONOMY_PUT_ROOT, id=new.name, root=f"{new.name}:{new.root.id}")
     _put_children(session, new.name, [each for each in categories if _children(before, each.id) != each.children])
@@ -157,7 +158,7 @@ def put_taxonomy(
 
 
 def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
-    for ids in batches([f"{taxonomy.name}:{each}" for each in taxonomy.categories]):
+    for ids in batched([f"{taxonomy.name}:{each}" for each in taxonomy.categories], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
     session.run(_TAXONOMY_REMOVE_TAXONOMY, id=taxonomy.name)
 
@@ -187,14 +188,14 @@ def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str
 
 def _put_children(session: GraphSession, name: str, parents: Iterable[Category]) -> None:
     parent_ids = list(parents)
-    for ids in batches([f"{name}:{each.id}" for each in parent_ids]):
+    for ids in batched([f"{name}:{each.id}" for each in parent_ids], BATCH_ROWS):
         session.run(_TAXONOMY_REMOVE_CHILDREN, ids=list(ids))
     rows = [
         {"parent": f"{name}:{each.id}", "child": f"{name}:{child}", "position": position}
         for each in parent_ids
         for position, child in enumerate(each.children)
     ]
-    for batch in batches(rows):
+    for batch in batched(rows, BATCH_ROWS):
         session.run(_TAXONOMY_PUT_CHILDREN, rows=list(batch))
 
 
@@ -213,7 +214,7 @@ def _put_holdings(
             for entity, by in each.holds.items()
             if former.get(entity) != by
         ]
-    for batch in batches(old_edges):
+    for batch in batched(old_edges, BATCH_ROWS):
         session.run(_TAXONOMY_RELEASE, rows=list(batch))
-    for batch in batches(new_edges):
+    for batch in batched(new_edges, BATCH_ROWS):
         session.run(_TAXONOMY_HOLD_AGENTS if new.of is Of.AGENTS else _TAXONOMY_HOLD_TOOLS, rows=list(batch))

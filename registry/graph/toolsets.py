@@ -1,9 +1,10 @@
 """Toolsets in the graph: a node of what operators say, and an edge to each tool that it includes now."""
 
 from collections.abc import Collection, Mapping
+from itertools import batched
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.model.toolset import Toolset
 
 _READ_INCLUSIONS = load("read/inclusions")
@@ -35,5 +36,5 @@ def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str
     old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
     come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
     for statement, rows in ((_TOOLSET_EXCLUDE, old_edges), (_TOOLSET_INCLUDE, come)):
-        for batch in batches(rows):
+        for batch in batched(rows, BATCH_ROWS):
             session.run(statement, rows=list(batch))

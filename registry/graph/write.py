@@ -3,10 +3,11 @@
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import batched
 from typing import TYPE_CHECKING
 
 from waygraph.cypher import Statement, load
-from waygraph.registry.graph.engine import GraphSession, Rows, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
@@ -117,14 +118,14 @@ def put_transitions(session: GraphSession, transitions: Iterable[Transition]) ->
     """Replaces what is held of these; of entities that are not there nothing is written."""
     rows = [asdict(each) for each in transitions]
     for statement, wants_tools in ((_LEARNING_PUT_TOOL_TRANSITIONS, True), (_LEARNING_PUT_AGENT_TRANSITIONS, False)):
-        for batch in batches([row for row in rows if is_tool(row["first"]) == wants_tools]):
+        for batch in batched([row for row in rows if is_tool(row["first"]) == wants_tools], BATCH_ROWS):
             session.run(statement, rows=list(batch))
 
 
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
     """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
     for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
-        for batch in batches(list(ids)):
+        for batch in batched(list(ids), BATCH_ROWS):
             rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
             session.run(statement, rows=rows)
             if statement is _SYNC_UPDATE_TOOLS:
@@ -132,9 +133,9 @@ def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[
 
 
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
-    for batch in batches(tool_ids):
+    for batch in batched(tool_ids, BATCH_ROWS):
         session.run(_SYNC_REMOVE_TOOLS, ids=list(batch))
-    for batch in batches(agent_ids):
+    for batch in batched(agent_ids, BATCH_ROWS):
         session.run(_SYNC_REMOVE_AGENTS, ids=list(batch))
 
 
@@ -142,20 +143,20 @@ def _remove(session: GraphSession, changes: ChangeSet) -> None:
     remove_agents(session, changes.removed_agents, changes.removed_tools)
     removals = set(changes.removed_agents)
     agent_ids = [agent_id for agent_id in changes.released if agent_id not in removals]
-    for batch in batches(agent_ids):
+    for batch in batched(agent_ids, BATCH_ROWS):
         session.run(_SYNC_REMOVE_CLAIMS, source=changes.source, agent_ids=list(batch))
 
 
 def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
     new_tools = set(changes.created_tools)
-    for entries in batches(changes.written):
+    for entries in batched(changes.written, BATCH_ROWS):
         session.run(_SYNC_PUT_AGENTS, rows=[_agent_row(entry, vectors) for entry in entries])
     tools = [tool for entry in changes.written for tool in entry.tools]
-    for batch in batches([tool for tool in tools if tool.id in new_tools]):
+    for batch in batched([tool for tool in tools if tool.id in new_tools], BATCH_ROWS):
         rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_CREATE_TOOLS, rows=rows)
     updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
-    for batch in batches([tool for tool in tools if tool.id in updates and tool.id not in new_tools]):
+    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_ROWS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_UPDATE_TOOLS, rows=rows)
         with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]
@@ -184,7 +185,7 @@ def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
     rows = [
         {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now, "seen_at": now} for c in changes.claims
     ]
-    for batch in batches(rows):
+    for batch in batched(rows, BATCH_ROWS):
         session.run(_SYNC_PUT_CLAIMS, source=changes.source, rows=list(batch))
     session.run(_SYNC_CONFIRM_CLAIMS, source=changes.source, seen_at=now)
 
@@ -243,5 +244,5 @@ def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, objec
 
 
 def _put(session: GraphSession, statement: Statement, props: Mapping[str, Mapping[str, object]]) -> None:
-    for batch in batches([{"id": entity, "props": dict(values)} for entity, values in props.items()]):
+    for batch in batched([{"id": entity, "props": dict(values)} for entity, values in props.items()], BATCH_ROWS):
         session.run(statement, rows=list(batch))

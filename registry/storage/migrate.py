@@ -10,12 +10,12 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import groupby, islice
+from itertools import batched, groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import (
     Contents,
     RegistryState,
@@ -176,14 +176,14 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
         *_entity_parts(whole, present_ids),
         *_source_parts(whole),
         *_change_parts(whole.changes),
-        *(Part(len(each), (), partial(_put_transitions, each)) for each in batches(whole.transitions)),
+        *(Part(len(each), (), partial(_put_transitions, each)) for each in batched(whole.transitions, BATCH_ROWS)),
         *(Part(len(each.categories), (), partial(_put_taxonomy, each, whole)) for each in whole.taxonomies),
         *(Part(1, (), partial(put_toolset, new=each)) for each in whole.toolsets),
     ]
 
 
 def _setting_parts(settings: Sequence[OperatorSettings]) -> Iterator[Part]:
-    for batch in batches(settings):
+    for batch in batched(settings, BATCH_ROWS):
         yield Part(len(batch), (), partial(_put_settings, batch))
 
 
@@ -202,7 +202,7 @@ def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Par
         entities += [item, *tools_by_agent[agent_id]]
     missing = [entity for entity in entities if _id(entity) not in present_ids]
     vectors = _vectors(whole)
-    for batch in batches(missing):
+    for batch in batched(missing, BATCH_ROWS):
         agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
         tools = [entity for entity in batch if isinstance(entity, StoredTool)]
         agent_ids = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
@@ -237,9 +237,9 @@ def _tool_row(item: StoredTool, vectors: NewVectors) -> Mapping[str, object]:
 
 
 def _source_parts(whole: Contents) -> Iterator[Part]:
-    for sources in batches(whole.sources):
+    for sources in batched(whole.sources, BATCH_ROWS):
         yield Part(len(sources), (), partial(_put_sources, sources))
-    for claims in batches(whole.claims):
+    for claims in batched(whole.claims, BATCH_ROWS):
         yield Part(len(claims), (), partial(_put_claims, claims))
 
 
@@ -267,7 +267,7 @@ def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
 
 
 def _change_parts(changes: Sequence[Change]) -> Iterator[Part]:
-    for batch in batches(changes):
+    for batch in batched(changes, BATCH_ROWS):
         yield Part(len(batch), (), partial(_put_changes, batch))
 
 

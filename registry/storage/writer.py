@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import batched
 from typing import Never
 
 from waygraph.cypher import load
@@ -10,7 +11,7 @@ from waygraph.registry.embedding.cache import CachedEmbedder
 from waygraph.registry.embedding.embedder import Embedder, Progress
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors, no_vectors
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import (
     GraphView,
     RegistryState,
@@ -466,7 +467,7 @@ class WriteSession:
 
         def work(session: GraphSession) -> None:
             session.run(_LEARNING_CLEAR_SIMILAR)
-            for batch in batches(rows):
+            for batch in batched(rows, BATCH_ROWS):
                 session.run(_LEARNING_PUT_SIMILAR, revision=state.revision + 1, rows=list(batch))
 
         return Written(revision=self._write(state.revision, (), work))

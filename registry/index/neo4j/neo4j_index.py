@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
-from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
@@ -290,7 +291,7 @@ class Neo4jIndex:
             return {}
         alike: dict[str, list[tuple[str, float]]] = {}
         ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
-        for batch in batches(tool_ids):
+        for batch in batched(tool_ids, BATCH_ROWS):
             for row in self._engine.run(_NEO4J_SEARCH_NEAR_TOOLS, ids=list(batch), **ask):
                 if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
                     alike.setdefault(row["id"], []).append((row["near"], row["cosine"]))
@@ -301,7 +302,7 @@ class Neo4jIndex:
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         tools: dict[str, Tool] = {}
-        for batch in batches(ids):
+        for batch in batched(ids, BATCH_ROWS):
             rows = self._engine.run(_NEO4J_SEARCH_TOOLS, ids=list(batch))
             tools.update((row["id"], tool_of(row["record"])) for row in rows)
         return [tools[tool_id] for tool_id in ids]
@@ -311,7 +312,7 @@ class Neo4jIndex:
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         ids: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
-        for batch in batches(agent_ids):
+        for batch in batched(agent_ids, BATCH_ROWS):
             for row in self._engine.run(_NEO4J_SEARCH_TOOL_IDS, agent_ids=list(batch)):
                 ids[row["agent_id"]].append(row["id"])
         return ids

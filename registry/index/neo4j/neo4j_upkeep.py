@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import batched
 from typing import Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession, Rows
 from waygraph.registry.graph.read import overlaid, read_agents, read_settings, read_tools_of
 from waygraph.registry.index.search_index import (
     agent_document,
@@ -97,12 +98,12 @@ def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[No
     before = _entries(session, ids)
     yield
     after = Documents.read(session, ids)
-    for batch in batches(after.agent_rows):
+    for batch in batched(after.agent_rows, BATCH_ROWS):
         session.run(_NEO4J_UPKEEP_PUT_AGENTS, rows=list(batch))
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
-    for batch in batches([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)]):
+    for batch in batched([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)], BATCH_ROWS):
         session.run(_NEO4J_UPKEEP_PUT_TOOLS, rows=list(batch))
-    for batch in batches(differences(counts(before.values()), counts(after.entries()))):
+    for batch in batched(differences(counts(before.values()), counts(after.entries())), BATCH_ROWS):
         session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
 
 
@@ -140,7 +141,7 @@ class Documents:
         agent_ids = stored_agents if agent_ids is None else agent_ids
         agents = {i: overlaid(stored_agents[i].agent, settings) for i in agent_ids if i in stored_agents}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
-        for batch in batches(list(agents)):
+        for batch in batched(list(agents), BATCH_ROWS):
             for item in read_tools_of(session, batch):
                 tools[item.tool.agent_id].append(item.tool)
         tools = {agent_id: overlay_tools(agent_tools, settings) for agent_id, agent_tools in tools.items()}
@@ -278,10 +279,10 @@ def renew_index(session: GraphSession) -> Iterator[None]:
         (_NEO4J_UPKEEP_PUT_AGENTS, comparison.agents),
         (_NEO4J_UPKEEP_PUT_TOOLS, comparison.tools),
     ):
-        for batch in batches([target for target, actual in pairs.values() if target != actual]):
+        for batch in batched([target for target, actual in pairs.values() if target != actual], BATCH_ROWS):
             session.run(statement, rows=list(batch))
     target, actual = comparison.terms
-    for batch in batches(differences(actual, target)):
+    for batch in batched(differences(actual, target), BATCH_ROWS):
         session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
 
 
