@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
 from waygraph.ingest.sources.opening import (
@@ -27,7 +26,6 @@ from waygraph.ingest.sources.read import Parts, without_answers
 from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
-from waygraph.ingest.sync.offer import Offer, offer_documents, offer_of_listing, offer_of_manifest
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model.changes import Manifest, Policy, Rejected, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError
@@ -36,6 +34,10 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.remote.remote_registry import RemoteRegistry
+
+if TYPE_CHECKING:
+    from waygraph.ingest.manifest.questions import QuestionAuthor
+    from waygraph.ingest.sync.offer import Offer
 
 type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
@@ -46,7 +48,7 @@ class Asking:
     """How many questions each tool shall have, and who writes those that it lacks."""
 
     count: int
-    author: QuestionAuthor
+    author: "QuestionAuthor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class Ingestion:
     def _sync(self, registry: Registry, manifest: Manifest, progress: Progress | None) -> IngestResult:
         asking, complete_manifest = self.asking, manifest
         if asking:
+            from waygraph.ingest.manifest.questions import with_questions
+
             complete_manifest = with_questions(manifest, asking.author, asking.count, progress)
         sync_plan = plan_sync(registry, complete_manifest, self._terms)
         if self.dry_run:
@@ -142,6 +146,8 @@ class Ingestion:
         return names.intersection(source.name for source in registry.sources())
 
     def _send_offer(self, registry: RemoteRegistry, source: OpenedSource) -> list[IngestResult]:
+        from waygraph.ingest.sync.offer import offer_documents
+
         parts = source.parts()
         offer, notes = self._offer(source, parts)
         reports = offer_documents(
@@ -160,8 +166,10 @@ class Ingestion:
             vouch(source, parts)
         return results
 
-    def _offer(self, source: OpenedSource, parts: Parts) -> tuple[Offer, Sequence[Rejected]]:
+    def _offer(self, source: OpenedSource, parts: Parts) -> "tuple[Offer, Sequence[Rejected]]":
         """Files are read there, servers are asked here: what is noted of them is known here alone."""
+        from waygraph.ingest.sync.offer import offer_of_listing, offer_of_manifest
+
         if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
             return offer_of_listing(source.place.list(source.how), self.opening.settings), ()
         manifest = self._ask_servers(source, parts)

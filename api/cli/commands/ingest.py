@@ -23,7 +23,6 @@ from waygraph.api.cli.commands.source_options import (
 from waygraph.api.cli.options import AsJson, Invocation, after_dashes, invocation
 from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
-from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
 from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.registry.embedding.embedder import Progress
@@ -193,6 +192,8 @@ def asking(
     if not count:
         yield None
         return
+    from waygraph.ingest.manifest.questions import TEMPLATES, open_author
+
     with closing(open_author(spec, settings, environ)) as author:
         if dry_run and spec != TEMPLATES:
             note("a dry run asks no language model: tools are compared without the questions that it would make up")

@@ -21,7 +21,6 @@ from waygraph.ingest.manifest.environment import Resolver, Scope, UnresolvedRefe
 from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch, shape_of
 from waygraph.ingest.manifest.transport import path_keys, without_path_keys
-from waygraph.registry.http.addresses import split_url
 
 
 class Faulty(Exception):
@@ -456,6 +455,8 @@ def _stdio(server: ConfiguredServer, scope: Scope, resolver: Resolver) -> Callab
 def _http(server: ConfiguredServer, resolver: Resolver) -> Callable[[], HttpLaunch]:
     url = resolver.text(server.url)
     headers = {name: resolver.text(value) for name, value in server.headers.items()}
+
+    from waygraph.registry.http.addresses import split_url
 
     def launch() -> HttpLaunch:
         parts = split_url(url)
