@@ -211,8 +211,9 @@ def ingest(
     Nothing of `rejected` was taken: a server that does not answer is named there, with the reason.
     Raises SourceError for what cannot be read at all, MassRemoval, and what a write raises.
     """
+    settings = registry.settings
     how = Opening(
-        settings=registry.settings,
+        settings=settings,
         registry=registry.store.place,
         surroundings=Surroundings.here(os.environ if environ is None else environ),
         source=source,
@@ -222,7 +223,7 @@ def ingest(
         env=env or {},
         connect=connect,
         start=start,
-        ask=partial(ask_servers, registry.settings),
+        ask=partial(ask_servers, settings),
     )
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     names = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []

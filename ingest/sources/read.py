@@ -375,7 +375,7 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
-    content = [(str(path), partial(_read_file, path, folder)) for path in folder_files.files]
+    content = [(str(path), _content_at(path, folder)) for path in folder_files.files]
     is_named = folder_files.files == [Path(text).expanduser()] and folder is None
     root = _root(text)
     return Listing(
@@ -432,13 +432,15 @@ def _content_of(document: Document, most_bytes: int) -> bytes:
     return document.text.encode("utf-8", "surrogatepass")[:most_bytes]
 
 
-def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
-    """A skill that a folder only links to is not read: what it holds was not put there."""
-    if is_skill(path):
-        if folder and not path.resolve().is_relative_to(folder.resolve()):
-            raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
-        return read_skill_file(path, most_bytes)
-    return read_file(path, most_bytes)
+def _content_at(path: Path, folder: Path | None) -> Content:
+    return partial(_read_skill, path, folder) if is_skill(path) else partial(read_file, path)
+
+
+def _read_skill(path: Path, folder: Path | None, most_bytes: int) -> bytes:
+    """One that a folder only links to is not read: what it holds was not put there."""
+    if folder and not path.resolve().is_relative_to(folder.resolve()):
+        raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
+    return read_skill_file(path, most_bytes)
 
 
 def _root(text: str) -> str:

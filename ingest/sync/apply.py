@@ -31,6 +31,7 @@ from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryErro
 from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.answering import NO_VECTORS
@@ -126,6 +127,7 @@ class SyncPlan:
 
     manifest: Manifest
     terms: SyncTerms
+    settings: Settings
     checks: Checks
     scan: Scan = field(default_factory=Scan)
     start_s: float = field(default_factory=time.perf_counter)
@@ -157,7 +159,9 @@ def plan_sync(registry: Registry, manifest: Manifest, terms: SyncTerms) -> SyncP
     """
     check_policy(manifest.policy)
     check_texts(terms.texts)
-    sync_plan = SyncPlan(manifest=manifest, terms=terms, checks=Checks(registry.settings.max_checked_chars))
+    settings = registry.settings
+    checks = Checks(settings.max_checked_chars)
+    sync_plan = SyncPlan(manifest=manifest, terms=terms, settings=settings, checks=checks)
     sync_plan.checks.run(_read_draft(registry, sync_plan))
     return sync_plan
 
@@ -167,18 +171,18 @@ def rehearse(registry: Registry, sync_plan: SyncPlan) -> SyncReport:
     state, graph, changes = _plan_published(registry, sync_plan, sync_plan.terms.principal)
     if state:
         refuse_other_texts(sync_plan.terms.texts, state.texts)
-    notices = _notices(registry, sync_plan.manifest, graph, changes, state)
+    notices = _notices(sync_plan, graph, changes, state)
     return sync_plan.report(changes, Written(revision=_revision(state)), notices, dry_run=True)
 
 
 def write(registry: Registry, sync_plan: SyncPlan, progress: Progress | None = None) -> SyncReport:
     """Scans the texts, writes them in one transaction, and publishes. Raises as `sync`."""
-    if registry.settings.scanner:
+    if sync_plan.settings.scanner:
         _, _, changes = _plan_published(registry, sync_plan, None)
         sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
     texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
     graph, changes, result, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
-    notices = _notices(registry, sync_plan.manifest, graph, changes, state)
+    notices = _notices(sync_plan, graph, changes, state)
     scan_notice = sync_plan.scan.notice(whole=principal is None)
     return sync_plan.report(changes, result, (*notices, scan_notice), dry_run=False)
 
@@ -249,13 +253,12 @@ def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> 
     return principal is None or (bool(agent_ids) and all(graph.shows(agent_id, principal) for agent_id in agent_ids))
 
 
-def _notices(
-    registry: Registry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
-) -> Iterator[str]:
+def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:
     """What a source leaves to others is told where these say something else of it. A part that says nothing else is
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
     chose that.
     """
+    manifest = sync_plan.manifest
     if again := outranked_sources(graph, changes.source, set(changes.released) - set(changes.removed_agents)):
         yield f"{STALE_AGENTS} Ingest again: {', '.join(again)}."
     if manifest.partial and manifest.rejected:
@@ -264,7 +267,7 @@ def _notices(
         yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
     if changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
-    if state and not state.embedder and "none" not in (state.embedder_spec, registry.settings.embedder):
+    if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
         yield NO_VECTORS
 
 
