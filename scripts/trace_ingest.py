@@ -54,9 +54,9 @@ class Limit(NamedTuple):
     returns: int
 
 
-LIMITS = {"waygraph ingest mcp.json": Limit(0, 0), "ingest(registry, ...)": Limit(0, 0)}
-"""A step towards 80 files and 400 returns: they only ever go down. The returns vary a little with what the server's
-process does meanwhile.
+LIMITS = {"waygraph ingest mcp.json": Limit(132, 740), "ingest(registry, ...)": Limit(91, 615)}
+"""What is asked are 80 files and 400 returns; these only ever go down. A run differs from the next one by some ten
+returns, since each wait for the server's process goes through all that waits.
 """
 
 
