@@ -40,7 +40,7 @@ types: $(READY) ## mypy --strict and pyright, tests included
 	@$(BIN)/mypy tests
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-house: $(READY) ## print the size and order of the code beside what is asked; no figure fails it
+house: $(READY) ## print the size and order of the code; fails where one ingest turns back more often than it did
 	@$(BIN)/python -m scripts.measure_house
 	@$(BIN)/python -m scripts.trace_ingest
 

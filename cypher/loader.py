@@ -4,11 +4,10 @@ A file starts with comment lines: a purpose, then `params:` and `returns:` with 
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
@@ -21,6 +20,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
     "list<map>": list,
     "list": list,
 }
+_FOLDER = Path(__file__).parent
 _PARAMETER = re.compile(r"\$([A-Za-z_]\w*)")
 _QUOTED_TEXT = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|`[^`]*`|//[^\n]*")
 _WRITES = re.compile(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|DROP)\b")
@@ -41,38 +41,26 @@ class Statement:
     returns: Mapping[str, str]
     writes: bool
     """Whether it changes the graph: in a cluster it must then go to the leader."""
-
-    def check(self, values: Mapping[str, object]) -> None:
-        """Raises BadStatement unless the given parameters are the declared ones, each of its type."""
-        if values.keys() != self.params.keys():
-            raise BadStatement(f"{self.name} takes {sorted(self.params)}, was given {sorted(values)}")
-        for name, kind in self.params.items():
-            value = values[name]
-            fits = isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-            if not fits:
-                raise BadStatement(f"{self.name}: ${name} is declared {kind}, was given {type(value).__name__}")
+    neo4j_text: str
+    """What a Neo4j runs: `text`, unless the file of the same name under `neo4j/` says it otherwise."""
 
 
 @cache
 def load(name: str) -> Statement:
     """The statement in `<name>.cypher`, such as `read/agents`. Raises BadStatement."""
-    resource = files("waygraph.cypher").joinpath(*f"{name}.cypher".split("/"))
-    if not resource.is_file():
+    file, special = _FOLDER / f"{name}.cypher", _FOLDER / "neo4j" / f"{name}.cypher"
+    if not file.is_file():
         raise BadStatement(f"there is no statement {name!r}; known: {', '.join(names())}")
-    return parse(name, resource.read_text(encoding="utf-8"))
-
-
-@cache
-def load_for(dialect: str, statement: Statement) -> Statement:
-    """What this engine runs for a statement: the file of the same name under the dialect's folder, if there is one."""
-    special = f"{dialect}/{statement.name}"
-    return load(special) if special in names() else statement
+    statement = parse(name, file.read_text(encoding="utf-8"))
+    if not special.is_file():
+        return statement
+    return replace(statement, neo4j_text=parse(f"neo4j/{name}", special.read_text(encoding="utf-8")).text)
 
 
 @cache
 def names() -> tuple[str, ...]:
     """All statements, sorted."""
-    return tuple(sorted(_walk(files("waygraph.cypher"), "")))
+    return tuple(sorted(str(file.relative_to(_FOLDER).with_suffix("")) for file in _FOLDER.rglob("*.cypher")))
 
 
 def parse(name: str, source: str) -> Statement:
@@ -84,7 +72,8 @@ def parse(name: str, source: str) -> Statement:
     if not header or fields.keys() != {"params", "returns"}:
         raise BadStatement(f"{name}: the header is a purpose, then params: and returns:")
     params, returns = _pairs(name, fields["params"]), _pairs(name, fields["returns"])
-    statement = Statement(name, header[0], text, params, returns, bool(_WRITES.search(_QUOTED_TEXT.sub("", text))))
+    writes = bool(_WRITES.search(_QUOTED_TEXT.sub("", text)))
+    statement = Statement(name, header[0], text, params, returns, writes, text)
     _check_text(statement)
     return statement
 
@@ -103,11 +92,3 @@ def _check_text(statement: Statement) -> None:
         raise BadStatement(f"{statement.name}: declares {sorted(statement.params)}, uses {sorted(names)}")
     if not statement.text or ";" in _QUOTED_TEXT.sub("", statement.text):
         raise BadStatement(f"{statement.name}: a file holds one statement, without a semicolon")
-
-
-def _walk(folder: Traversable, prefix: str) -> Iterator[str]:
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.name.startswith("_"):
-            yield from _walk(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".cypher"):
-            yield prefix + entry.name.removesuffix(".cypher")

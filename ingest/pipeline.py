@@ -1,115 +1,44 @@
 """A source, as a person names it, into a registry: opened, its servers asked, synced."""
 
-import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.questions import QuestionAuthor, with_questions
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.read import Listing, Parts, documents, without_answers
-from waygraph.ingest.sources.resolve import (
+from waygraph.ingest.sources.opening import (
+    Documents,
     NoAnswer,
     OpenedSource,
     Opening,
-    name_of_command,
     open_command,
     open_sources,
     open_value,
-    printable_source,
     refuse_unused,
 )
-from waygraph.ingest.sync.apply import put_statuses, sync, with_statuses
+from waygraph.ingest.sources.read import Parts, without_answers
+from waygraph.ingest.sources.server_names import name_of_command, printable_source
+from waygraph.ingest.sources.trust import vouch
+from waygraph.ingest.sync.apply import SyncTerms, plan_sync, put_statuses, rehearse, with_statuses, write
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model.changes import Document, Policy, Rejected, SyncReport
+from waygraph.registry.model.changes import Policy, Rejected, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError
 from waygraph.registry.model.failures import status_of_fault
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import DocumentReader, Registry, require_local
-from waygraph.registry.storage.export.formats import as_catalogue
 from waygraph.registry.storage.local_registry import LocalRegistry
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The documents of one source, for a service to read."""
-
-    source: str
-    namespace: str
-    documents: Iterable[Document]
-
-
-def offer_of_listing(listing: Listing, settings: Settings) -> Offer:
-    """The files as they are."""
-    return Offer(source=listing.source, namespace=listing.namespace, documents=documents(listing, settings))
-
-
-def offer_of_manifest(manifest: Manifest) -> Offer:
-    """What was read here, servers' own answers say, as a catalogue.
-
-    What was rejected goes along as a document without a text: it is counted there, and removes nothing.
-    """
-    content = {"waygraph": 1, "agents": [as_catalogue(entry) for entry in manifest.entries]}
-    catalogue = Document(f"{manifest.source}.json", json.dumps(content, ensure_ascii=False))
-    unread = [Document(fault.where, unreadable=fault.reason) for fault in manifest.rejected]
-    return Offer(source=manifest.source, namespace=manifest.namespace, documents=[catalogue, *unread])
-
-
-def offer_documents(
-    registry: DocumentReader,
-    offer: Offer,
-    settings: Settings,
-    *,
-    host: str = "",
-    kind: str = "",
-    policy: Policy | None = None,
-    texts: TextForm | None = None,
-    dry_run: bool = False,
-    allow_mass_removal: bool = False,
-) -> Iterator[SyncReport]:
-    """A report for each manifest of the source, as `sync` of what `read_path` gives would report it.
-
-    `host`: put before the source's name, since other machines may have files at the same path. Raises SourceError,
-    also for more text than `max_manifest_bytes`; MassRemoval and what else the service met, after the reports of
-    what came before.
-    """
-    answer = registry.take(
-        _bound_documents(offer.documents, offer.source, settings.max_manifest_bytes),
-        source=f"{host}:{offer.source}" if host else offer.source,
-        namespace=offer.namespace,
-        kind=kind,
-        policy=policy,
-        texts=texts,
-        dry_run=dry_run,
-        allow_mass_removal=allow_mass_removal,
-    )
-    yield from answer.reports
-    if answer.error:
-        raise answer.error
-
-
-def _bound_documents(read: Iterable[Document], source: str, most_bytes: int) -> list[Document]:
-    documents, left_bytes = list[Document](), most_bytes
-    for document in read:
-        left_bytes -= len(document.text.encode())
-        if left_bytes < 0:
-            raise SourceError(
-                source,
-                f"has more than the {most_bytes:,} bytes that a service takes at once (WAYGRAPH_MAX_MANIFEST_BYTES, "
-                "here and there); ingest it in parts, each under a source name of its own",
-            )
-        documents.append(document)
-    return documents
-
+if TYPE_CHECKING:
+    from waygraph.ingest.manifest.questions import QuestionAuthor
+    from waygraph.ingest.sync.offer import Offer
 
 type SourceInput = str | os.PathLike[str] | Sequence[str] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A path, an address, the words of a command, or a document as a file would hold it in JSON."""
@@ -120,7 +49,7 @@ class Asking:
     """How many questions each tool shall have, and who writes those that it lacks."""
 
     count: int
-    author: QuestionAuthor
+    author: "QuestionAuthor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,13 +83,49 @@ class Ingestion:
             return
         local = require_local(registry)
         for source in sources:
-            parts = source.parts()
+            parts = source.parts()  # read
             try:
-                manifest = self._manifest(source, parts)
+                manifest = self._ask_servers(source, parts)
             except NoAnswer as error:
-                self._note_silence(local, error.manifest, is_file=source.listing is not None)
+                self._note_silence(local, error.manifest, is_file=isinstance(source.place, Documents))
                 raise
             yield self.take(local, source, parts, manifest, progress)
+
+    def take(
+        self,
+        registry: LocalRegistry,
+        source: OpenedSource,
+        parts: Parts,
+        manifest: Manifest,
+        progress: Progress | None = None,
+    ) -> IngestResult:
+        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
+        result = self._sync(registry, replace(manifest, policy=self.policy or manifest.policy), progress)
+        if not self.dry_run:  # what was only looked at, or refused, may not be called
+            vouch(source, parts)
+        return result
+
+    def _ask_servers(self, source: OpenedSource, parts: Parts) -> Manifest:
+        """A dry run starts nothing and asks no server, whoever named it."""
+        return without_answers(parts) if self.dry_run else source.with_answers(parts)
+
+    def _sync(self, registry: LocalRegistry, manifest: Manifest, progress: Progress | None) -> IngestResult:
+        asking, complete_manifest = self.asking, manifest
+        if asking:
+            from waygraph.ingest.manifest.questions import with_questions
+
+            complete_manifest = with_questions(manifest, asking.author, asking.count, progress)
+        sync_plan = plan_sync(registry, complete_manifest, self._terms)
+        if self.dry_run:
+            report = rehearse(registry, sync_plan)
+        else:
+            report = write(registry, sync_plan, progress)  # and publish
+            report = with_statuses(registry, manifest, report)
+        return IngestResult(report=report, without_questions=len(complete_manifest.cut) - len(manifest.cut))
+
+    @property
+    def _terms(self) -> SyncTerms:
+        return SyncTerms(texts=self.texts, allow_mass_removal=self.allow_mass_removal)
 
     def _note_silence(self, registry: LocalRegistry, manifest: Manifest, *, is_file: bool) -> None:
         """An address or a command that never worked may be a slip of the pen; what a file lists is meant."""
@@ -183,29 +148,9 @@ class Ingestion:
             return set()
         return names.intersection(source.name for source in registry.sources())
 
-    def take(
-        self,
-        registry: LocalRegistry,
-        source: OpenedSource,
-        parts: Parts,
-        manifest: Manifest,
-        progress: Progress | None = None,
-    ) -> IngestResult:
-        """`manifest`: the source's parts, with what its servers said. Raises as `ingest`."""
-        result = self._sync(registry, self._with_policy(manifest), progress)
-        self._vouch(source, parts)
-        return result
-
-    def _manifest(self, source: OpenedSource, parts: Parts) -> Manifest:
-        """A dry run starts nothing and asks no server, whoever named it."""
-        return without_answers(parts) if self.dry_run else source.with_answers(parts)
-
-    def _vouch(self, source: OpenedSource, parts: Parts) -> None:
-        """Only of what was taken in: to look at it first, or to be refused, lets nothing run."""
-        if not self.dry_run:
-            source.vouch(parts)
-
     def _send_offer(self, registry: DocumentReader, source: OpenedSource) -> list[IngestResult]:
+        from waygraph.ingest.sync.offer import offer_documents
+
         parts = source.parts()
         offer, notes = self._offer(source, parts)
         reports = offer_documents(
@@ -220,37 +165,18 @@ class Ingestion:
             allow_mass_removal=self.allow_mass_removal,
         )
         results = [IngestResult(report=_with_notes(report, notes)) for report in reports]
-        self._vouch(source, parts)
+        if not self.dry_run:
+            vouch(source, parts)
         return results
 
-    def _offer(self, source: OpenedSource, parts: Parts) -> tuple[Offer, Sequence[Rejected]]:
+    def _offer(self, source: OpenedSource, parts: Parts) -> "tuple[Offer, Sequence[Rejected]]":
         """Files are read there, servers are asked here: what is noted of them is known here alone."""
-        if source.listing and not parts.servers and not parts.waiting:
-            return offer_of_listing(source.listing(), self.opening.settings), ()
-        manifest = self._manifest(source, parts)
+        from waygraph.ingest.sync.offer import offer_of_listing, offer_of_manifest
+
+        if isinstance(source.place, Documents) and not parts.servers and not parts.waiting:
+            return offer_of_listing(source.place.list(source.how), self.opening.settings), ()
+        manifest = self._ask_servers(source, parts)
         return offer_of_manifest(manifest), manifest.cut
-
-    def _sync(self, registry: LocalRegistry, manifest: Manifest, progress: Progress | None) -> IngestResult:
-        full_manifest = self._with_questions(manifest, progress)
-        report = sync(
-            registry,
-            full_manifest,
-            dry_run=self.dry_run,
-            allow_mass_removal=self.allow_mass_removal,
-            texts=self.texts,
-            progress=progress,
-        )
-        if not self.dry_run:
-            report = with_statuses(registry, manifest, report)
-        return IngestResult(report=report, without_questions=len(full_manifest.cut) - len(manifest.cut))
-
-    def _with_policy(self, manifest: Manifest) -> Manifest:
-        return replace(manifest, policy=self.policy) if self.policy else manifest
-
-    def _with_questions(self, manifest: Manifest, progress: Progress | None) -> Manifest:
-        if self.asking is None:
-            return manifest
-        return with_questions(manifest, self.asking.author, self.asking.count, progress)
 
 
 def _with_notes(report: SyncReport, notes: Sequence[Rejected]) -> SyncReport:
@@ -288,8 +214,9 @@ def ingest(
     Nothing of `rejected` was taken: a server that does not answer is named there, with the reason.
     Raises SourceError for what cannot be read at all, MassRemoval, and what a write raises.
     """
+    settings = registry.settings
     how = Opening(
-        settings=registry.settings,
+        settings=settings,
         registry=registry.store.place,
         surroundings=Surroundings.here(os.environ if environ is None else environ),
         source=source,
@@ -299,7 +226,7 @@ def ingest(
         env=env or {},
         connect=connect,
         start=start,
-        ask=partial(ask_servers, registry.settings),
+        ask=partial(ask_servers, settings),
     )
     terms = Ingestion(opening=how, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
     names = [os.fspath(given)] if isinstance(given, (str, os.PathLike)) else []

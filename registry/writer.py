@@ -39,6 +39,10 @@ from waygraph.registry.model.nouns import Principal, TextForm
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.model.validation import refuse_other_texts
 
+_READ_SOME_VECTOR = load("read/some_vector")
+_STATE_CREATE = load("state/create")
+_STATE_UPDATE = load("state/update")
+
 DEFAULT_TEXTS: TextForm = "contextual"
 _NOTHING_EMBEDDED = NewVectors(vectors={}, keys={})
 
@@ -140,7 +144,7 @@ class WriteSession:
         }
         if choice.embedder:
             self._prepare(choice.embedder.dimension)
-        self.engine.run(load("state/create"), props=props)
+        self.engine.run(_STATE_CREATE, props=props)
         new_state = self._state = read_state(self.engine)
         if new_state is None or new_state.revision:
             raise WriteConflict("another writer made this registry first")
@@ -259,7 +263,7 @@ class WriteSession:
 
         def work(session: GraphSession) -> None:
             write_vectors(session, [agent.id for agent in agents], [tool.id for tool in tools], vectors)
-            session.run(load("state/update"), props=props)
+            session.run(_STATE_UPDATE, props=props)
 
         return replace(self.write(work, None), texts_embedded=texts_embedded(choice) - before)
 
@@ -312,6 +316,6 @@ def refuse_other_length(session: GraphSession, vectors: NewVectors, embedder: st
     Asked in the transaction that writes them: by then nobody embeds the registry anew.
     """
     wants = next((len(vector) for vector in vectors.vectors.values() if vector is not None), 0)
-    for row in session.run(load("read/some_vector")) if wants else ():
+    for row in session.run(_READ_SOME_VECTOR) if wants else ():
         if (has := len(row["embedding"])) != wants:
             raise EmbedderMismatch.of_lengths(embedder, has=has, wants=wants)

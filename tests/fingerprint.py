@@ -45,7 +45,9 @@ def _of_files(path: Path) -> dict[str, str]:
 
 def _reading(text: str) -> Statement:
     columns = {name: kind for name, kind in _COLUMNS.items() if f"AS {name}" in text}
-    return Statement(name="fingerprint", purpose="", text=text, params={}, returns=columns, writes=False)
+    return Statement(
+        name="fingerprint", purpose="", text=text, params={}, returns=columns, writes=False, neo4j_text=text
+    )
 
 
 def _hash(rows: object) -> str:

@@ -15,7 +15,7 @@ import anyio
 
 from waygraph.api.telemetry.logs import FACTS
 from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import counts
 from waygraph.ingest.watch.events import (
     Failing,

@@ -15,13 +15,14 @@ from waygraph.ingest.manifest.transport import references_only
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.identity import (
     agent_id,
+    canonical_text,
     name_fault,
     replace_surrogates,
     sealed_agent,
     sealed_tool,
     tool_id,
 )
-from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, JsonText, Tool
 from waygraph.registry.model.settings import Settings
 
 MAX_QUESTIONS, MAX_QUESTION_CHARS = 50, 500
@@ -235,7 +236,7 @@ def _object(value: object, name: str) -> str:
 
 def _canonical(value: object, name: str) -> str:
     try:
-        return replace_surrogates(canonical_json(value))
+        return canonical_text(value)
     except (ValueError, TypeError, RecursionError) as exc:
         raise Refusal(f"{name}: cannot be written as JSON ({exc})") from exc
 

@@ -18,7 +18,7 @@ from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused
-from waygraph.registry.model.identity import name_fault, sealed_agent
+from waygraph.registry.model.identity import sealed_agent, sound_names
 from waygraph.registry.model.nouns import Tool, failing, suspicions, unreachable
 from waygraph.registry.model.process import run_whole
 from waygraph.registry.model.settings import Settings
@@ -144,13 +144,14 @@ def entry_of(server: ServerEntry, listing: ServerListing, where: str, settings: 
     intake = Intake(where=server.where or where, settings=settings)
     record = server.record
     own_name = record.name if record.name != record.key else ""
+    title, name, version = sound_names(listing.title, listing.name, listing.version)
     description = _with_counts(record.description or listing.instructions, listing)
     intake.take(
         replace(
             record,
-            name=own_name or _sound(listing.title) or _sound(listing.name) or record.name,
+            name=own_name or title or name or record.name,
             description=description,
-            version=record.version or _sound(listing.version),
+            version=record.version or version,
             tools=tool_records(list(map(_with_title, listing.tools)), f"{record.pointer}/tools", intake),
         )
     )
@@ -165,11 +166,6 @@ def _describe_by_tools(entry: AgentEntry, settings: Settings) -> AgentEntry:
     description = "\n\n".join(filter(None, (describe_tools(entry.tools), entry.agent.description)))
     agent = replace(entry.agent, description=description[: settings.max_description_chars])
     return replace(entry, agent=sealed_agent(agent))
-
-
-def _sound(name: str) -> str:
-    """What cannot be a name is none: it costs the server nothing else."""
-    return "" if name_fault(name) else name
 
 
 def _with_counts(description: object, listing: ServerListing) -> object:

@@ -353,7 +353,7 @@ def read_stream(
     stream: BinaryIO, settings: Settings, *, source: str = "", namespace: str = "", kind: str = ""
 ) -> list[Manifest]:
     """The manifests of what standard input holds. Raises SourceError."""
-    listing = list_stream(stream, source=source, namespace=namespace)
+    listing = list_stream(stream, settings.max_source_bytes + 1, source=source, namespace=namespace)
     return read_listing(listing, Reading(settings=settings, kind=kind))
 
 
@@ -376,7 +376,7 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
         raise SourceError(text[:200], f"is no path: {exc}") from exc
     space = namespace or agent_id(_last_plain_part(text) or "source")
     folder = Path(text).expanduser() if text and Path(text).expanduser().is_dir() else None
-    content = [(str(path), partial(_read_file, path, folder)) for path in folder_files.files]
+    content = [(str(path), _content_at(path, folder)) for path in folder_files.files]
     is_named = folder_files.files == [Path(text).expanduser()] and folder is None
     root = _root(text)
     return Listing(
@@ -384,10 +384,13 @@ def list_path(text: str, *, source: str = "", namespace: str = "") -> Listing:
     )
 
 
-def list_stream(stream: BinaryIO, *, source: str = "", namespace: str = "") -> Listing:
-    """Standard input, as `read_stream` reads it."""
+def list_stream(stream: BinaryIO, most_bytes: int, *, source: str = "", namespace: str = "") -> Listing:
+    """Standard input, read at once, since it can be read once only. Raises SourceError."""
     name = source or "stdin"
-    files = [("stdin", stream.read)]
+    try:
+        files = [("stdin", partial(_first_bytes, stream.read(most_bytes)))]
+    except OSError as exc:
+        raise SourceError("stdin", f"cannot be read: {exc.strerror}") from exc
     return Listing(files=files, source=name, namespace=namespace or agent_id(name), are_files=False)
 
 
@@ -397,8 +400,12 @@ def list_value(value: object, *, source: str, namespace: str = "") -> Listing:
         content = json.dumps(value, allow_nan=False, default=_as_dict).encode()
     except (TypeError, ValueError, RecursionError) as exc:
         raise SourceError(source, f"cannot be written as JSON: {exc}") from exc
-    files = [(f"{source}.json", lambda most_bytes: content[:most_bytes])]
+    files = [(f"{source}.json", partial(_first_bytes, content))]
     return Listing(files=files, source=source, namespace=namespace or agent_id(source), are_files=False)
+
+
+def _first_bytes(content: bytes, most_bytes: int) -> bytes:
+    return content[:most_bytes]
 
 
 def _as_dict(value: object) -> dict[Any, Any]:
@@ -426,13 +433,15 @@ def _content_of(document: Document, most_bytes: int) -> bytes:
     return document.text.encode("utf-8", "surrogatepass")[:most_bytes]
 
 
-def _read_file(path: Path, folder: Path | None, most_bytes: int) -> bytes:
-    """A skill that a folder only links to is not read: what it holds was not put there."""
-    if is_skill(path):
-        if folder and not path.resolve().is_relative_to(folder.resolve()):
-            raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
-        return read_skill_file(path, most_bytes)
-    return read_file(path, most_bytes)
+def _content_at(path: Path, folder: Path | None) -> Content:
+    return partial(_read_skill, path, folder) if is_skill(path) else partial(read_file, path)
+
+
+def _read_skill(path: Path, folder: Path | None, most_bytes: int) -> bytes:
+    """One that a folder only links to is not read: what it holds was not put there."""
+    if folder and not path.resolve().is_relative_to(folder.resolve()):
+        raise UnknownShape(str(path), "is a link to what is not in the folder, and is not followed")
+    return read_skill_file(path, most_bytes)
 
 
 def _root(text: str) -> str:

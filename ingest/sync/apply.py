@@ -6,8 +6,9 @@ goes, and different agents of one id are kept apart by the later source's namesp
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.checks import Checks, Draft
@@ -30,6 +31,7 @@ from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryErro
 from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
@@ -75,6 +77,8 @@ def _changed_failures(sources: Mapping[str, SourceSummary], statuses: Mapping[Me
 
 def with_statuses(registry: LocalRegistry, manifest: Manifest, report: SyncReport) -> SyncReport:
     """The report of the sync of a manifest, after the statuses of the servers that did not answer were put."""
+    if not manifest.silent:
+        return report
     revision = put_statuses(registry, {(manifest.source, key): status for key, status in manifest.silent})
     return replace(report, revision=revision) if revision else report
 
@@ -104,61 +108,116 @@ def sync(
     would go and that is not allowed, NotAllowed if an agent would change, or be claimed, that the principal may not
     see. InvalidSetting also for a scanner that cannot be: one that does not answer stops nothing. NeedsRegistry.
     """
-    registry = require_local(registry)
-    start_s = time.perf_counter()
-    check_policy(manifest.policy)
-    check_texts(texts)
+    terms = SyncTerms(principal=principal, texts=texts, allow_mass_removal=allow_mass_removal)
+    local = require_local(registry)
+    plan = plan_sync(local, manifest, terms)
+    return rehearse(local, plan) if dry_run else write(local, plan, progress)
 
-    scan, checks = Scan(), Checks(registry.settings.max_checked_chars)
 
-    def check_changes(graph: GraphView) -> ChangeSet:
-        changes = plan(graph, manifest, scan, principal, checks)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncTerms:
+    """`principal`: who sends the manifest; None sees everything. `texts`: of a new registry; None: the default."""
+
+    principal: Principal | None = None
+    texts: TextForm | None = None
+    allow_mass_removal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPlan:
+    """A manifest whose texts were checked, before the write lock is taken: others write meanwhile.
+
+    What it changes is only certain under the lock. `scan`: what a language model found in the texts.
+    """
+
+    manifest: Manifest
+    terms: SyncTerms
+    settings: Settings
+    checks: Checks
+    scan: Scan = field(default_factory=Scan)
+    start_s: float = field(default_factory=time.perf_counter)
+
+    def changes(self, graph: GraphView) -> ChangeSet:
+        """Against what the graph holds. Raises MassRemoval, NotAllowed."""
+        manifest, principal = self.manifest, self.terms.principal
+        changes = plan(graph, manifest, self.scan, principal, self.checks)
         changes = replace(changes, failures=_failures_after(graph, manifest, changes, principal))
         _refuse_unseen(graph, manifest, changes, principal)
-        if not allow_mass_removal:
+        if not self.terms.allow_mass_removal:
             refuse_mass_removal(graph.part_for(principal), changes)
         return _as_seen(graph, changes, principal)
 
-    checks.run(_read_draft(registry, manifest))  # before the lock: others write meanwhile
-    if dry_run:
-        return _rehearse(registry, manifest, lambda graph: check_changes(graph.part_for(principal)), texts)
-
-    if registry.settings.scanner:
-        scan = scan_changes(registry, _plan_changes(registry, check_changes)[2])
-
-    def work(session: WriteSession) -> tuple[GraphView, ChangeSet, Written, RegistryState | None]:
-        session.set_apart(principal)
-        graph = session.read_graph_view()
-        changes = check_changes(graph)
-        if _is_refused_whole(graph, changes):
-            source = graph.sources.get(changes.source)
-            if changes.failures != (source.failures if source else ()):
-                put_failures(session, changes.source, changes.failures)
-            return graph, changes, Written(revision=_revision(session.state())), session.state()
-        result = session.commit(changes, progress)
-        for noun in NOUNS:
-            if values := manifest.values.get(noun.name):
-                result = replace(result, revision=noun.restore(session, values).revision)
-        return graph, changes, result, session.state()
-
-    graph, changes, result, state = registry.change(work, texts=texts)
-    return SyncReport(
-        changes=changes,
-        revision=result.revision,
-        seconds=time.perf_counter() - start_s,
-        texts_embedded=result.texts_embedded,
-        notice=" ".join(
-            filter(None, (*_notices(registry, manifest, graph, changes, state), scan.notice(whole=principal is None)))
-        ),
-    )
+    def report(self, changes: ChangeSet, result: Written, notices: Iterable[str], *, dry_run: bool) -> SyncReport:
+        return SyncReport(
+            changes=changes,
+            revision=result.revision,
+            seconds=time.perf_counter() - self.start_s,
+            texts_embedded=result.texts_embedded,
+            dry_run=dry_run,
+            notice=" ".join(filter(None, notices)),
+        )
 
 
-def _read_draft(registry: LocalRegistry, manifest: Manifest) -> Draft:
+def plan_sync(registry: LocalRegistry, manifest: Manifest, terms: SyncTerms) -> SyncPlan:
+    """Checks the texts of a manifest, as far as they are new. Raises InvalidSetting for a policy or texts that cannot
+    be.
+    """
+    check_policy(manifest.policy)
+    check_texts(terms.texts)
+    settings = registry.settings
+    checks = Checks(settings.max_checked_chars)
+    sync_plan = SyncPlan(manifest=manifest, terms=terms, settings=settings, checks=checks)
+    sync_plan.checks.run(_read_draft(registry, sync_plan))
+    return sync_plan
+
+
+def rehearse(registry: LocalRegistry, sync_plan: SyncPlan) -> SyncReport:
+    """What a sync would do, planned over what is published: it needs no lock and touches no file. Raises as `sync`."""
+    state, graph, changes = _plan_published(registry, sync_plan, sync_plan.terms.principal)
+    if state:
+        refuse_other_texts(sync_plan.terms.texts, state.texts)
+    notices = _notices(sync_plan, graph, changes, state)
+    return sync_plan.report(changes, Written(revision=_revision(state)), notices, dry_run=True)
+
+
+def write(registry: LocalRegistry, sync_plan: SyncPlan, progress: Progress | None = None) -> SyncReport:
+    """Scans the texts, writes them in one transaction, and publishes. Raises as `sync`."""
+    if sync_plan.settings.scanner:
+        _, _, changes = _plan_published(registry, sync_plan, None)
+        sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
+    texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
+    graph, changes, result, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
+    notices = _notices(sync_plan, graph, changes, state)
+    scan_notice = sync_plan.scan.notice(whole=principal is None)
+    return sync_plan.report(changes, result, (*notices, scan_notice), dry_run=False)
+
+
+def _write_plan(
+    sync_plan: SyncPlan, progress: Progress | None, session: WriteSession
+) -> tuple[GraphView, ChangeSet, Written, RegistryState | None]:
+    """Under the lock: the changes against what the graph holds now, in one transaction."""
+    manifest = sync_plan.manifest
+    session.set_apart(sync_plan.terms.principal)
+    graph = session.read_graph_view()
+    changes = sync_plan.changes(graph)
+    if _is_refused_whole(graph, changes):
+        source = graph.sources.get(changes.source)
+        if changes.failures != (source.failures if source else ()):
+            put_failures(session, changes.source, changes.failures)
+        return graph, changes, Written(revision=_revision(session.state())), session.state()
+    result = session.commit(changes, progress)
+    for noun in NOUNS:
+        if values := manifest.values.get(noun.name):
+            result = replace(result, revision=noun.restore(session, values).revision)
+    return graph, changes, result, session.state()
+
+
+def _read_draft(registry: LocalRegistry, sync_plan: SyncPlan) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
-        return registry.read(lambda session: draft(read_graph_view(session), manifest))
+        return registry.read(lambda session: draft(read_graph_view(session), sync_plan.manifest, sync_plan.checks))
     except RegistryError:
-        return draft(GraphView(), manifest)
+        return draft(GraphView(), sync_plan.manifest, sync_plan.checks)
 
 
 def _revision(state: RegistryState | None) -> int:
@@ -198,13 +257,12 @@ def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> 
     return principal is None or (bool(agent_ids) and all(graph.shows(agent_id, principal) for agent_id in agent_ids))
 
 
-def _notices(
-    registry: LocalRegistry, manifest: Manifest, graph: GraphView, changes: ChangeSet, state: RegistryState | None
-) -> Iterator[str]:
+def _notices(sync_plan: SyncPlan, graph: GraphView, changes: ChangeSet, state: RegistryState | None) -> Iterator[str]:
     """What a source leaves to others is told where these say something else of it. A part that says nothing else is
     all that was asked for; one that could not be read whole is told. That nothing is embedded is told unless somebody
     chose that.
     """
+    manifest = sync_plan.manifest
     if again := outranked_sources(graph, changes.source, set(changes.released) - set(changes.removed_agents)):
         yield f"{STALE_AGENTS} Ingest again: {', '.join(again)}."
     if manifest.partial and manifest.rejected:
@@ -213,39 +271,25 @@ def _notices(
         yield f"Operators' settings that were not restored: {manifest.unrestored}. {RESTORING}"
     if changes.operator:
         yield f"Operators' settings restored: {len(changes.operator)}."
-    if state and not state.embedder and "none" not in (state.embedder_spec, registry.settings.embedder):
+    if state and not state.embedder and "none" not in (state.embedder_spec, sync_plan.settings.embedder):
         yield NO_VECTORS
 
 
-def _rehearse(
-    registry: LocalRegistry, manifest: Manifest, check: Callable[[GraphView], ChangeSet], texts: TextForm | None
-) -> SyncReport:
-    """What a sync would do, planned over what is published: it needs no lock and touches no file."""
-    start_s = time.perf_counter()
-    state, graph, changes = _plan_changes(registry, check)
-    if state:
-        refuse_other_texts(texts, state.texts)
-    return SyncReport(
-        changes=changes,
-        revision=_revision(state),
-        seconds=time.perf_counter() - start_s,
-        texts_embedded=0,
-        dry_run=True,
-        notice=" ".join(_notices(registry, manifest, graph, changes, state)),
-    )
-
-
-def _plan_changes(
-    registry: LocalRegistry, check: Callable[[GraphView], ChangeSet]
+def _plan_published(
+    registry: LocalRegistry, sync_plan: SyncPlan, principal: Principal | None
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-    def work(session: GraphSession) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-        graph = read_graph_view(session)
-        return read_state(session), graph, check(graph)
-
+    """Against what is published, as if there were nothing but what the principal sees."""
     try:
-        return registry.read(work)
+        return registry.read(partial(_plan_in_session, sync_plan, principal))
     except RegistryNotFound:
-        return None, GraphView(), check(GraphView())
+        return None, GraphView(), sync_plan.changes(GraphView())
+
+
+def _plan_in_session(
+    sync_plan: SyncPlan, principal: Principal | None, session: GraphSession
+) -> tuple[RegistryState | None, GraphView, ChangeSet]:
+    graph = read_graph_view(session)
+    return read_state(session), graph, sync_plan.changes(graph.part_for(principal))
 
 
 def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:

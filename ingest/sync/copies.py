@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from waygraph.ingest.manifest.suspicion.hidden_text import in_latin, quote, without_hidden
 from waygraph.registry.access.visibility import MAX_OWNERS, NEAR_COPY, of_others
-from waygraph.registry.model.nouns import NOTICE, JsonText, Tool, parse_field
+from waygraph.registry.model.nouns import NOTICE, JsonText, Tool
 
 LIKE = 0.8
 """Of the runs of three words in either text so many stand in both (Jaccard)."""
@@ -57,7 +57,7 @@ def is_near_copy(runs: Runs, others: Runs) -> bool:
 
 def server_of(transport: JsonText) -> str:
     """The host or package, else the whole transport: agents of one are one server. Empty: it may be any."""
-    fields = parse_field(transport)
+    fields = json.loads(transport) if transport else None
     return _place(fields) or transport if fields else ""
 
 

@@ -3,6 +3,7 @@
 Different agents of one id are kept apart by the later source's namespace; of one source, by the document of each.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from waygraph.registry.graph.read import GraphView, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
-from waygraph.registry.model.nouns import JsonText, parse_field
+from waygraph.registry.model.nouns import JsonText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,5 +203,5 @@ def same_agent(item: StoredAgent, entry: AgentEntry) -> bool:
 
 def tells_apart(transport: JsonText) -> bool:
     """Whether a transport by itself names one agent: it says where, and no reference in it stands for what differs."""
-    fields = parse_field(transport) or {}
+    fields = json.loads(transport) if transport else {}
     return bool(fields.get("url") or fields.get("command")) and "${" not in transport

@@ -58,9 +58,9 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return max(policies, key=STRICTNESS.index)
 
 
-def draft(graph: GraphView, manifest: Manifest) -> Draft:
+def draft(graph: GraphView, manifest: Manifest, checks: Checks) -> Draft:
     """The texts that a sync of this manifest will write, and what they are compared with, for `Checks.run`."""
-    plan = _Plan.of(graph, manifest, Checks())
+    plan = _Plan.of(graph, manifest, checks)
     return plan.draft(plan.gone_agents())
 
 
@@ -99,8 +99,13 @@ class _Plan:
         released_agents = self._released_agents()
         comparison = self._compare()
         created_agents, created_tools = comparison.created_agents(), comparison.created_tools()
-        stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         updated_agents, updated_tools = comparison.updated_agents(), comparison.updated_tools()
+        removed_tools, flagged_texts, log = (
+            comparison.removed_tools(),
+            tuple(comparison.flagged_texts()),
+            tuple(comparison.log()),
+        )
+        stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         return ChangeSet(
             source=manifest.source,
             namespace=manifest.namespace,
@@ -113,7 +118,7 @@ class _Plan:
             updated_agents=tuple(updated_agents),
             updated_tools=tuple(updated_tools),
             removed_agents=tuple(comparison.gone_agents),
-            removed_tools=tuple(comparison.removed_tools()),
+            removed_tools=tuple(removed_tools),
             unchanged_agents=len(entries) - len(created_agents) - len(updated_agents),
             unchanged_tools=stated_tools - len(created_tools) - len(updated_tools),
             claims=tuple(self._claims()),
@@ -124,8 +129,8 @@ class _Plan:
             cut=manifest.cut,
             operator=tuple(each for each in manifest.operator if self.graph.settings.get(each.agent_id) != each),
             waiting=tuple(each.id for entry in comparison.entries for each in entry.entities if each.pending),
-            flagged=tuple(comparison.flagged_texts()),
-            log=tuple(comparison.log()),
+            flagged=flagged_texts,
+            log=log,
             pause_s=self._pause_s(),
         )
 
@@ -182,9 +187,14 @@ class _Plan:
 
     # -- policy ------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def policy(self) -> Policy:
         return self.manifest.policy or self.graph.policy_of(self.manifest.source)
+
+    @cached_property
+    def _is_first(self) -> bool:
+        """Whether the source was never read before."""
+        return not self.graph.was_read(self.manifest.source)
 
     def _pause_s(self) -> int:
         manifest, source = self.manifest, self.graph.sources.get(self.manifest.source)
@@ -193,7 +203,7 @@ class _Plan:
     def _has_new_terms(self) -> bool:
         """Also of a source that was not there: it counts among the sources from now on, whatever it holds."""
         manifest = self.manifest
-        if not self.graph.was_read(manifest.source):
+        if self._is_first:
             return True
         source = self.graph.sources[manifest.source]
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
@@ -214,7 +224,7 @@ class _Plan:
             policy=policy,
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
-            first=not self.graph.was_read(self.manifest.source) and policy not in policies,
+            first=self._is_first and policy not in policies,
             checks=self.checks,
             owners_meant=owners,
             scan=self.scan,

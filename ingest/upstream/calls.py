@@ -30,7 +30,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.upstream.connection import CALL, Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.inflight import LOG_LEVEL, CallsUnderway, Underway
-from waygraph.ingest.upstream.wire import Wire, raw_cancel, raw_request
+from waygraph.ingest.upstream.requests import raw_cancel, raw_request
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 MOST_ROUNDS = 10

@@ -1,15 +1,12 @@
-"""A connection to one MCP server, the host on whose behalf it calls tools, and lists read page by page."""
+"""A connection to one MCP server, and the host on whose behalf it calls tools."""
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from waygraph.ingest.manifest.records import Launch
 from waygraph.registry.model.errors import UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.model.numbers import FAR_S, read_number
-from waygraph.registry.model.settings import Settings
 
 # What an MCP server offers, as it said it: unchecked, bounded.
 
@@ -219,73 +216,5 @@ Connect = Callable[[Launch], AbstractAsyncContextManager[Connection]]
 """Opens a connection, within its deadline. Raises UpstreamError."""
 
 
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Method and parameters to the result, unchecked. Raises UpstreamError."""
-
-
 class NotOffered(UpstreamRefused):
     """The server does not know the method."""
-
-
-@dataclass(slots=True)
-class Items:
-    """What a list holds. `lasts_s`: for how long, in the word of the page that says least; None: not said."""
-
-    items: list[Any] = field(default_factory=list)
-    lasts_s: float | None = None
-
-
-async def all_of(ask: Ask, method: str, name: str, settings: Settings) -> Items:
-    """The items of all pages, in order, under `name`. Raises UpstreamError, also for a list without end."""
-    result, cursor, cursors, size = Items(), "", set[str](), 0
-    for _ in range(settings.upstream_max_pages):
-        page = await ask(method, {"cursor": cursor} if cursor else {})
-        items = page.get(name)
-        if not isinstance(items, list):
-            raise UpstreamRefused(f"{method}: its answer has no list of {name}")
-        result.items += items
-        result.lasts_s = _shorter(result.lasts_s, page.get("ttlMs"))
-        size += len(json.dumps(page, ensure_ascii=False))
-        _refuse_too_much(method, name, len(result.items), size, settings)
-        cursor = _next(method, page.get("nextCursor"))
-        if not cursor:
-            return result
-        if cursor in cursors:
-            raise UpstreamRefused(f"{method}: a cursor comes again, so that the list has no end")
-        cursors.add(cursor)
-    most = settings.upstream_max_pages
-    raise UpstreamRefused(f"{method}: more than {most:,} pages (WAYGRAPH_UPSTREAM_MAX_PAGES)")
-
-
-async def number_of(ask: Ask, method: str, name: str, settings: Settings) -> int:
-    """How many there are, 0 where the server does not say: a count is no reason to lose the tools.
-
-    Raises UpstreamUnreachable.
-    """
-    try:
-        return len((await all_of(ask, method, name, settings)).items)
-    except UpstreamRefused:
-        return 0
-
-
-def _refuse_too_much(method: str, name: str, count: int, size: int, settings: Settings) -> None:
-    if count > (most := settings.upstream_max_tools):
-        raise UpstreamRefused(f"{method}: more than {most:,} {name} (WAYGRAPH_UPSTREAM_MAX_TOOLS)")
-    if size > (most := settings.upstream_max_listing_bytes):
-        raise UpstreamRefused(f"{method}: more than {most:,} bytes (WAYGRAPH_UPSTREAM_MAX_LISTING_BYTES)")
-
-
-def _next(method: str, cursor: object) -> str:
-    if cursor is None:
-        return ""
-    if not isinstance(cursor, str):
-        raise UpstreamRefused(f"{method}: its cursor is no string")
-    return cursor
-
-
-def _shorter(former_s: float | None, ttl_ms: object) -> float | None:
-    found_ms = read_number(ttl_ms)
-    if found_ms is None:
-        return former_s
-    lasts_s = min(max(0.0, found_ms / 1000), FAR_S)
-    return lasts_s if former_s is None else min(former_s, lasts_s)

@@ -8,21 +8,23 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 
-from waygraph.ingest.logins.oauth import OpenPage
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.http import http_transport, speaks_older_form
 from waygraph.ingest.upstream.launchers import MOST_TIMES
 from waygraph.ingest.upstream.session import Mode, OpenConnection
 from waygraph.ingest.upstream.stdio import stdio_transport
 from waygraph.ingest.upstream.wire import Wire, hush
 from waygraph.registry.model.errors import UpstreamError, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.logins.oauth import OpenPage
 
 
 @asynccontextmanager
@@ -31,7 +33,7 @@ async def connect(
     settings: Settings,
     *,
     follow: bool = True,
-    open_page: OpenPage | None = None,
+    open_page: "OpenPage | None" = None,
 ) -> AsyncGenerator[CallConnection]:
     """An open connection, within `upstream_connect_timeout_s`; within MOST_TIMES as long while a program that fetches
     the server shows signs of life. It is closed within 2 s, a child process ended; within 10 s more where its login by
@@ -63,7 +65,7 @@ class _Opening:
         settings: Settings,
         *,
         follow: bool,
-        open_page: OpenPage | None,
+        open_page: "OpenPage | None",
         tasks: TaskGroup,
     ) -> None:
         hush()
@@ -120,6 +122,8 @@ class _Opening:
             return None
         if isinstance(launch, StdioLaunch):
             return (launch, "legacy") if attempt.ended_by_itself and not attempt.wire.message_count else None
+        from waygraph.ingest.upstream.http import speaks_older_form
+
         if launch.form == "http" and speaks_older_form(attempt.wire.refusal_status):
             return replace(launch, form="sse"), "legacy"
         return None
@@ -143,6 +147,8 @@ class _Opening:
     def _transport(self, launch: Launch, wire: Wire) -> AbstractAsyncContextManager[object]:
         if isinstance(launch, StdioLaunch):
             return stdio_transport(launch, self._settings, wire, self._discretion)
+        from waygraph.ingest.upstream.http import http_transport  # brings an HTTP client and OAuth
+
         return http_transport(launch, self._settings, wire, self._discretion, self._open_page)
 
     async def close(self) -> None:

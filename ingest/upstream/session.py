@@ -29,19 +29,17 @@ from waygraph.ingest.upstream.connection import (
     CALL,
     LISTS,
     Host,
-    Items,
     MayHaveRun,
     NotDelivered,
     NotOffered,
     Result,
     ServerListing,
-    all_of,
-    number_of,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
+from waygraph.ingest.upstream.requests import Items, all_of, number_of
 from waygraph.ingest.upstream.session_end import error_ends_session
 from waygraph.ingest.upstream.unreadable import fault_of
-from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, quietly, raw_request
+from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, quietly
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamAnswered,
@@ -50,12 +48,6 @@ from waygraph.registry.model.errors import (
     UpstreamUnreachable,
 )
 from waygraph.registry.model.settings import Settings
-
-# One request whose result comes back as the wire had it.
-#
-# The SDK checks a result against the protocol's schema, where one bad tool fails its whole page. Below that check
-# stands its dispatcher, which is private: `tests/upstream/test_raw.py` says what to do when it moves.
-
 
 Mode = Literal["auto", "legacy"]
 
@@ -313,7 +305,7 @@ class OpenConnection:
         async with cache.lock:
             if not cache.holds(self.change_count):
                 changes = self.change_count
-                items = await all_of(self._ask, method, LISTS[method], self._settings)
+                items = await all_of(terms.session, self._explain, method, self._settings)
                 lasts_s = LIST_KEPT_S if items.lasts_s is None else min(items.lasts_s, LIST_KEPT_S)
                 cache.items, cache.changes = items.items, changes
                 cache.until_s = anyio.current_time() + max(lasts_s, LIST_FRESH_S)
@@ -323,10 +315,8 @@ class OpenConnection:
         terms = await self._running()
         notifies = await self._following.stands()
         self._following.begin()
-        tools = await self._tools(terms.capabilities)
-        prompts = await self._number("prompts/list", "prompts", terms.capabilities.prompts)
-        resources = await self._number("resources/list", "resources", terms.capabilities.resources)
-        templates = await self._number("resources/templates/list", "resourceTemplates", terms.capabilities.resources)
+        tools = await self._tools(terms)
+        prompts, resources, templates = [await self._number(method) for method in LISTS]
         return ServerListing(
             name=terms.server.name,
             title=terms.server.title or "",
@@ -341,20 +331,21 @@ class OpenConnection:
             notifies=notifies,
         )
 
-    async def _tools(self, capabilities: ServerCapabilities) -> Items:
+    async def _tools(self, terms: "SessionTerms") -> Items:
         """Also of a server that does not say that it has any: some forget to."""
         try:
-            return await all_of(self._ask, "tools/list", "tools", self._settings)
+            return await all_of(terms.session, self._explain, "tools/list", self._settings)
         except NotOffered:
-            if capabilities.tools is None:
+            if terms.capabilities.tools is None:
                 return Items()
             raise
 
-    async def _number(self, method: str, name: str, capability: object) -> int:
-        if capability is None:
+    async def _number(self, method: str) -> int:
+        terms = await self._running()
+        if _capability_of(method, terms.capabilities) is None:
             return 0
         with anyio.move_on_after(_COUNT_S):
-            return await number_of(self._ask, method, name, self._settings)
+            return await number_of(terms.session, self._explain, method, self._settings)
         return 0
 
     async def _running(self) -> "SessionTerms":
@@ -364,16 +355,12 @@ class OpenConnection:
             raise self._loss_error()
         return self._terms
 
-    async def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result as the wire had it. Raises UpstreamError."""
-        terms = await self._running()
-        try:
-            return await raw_request(terms.session, method, params)
-        except MCPError as exc:
-            if self._over.is_set() or self._ended.is_set():
-                await self._ended.wait()
-                raise self._loss_error() from None
-            raise (self._session_end(exc, params) or self._answer_error(exc)) from None
+    async def _explain(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError:
+        """Why a request has no result."""
+        if self._over.is_set() or self._ended.is_set():
+            await self._ended.wait()
+            return self._loss_error()
+        return self._session_end(exc, params) or self._answer_error(exc)
 
     def _session_end(self, exc: MCPError, params: Mapping[str, Any]) -> UpstreamError | None:
         """That an error of the server's means that it no longer knows the session, which ends the connection."""

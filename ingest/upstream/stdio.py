@@ -8,8 +8,7 @@ import json
 import os
 import re
 import signal
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,6 @@ from shutil import which
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     JSONRPCError,
@@ -36,107 +34,12 @@ from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.error_output import failure_line
 from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
-from waygraph.ingest.upstream.process import CHUNK, GONE_ERRORS, Child, Chunks, LinesOut
+from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut
+from waygraph.ingest.upstream.process import Child
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
-
-# JSON-RPC messages as lines, and as the SDK takes and gives them over a pair of pipes.
-#
-# They are read and written by whoever receives and sends them. With a task and a stream between each of these and its
-# pipe, as the SDK's own transports have it, more of a call's time would go into changes of task than into the call.
-
-
-type Item = SessionMessage | Exception
-
-
-def read_message(line: str | bytes) -> JSONRPCMessage:
-    """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
-    document = from_json(line)
-    if kind := _kind(document):
-        try:
-            return kind.model_validate(document, by_name=False)
-        except ValidationError:
-            pass  # the adapter may yet find another kind in it, and says in its words if not
-    return jsonrpc_message_adapter.validate_json(line, by_name=False)
-
-
-def _kind(document: object) -> type[JSONRPCMessage] | None:
-    """None: not told by the keys alone."""
-    if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
-        return None
-    if "method" in document:
-        return JSONRPCRequest if "id" in document else JSONRPCNotification
-    return JSONRPCResponse if "result" in document else JSONRPCError
-
-
-def encode_message(message: JSONRPCMessage) -> bytes:
-    """One line. Raises ValueError for what JSON does not have."""
-    text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
-    return text.encode("utf-8", "replace") + b"\n"
-
-
-class MessagesIn(ObjectReceiveStream[Item]):
-    """What a pipe brings; `items_of` makes of each chunk what it completes, `at_end` of what is left at the end."""
-
-    def __init__(
-        self, pipe: Chunks, items_of: Callable[[bytes], Iterable[Item]], at_end: Callable[[], Iterable[Item]] = tuple
-    ) -> None:
-        self.left = anyio.Event()
-        """Nobody reads the pipe any more."""
-        self.has_run_dry = False
-        """The other end was closed."""
-        self._pipe, self._items_of, self._at_end = pipe, items_of, at_end
-        self._items = deque[Item]()
-
-    async def receive(self) -> Item:
-        """Raises EndOfStream."""
-        if self._items:
-            await anyio.lowlevel.checkpoint()  # however many came at once, each is heard of before the next
-        while not self._items:
-            if self.left.is_set():
-                raise anyio.EndOfStream
-            try:
-                self._items.extend(self._items_of(await self._pipe.receive()))
-            except GONE_ERRORS:
-                self.has_run_dry = not self.left.is_set()
-                self.left.set()
-                self._items.extend(self._at_end() if self.has_run_dry else ())
-        return self._items.popleft()
-
-    def end(self) -> None:
-        """What was read is still handed out, and then no more."""
-        if not self.left.is_set():
-            self.left.set()
-            self._pipe.wake()
-
-    def end_with(self, chunks: Iterable[bytes]) -> None:
-        """The same, and what the pipe holds by now is heard first: who is gone may have answered before."""
-        if not self.left.is_set():
-            for chunk in chunks:
-                self._items.extend(self._items_of(chunk))
-            self.end()
-
-    async def aclose(self) -> None:
-        self._items.clear()
-        self.end()
-
-
-class MessagesOut(ObjectSendStream[SessionMessage]):
-    """What goes to a pipe as `lines` has it: `encode` makes a line of a message."""
-
-    def __init__(self, lines: LinesOut, encode: Callable[[JSONRPCMessage], bytes] = encode_message) -> None:
-        self._lines, self._encode = lines, encode
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Returns when the pipe has all of it. Raises BrokenResourceError and ClosedResourceError, if it never will."""
-        if line := self._encode(item.message):  # what is not to be written waits for nothing
-            await self._lines.write(line)
-
-    async def aclose(self) -> None:
-        self._lines.close()
-
 
 FLUSH_S, LEAVE_S, TERM_S, KILL_S = 0.2, 0.4, 0.5, 0.3
 """How long its last message, its own end, SIGTERM and SIGKILL may take: together less than 2 s."""
@@ -339,6 +242,26 @@ class _Server:
         if await self._child.leaves(LEAVE_S) and self._fell_silent and self._wire.trouble is None:
             self._wire.trouble = end_error(self._child.status or 0, self.last_words())
         await self._child.end(TERM_S, KILL_S)
+
+
+def read_message(line: str | bytes) -> JSONRPCMessage:
+    """As the SDK's adapter reads it, which tries each kind where the keys tell which it is. Raises ValueError."""
+    document = from_json(line)
+    if kind := _kind(document):
+        try:
+            return kind.model_validate(document, by_name=False)
+        except ValidationError:
+            pass  # the adapter may yet find another kind in it, and says in its words if not
+    return jsonrpc_message_adapter.validate_json(line, by_name=False)
+
+
+def _kind(document: object) -> type[JSONRPCMessage] | None:
+    """None: not told by the keys alone."""
+    if not isinstance(document, dict) or ("method" in document) + ("result" in document) + ("error" in document) != 1:
+        return None
+    if "method" in document:
+        return JSONRPCRequest if "id" in document else JSONRPCNotification
+    return JSONRPCResponse if "result" in document else JSONRPCError
 
 
 def message_of(line: bytes) -> JSONRPCMessage | Unreadable | None:

@@ -14,9 +14,10 @@ from anyio import to_thread
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, ServerEntry, StdioLaunch
 from waygraph.ingest.sources.kinds import REGISTRY_PREFIX
-from waygraph.ingest.sources.read import STDIN, Parts, list_path
-from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import Documents, OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.read import STDIN, Parts
 from waygraph.ingest.sources.skill_folder import beside, is_skill
+from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import Member
 from waygraph.ingest.upstream.clock import START_S, Clock, Starts, SystemClock
 from waygraph.ingest.upstream.connection import Connect
@@ -58,9 +59,9 @@ class FollowedSource:
 
     def stamp(self) -> object:
         """Another value when it may say something else; None: it has to be read to know. Raises SourceError."""
-        if self.source.listing is None:
+        if not isinstance(self.source.place, Documents):
             return None
-        places = [where for where, _ in self.source.listing().files]
+        places = [where for where, _ in self.source.place.list(self.source.how).files]
         if any("://" in where for where in places):
             return None
         try:
@@ -75,7 +76,7 @@ class FollowedSource:
     def say(self) -> Parts:
         """What it says by itself; no server is asked. Raises SourceError if nothing at all can be read."""
         parts = self.source.parts()
-        self.source.vouch(parts)
+        vouch(self.source, parts)
         return parts
 
 
@@ -333,25 +334,30 @@ def _follow_sources(text: str, how: Opening) -> list[FollowedSource]:
     except SourceError:
         if how.kind or how.since or "://" in text or text.startswith(REGISTRY_PREFIX):  # it may be the options
             raise
-        return [FollowedSource(source=_unread(text, how), poll_s=FILE_LOOK_S)]
+        return [FollowedSource(source=_open_unread(text, how), poll_s=FILE_LOOK_S)]
+    for source in sources:
+        if how.start and source.content:  # what a person said yes to; a later reading finds it by this note
+            vouch(source, source.content)
     return [FollowedSource(source=source, poll_s=_poll_s(text, how.settings)) for source in sources]
 
 
-def _unread(text: str, how: Opening) -> OpenedSource:
-    """A file or folder that is there and cannot be read. Raises SourceError if nothing is there."""
-    listing = partial(list_path, text, source=how.source, namespace=how.namespace)
-    first = listing()
-    name, how = first.source, replace(how, start=False, is_named=how.is_named and first.is_named)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadDocuments(Documents):
+    """A file or folder that is there, and could not be read when its watch began."""
 
-    def parts() -> Parts:
-        sources = open_sources(text, how)
-        if [source.name for source in sources] != [name]:
+    def read(self, name: str, how: Opening) -> Parts:
+        parts = self.read_all(how)
+        if [each.manifest.source for each in parts] != [name]:
             raise SourceError(name, "holds sources of its own: begin the watch anew to follow them")
-        content = sources[0].parts()
-        sources[0].vouch(content)
-        return content
+        return parts[0]
 
-    return OpenedSource(name=name, parts=parts, vouch=lambda _: None, listing=listing)
+
+def _open_unread(text: str, how: Opening) -> OpenedSource:
+    """Raises SourceError if nothing is there."""
+    documents = UnreadDocuments(text=text, are_named=how.is_named)
+    listing = documents.list(how)
+    place, path = replace(documents, are_named=listing.is_named), str(Path(text).expanduser().absolute())
+    return OpenedSource(name=listing.source, opened_name=listing.source, how=how, place=place, path=path)
 
 
 def _poll_s(text: str, settings: Settings) -> float:

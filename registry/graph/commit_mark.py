@@ -15,6 +15,11 @@ from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.model.errors import RegistryError
 
+_NEO4J_COMMIT_CLEAR_MARK = load("neo4j/commit/clear_mark")
+_NEO4J_COMMIT_KEEP_MARK = load("neo4j/commit/keep_mark")
+_NEO4J_COMMIT_MARK = load("neo4j/commit/mark")
+_NEO4J_COMMIT_READ_MARK = load("neo4j/commit/read_mark")
+
 RENEWED_EVERY_S = 1.0
 DEAD_COMMIT_MS = 5_000
 """A living writer renews its mark every second; an older one is a dead writer's."""
@@ -30,7 +35,7 @@ class Moment(NamedTuple):
     @classmethod
     def read(cls, session: GraphSession) -> "Moment | None":
         """None: there is no registry."""
-        rows = session.run(load("neo4j/commit/read_mark"))
+        rows = session.run(_NEO4J_COMMIT_READ_MARK)
         if not rows:
             return None
         row = rows[0]
@@ -58,7 +63,7 @@ class CommitMark:
         return self
 
     def begin(self) -> None:
-        self._run(load("neo4j/commit/mark"), {"token": self._token})
+        self._run(_NEO4J_COMMIT_MARK, {"token": self._token})
         if self._thread is None:
             self._thread = threading.Thread(target=self._renew, name="commit-mark", daemon=True)
             self._thread.start()
@@ -66,7 +71,7 @@ class CommitMark:
     def _renew(self) -> None:
         while not self._ended.wait(RENEWED_EVERY_S):
             with suppress(RegistryError):  # the commit itself will say what is wrong with the server
-                self._run(load("neo4j/commit/keep_mark"), {"token": self._token})
+                self._run(_NEO4J_COMMIT_KEEP_MARK, {"token": self._token})
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -76,4 +81,4 @@ class CommitMark:
         self._ended.set()
         self._thread.join()
         with suppress(RegistryError):  # what was committed is committed; a mark that nobody renews counts no more soon
-            self._run(load("neo4j/commit/clear_mark"), {"token": self._token})
+            self._run(_NEO4J_COMMIT_CLEAR_MARK, {"token": self._token})

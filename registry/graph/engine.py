@@ -1,13 +1,13 @@
 """Graph engines: sessions, the values that may be stored, batches of rows, and who still works with an engine."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Condition
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from waygraph.cypher import Statement
+from waygraph.cypher import TYPES, BadStatement, Statement
 from waygraph.registry.model.errors import EngineError, RegistryClosed
 
 Rows = list[dict[str, Any]]
@@ -18,6 +18,10 @@ class GraphSession(Protocol):
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         """The rows, in the statement's order. Raises BadStatement if params are not the declared ones."""
+        ...
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        """The rows of each of these, which have no parameters."""
         ...
 
 
@@ -56,11 +60,18 @@ _IDS = frozenset({"id", "agent_id", "source", "name"})
 _ID_LISTS = frozenset({"ids", "agent_ids"})
 
 
-def check_values(params: dict[str, object]) -> None:
-    """Raises EngineError for an id that is no non-empty string, and for a value that an engine cannot keep.
+def check_params(statement: Statement, params: Mapping[str, object]) -> None:
+    """Raises BadStatement unless these are the declared parameters, each of its type; EngineError for an id that is
+    no non-empty string, and for a value that an engine cannot keep.
 
     Grafeo finds '1' for 1, and MERGE on a null id makes a node without one; Neo4j would keep a duration.
     """
+    if params.keys() != statement.params.keys():
+        raise BadStatement(f"{statement.name} takes {sorted(statement.params)}, was given {sorted(params)}")
+    for name, kind in statement.params.items():
+        value = params[name]
+        if not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
+            raise BadStatement(f"{statement.name}: ${name} is declared {kind}, was given {type(value).__name__}")
     for name, value in params.items():
         rows = value if isinstance(value, list) else [{name: value}]
         for row in rows:
@@ -102,11 +113,6 @@ def _check_text(value: str, name: str) -> None:
 
 BATCH_ROWS = 1_000
 """Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
-
-
-def batches[T](rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(rows), BATCH_ROWS):
-        yield rows[start : start + BATCH_ROWS]
 
 
 class Gate:

@@ -3,13 +3,13 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.engine import GraphSession, Rows, check_values
+from waygraph.registry.graph.engine import GraphSession, Rows, check_params
 from waygraph.registry.model.errors import (
     EngineError,
     RegistryClosed,
@@ -67,6 +67,10 @@ class GrafeoEngine:
     def run(self, statement: Statement, /, **params: object) -> Rows:
         self._check_open()
         return _execute(self._database, statement, params, self._path)
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        self._check_open()
+        return [_execute(self._database, each, {}, self._path) for each in statements]
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
@@ -144,10 +148,13 @@ class _Transaction:
     def run(self, statement: Statement, /, **params: object) -> Rows:
         return _execute(self._transaction, statement, params, self._path)
 
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [_execute(self._transaction, each, {}, self._path) for each in statements]
+
 
 def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
-    statement.check(params)
-    check_values(params)
+    if params or statement.params:
+        check_params(statement, params)
     try:
         return list(target.execute_cypher(statement.text, params))
     except (RuntimeError, ValueError, TypeError) as exc:

@@ -8,7 +8,7 @@ import logging
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, NamedTuple, cast
 
@@ -27,9 +27,9 @@ from neo4j.exceptions import ConfigurationError
 from neo4j.graph import Node, Path, Relationship
 from neo4j.time import Date, DateTime, Duration, Time
 
-from waygraph.cypher import Statement, load_for
+from waygraph.cypher import Statement
 from waygraph.registry.graph.commit_mark import CommitMark
-from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_values
+from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_params
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
     CONNECTION_LOSSES,
@@ -51,7 +51,6 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.settings import Settings
 
-DIALECT = "neo4j"
 OLDEST = (5, 26)
 """The oldest server that is tested: vector indexes as they are now, and long-term support."""
 IN_INDEX_FILTERS = (2026, 6)
@@ -123,13 +122,15 @@ class Neo4jEngine:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         """One that writes is tried again for `neo4j_retry_s` after an error that may pass, one that reads as below."""
-        statement.check(params)
-        check_values(params)
         if not statement.writes:
             return self.run_at_once(statement, params)
+        check_params(statement, params)
         work = self._manage(lambda session: session.run(statement, **params))
         with self._gate, self._translate_errors(statement), self._session(writes=True) as session:
             return cast("Rows", session.execute_write(work))
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [self.run(each) for each in statements]
 
     def run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
         """In one round trip. Where a connection had died it is tried again at once: what it writes must bear that."""
@@ -137,8 +138,8 @@ class Neo4jEngine:
             return self._run_at_once(statement, params)
 
     def _run_at_once(self, statement: Statement, params: Mapping[str, object]) -> Rows:
-        statement.check(params)
-        query = Query(load_for(DIALECT, statement).text, timeout=self._timeout_s(writes=statement.writes))
+        check_params(statement, params)
+        query = Query(statement.neo4j_text, timeout=self._timeout_s(writes=statement.writes))
 
         def ask() -> Rows:
             with self._translate_errors(statement), self._session(writes=statement.writes) as session:
@@ -291,12 +292,14 @@ class _Transaction:
         self._transaction, self._engine = transaction, engine
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        statement.check(params)
-        check_values(params)
+        check_params(statement, params)
         try:
-            return _rows(self._transaction.run(load_for(DIALECT, statement).text, params))
+            return _rows(self._transaction.run(statement.neo4j_text, params))
         except FOREIGN as exc:
             raise self._engine.error(exc, statement) from exc
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [self.run(each) for each in statements]
 
 
 class Plan(NamedTuple):

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.failures import read_failures
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
@@ -16,6 +17,34 @@ from waygraph.registry.model.transitions import Transition
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_READ_AGENTS = load("read/agents")
+_READ_AGENTS_OF = load("read/agents_of")
+_READ_AGENT_VECTORS = load("read/agent_vectors")
+_READ_CHANGES = load("read/changes")
+_READ_CHANGES_OF = load("read/changes_of")
+_READ_CLAIMS = load("read/claims")
+_READ_SETTINGS = load("read/settings")
+_READ_SOURCES = load("read/sources")
+_READ_TOOLS = load("read/tools")
+_READ_TOOLS_NAMED = load("read/tools_named")
+_READ_TOOLS_OF = load("read/tools_of")
+_READ_TOOL_VECTORS = load("read/tool_vectors")
+_READ_TRANSITIONS = load("read/transitions")
+_STATE_READ = load("state/read")
+_SYNC_COUNT_CHANGES = load("sync/count_changes")
+_SYNC_OLDEST_CHANGES = load("sync/oldest_changes")
+_SYNC_PUT_CHANGES = load("sync/put_changes")
+_SYNC_REMOVE_CHANGES = load("sync/remove_changes")
+STATEMENTS = {
+    "agents": _READ_AGENTS,
+    "tools": _READ_TOOLS,
+    "claims": _READ_CLAIMS,
+    "sources": _READ_SOURCES,
+    "settings": _READ_SETTINGS,
+    "transitions": _READ_TRANSITIONS,
+}
+"""Parts of a graph's contents that one statement reads."""
 
 
 # The log of changes in the graph: `(:Change)` nodes, written by the transaction that makes the change.
@@ -47,7 +76,7 @@ def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) ->
     if not log:
         return
     put_changes(session, _fair_part(log, max_kept))
-    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(load("sync/count_changes"))}
+    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
     share = _share(counts.values(), max_kept)
     for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
@@ -81,20 +110,20 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
     if number <= 0:
         return
     scope = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
-    oldest = [row["id"] for row in session.run(load("sync/oldest_changes"), **scope, rows=number)]
-    for batch in batches(oldest):
-        session.run(load("sync/remove_changes"), ids=list(batch))
+    oldest = [row["id"] for row in session.run(_SYNC_OLDEST_CHANGES, **scope, rows=number)]
+    for batch in batched(oldest, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
 
 
 def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
-    for batch in batches(log):
+    for batch in batched(log, BATCH_ROWS):
         rows = [asdict(each) | {name: list(getattr(each, name)) for name in _LISTS_OF_CHANGE} for each in batch]
-        session.run(load("sync/put_changes"), rows=[{"props": row} for row in rows])
+        session.run(_SYNC_PUT_CHANGES, rows=[{"props": row} for row in rows])
 
 
 def read_changes(session: GraphSession) -> list[Change]:
     """All that are kept, the oldest first."""
-    return [_change(row) for row in session.run(load("read/changes"))]
+    return [_change(row) for row in session.run(_READ_CHANGES)]
 
 
 def read_changes_of(
@@ -105,7 +134,7 @@ def read_changes_of(
     `before`: only those older than the change of this id.
     """
     everyone, ids = agent_ids is None, list(agent_ids or ())
-    rows = session.run(load("read/changes_of"), since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
+    rows = session.run(_READ_CHANGES_OF, since=since, before=before, all=everyone, agent_ids=ids, limit=limit)
     return [_change(row) for row in rows]
 
 
@@ -150,28 +179,32 @@ class StoredTool:
 
 def read_state(session: GraphSession) -> RegistryState | None:
     """None: the graph is not a registry (yet)."""
-    rows = session.run(load("state/read"))
+    rows = session.run(_STATE_READ)
     return RegistryState(**rows[0]) if rows else None
 
 
 def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
-    return {row["id"]: _agent(row) for row in session.run(load("read/agents"))}
+    return agents_of_rows(session.run(_READ_AGENTS))
+
+
+def agents_of_rows(rows: Rows) -> dict[str, StoredAgent]:
+    return {row["id"]: _agent(row) for row in rows}
 
 
 def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
     """Those of these that are there, by id."""
     agents: dict[str, StoredAgent] = {}
-    for ids in batches(sorted(agent_ids)):
-        agents |= {row["id"]: _agent(row) for row in session.run(load("read/agents_of"), ids=list(ids))}
+    for ids in batched(sorted(agent_ids), BATCH_ROWS):
+        agents |= {row["id"]: _agent(row) for row in session.run(_READ_AGENTS_OF, ids=list(ids))}
     return agents
 
 
 def read_tools(session: GraphSession) -> list[StoredTool]:
-    return [_tool(row) for row in session.run(load("read/tools"))]
+    return [tool_of_row(row) for row in session.run(_READ_TOOLS)]
 
 
 def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
-    return [_tool(row) for row in session.run(load("read/tools_of"), agent_ids=list(agent_ids))]
+    return [tool_of_row(row) for row in session.run(_READ_TOOLS_OF, agent_ids=list(agent_ids))]
 
 
 def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
@@ -179,19 +212,27 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     import numpy as np
 
     vectors: Vectors = {}
-    for statement, ids in (("read/agent_vectors", agents), ("read/tool_vectors", tools)):
-        for batch in batches(ids):
-            for row in session.run(load(statement), ids=list(batch)):
+    for statement, ids in ((_READ_AGENT_VECTORS, agents), (_READ_TOOL_VECTORS, tools)):
+        for batch in batched(ids, BATCH_ROWS):
+            for row in session.run(statement, ids=list(batch)):
                 if row["embedding"] is not None:
                     vectors[row["id"]] = np.asarray(row["embedding"], dtype=np.float32)
     return vectors
 
 
 def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
-    return {row["agent_id"]: _setting(row) for row in session.run(load("read/settings"))}
+    return settings_of_rows(session.run(_READ_SETTINGS))
+
+
+def settings_of_rows(rows: Rows) -> dict[str, OperatorSettings]:
+    return {row["agent_id"]: _setting(row) for row in rows}
 
 
 def read_claims(session: GraphSession) -> list[Claim]:
+    return claims_of_rows(session.run(_READ_CLAIMS))
+
+
+def claims_of_rows(rows: Rows) -> list[Claim]:
     return [
         Claim(
             source=row["source"],
@@ -202,11 +243,15 @@ def read_claims(session: GraphSession) -> list[Claim]:
             since=row["since"],
             seen_at=row["seen_at"],
         )
-        for row in session.run(load("read/claims"))
+        for row in rows
     ]
 
 
 def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
+    return sources_of_rows(session.run(_READ_SOURCES), claims)
+
+
+def sources_of_rows(rows: Rows, claims: Iterable[Claim]) -> list[SourceSummary]:
     claims_by_source: dict[str, list[tuple[str, str]]] = {}
     for claim in claims:
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
@@ -221,13 +266,17 @@ def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceS
             claims=tuple(claims_by_source.get(row["name"], ())),
             failures=read_failures(row["name"], row["failures"]),
         )
-        for row in session.run(load("read/sources"))
+        for row in rows
     ]
 
 
 def read_transitions(session: GraphSession) -> list[Transition]:
     """In order of their keys: those of agents and of tools."""
-    return sorted((Transition(**row) for row in session.run(load("read/transitions"))), key=lambda each: each.key)
+    return transitions_of_rows(session.run(_READ_TRANSITIONS))
+
+
+def transitions_of_rows(rows: Rows) -> list[Transition]:
+    return sorted((Transition(**row) for row in rows), key=lambda each: each.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,15 +348,16 @@ def read_graph_view(session: GraphSession) -> GraphView:
 
     def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = {}
-        for row in session.run(load("read/tools_named"), names=list(names)):
+        for row in session.run(_READ_TOOLS_NAMED, names=list(names)):
             owners.setdefault(row["name"], set()).add(row["agent_id"])
         return owners
 
+    agents, claims, settings, sources = session.run_all([_READ_AGENTS, _READ_CLAIMS, _READ_SETTINGS, _READ_SOURCES])
     return GraphView(
-        agents=read_agents(session),
-        claims=tuple(read_claims(session)),
-        settings=read_settings(session),
-        sources={source.name: source for source in read_sources(session, ())},
+        agents=agents_of_rows(agents),
+        claims=tuple(claims_of_rows(claims)),
+        settings=settings_of_rows(settings),
+        sources={source.name: source for source in sources_of_rows(sources, ())},
         tools_of=tools_of,
         owners_named=owners_named,
     )
@@ -333,7 +383,7 @@ def _agent(row: Mapping[str, Any]) -> StoredAgent:
     return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
-def _tool(row: Mapping[str, Any]) -> StoredTool:
+def tool_of_row(row: Mapping[str, Any]) -> StoredTool:
     texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
     tool = Tool(**texts, **_approval(row), tags=_strings(row["tags"]), questions=_strings(row["questions"]))
     return StoredTool(tool=tool, vector_key=row["vector_key"] or "")

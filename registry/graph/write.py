@@ -3,10 +3,11 @@
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import batched
 from typing import TYPE_CHECKING
 
-from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, Rows, batches
+from waygraph.cypher import Statement, load
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
@@ -17,6 +18,23 @@ from waygraph.registry.model.transitions import Transition, is_tool
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_LEARNING_PUT_AGENT_TRANSITIONS = load("learning/put_agent_transitions")
+_LEARNING_PUT_TOOL_TRANSITIONS = load("learning/put_tool_transitions")
+_LEARNING_REMOVE_SIMILAR = load("learning/remove_similar")
+_OPERATOR_PUT_SETTING = load("operator/put_setting")
+_STATE_ADVANCE = load("state/advance")
+_STATE_HOLD = load("state/hold")
+_SYNC_CONFIRM_CLAIMS = load("sync/confirm_claims")
+_SYNC_CREATE_TOOLS = load("sync/create_tools")
+_SYNC_PUT_AGENTS = load("sync/put_agents")
+_SYNC_PUT_CLAIMS = load("sync/put_claims")
+_SYNC_PUT_FAILURES = load("sync/put_failures")
+_SYNC_PUT_SOURCE = load("sync/put_source")
+_SYNC_REMOVE_AGENTS = load("sync/remove_agents")
+_SYNC_REMOVE_CLAIMS = load("sync/remove_claims")
+_SYNC_REMOVE_TOOLS = load("sync/remove_tools")
+_SYNC_UPDATE_TOOLS = load("sync/update_tools")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +81,18 @@ def touched_agents(changes: ChangeSet) -> set[str]:
 def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
     """Marks a source and its claims as seen."""
     _put_source(session, changes, now)
-    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+    session.run(_SYNC_CONFIRM_CLAIMS, source=changes.source, seen_at=now)
 
 
 def advance(session: GraphSession, revision: int) -> int:
     """The next revision, which the transaction makes. Raises WriteConflict if `revision` is no longer the graph's."""
-    rows = session.run(load("state/advance"), expected=revision, commit=secrets.token_hex(8))
+    rows = session.run(_STATE_ADVANCE, expected=revision, commit=secrets.token_hex(8))
     return _still(rows, revision)
 
 
 def hold(session: GraphSession, revision: int) -> None:
     """Keeps other writers out till the transaction ends. Raises WriteConflict as above."""
-    _still(session.run(load("state/hold"), expected=revision), revision)
+    _still(session.run(_STATE_HOLD, expected=revision), revision)
 
 
 def _still(rows: Rows, revision: int) -> int:
@@ -93,62 +111,62 @@ def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
         "removed": setting.removed,
         "tools": setting.tools,
     }
-    session.run(load("operator/put_setting"), id=setting.agent_id, props=props)
+    session.run(_OPERATOR_PUT_SETTING, id=setting.agent_id, props=props)
 
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
     """Replaces what is held of these; of entities that are not there nothing is written."""
     rows = [asdict(each) for each in transitions]
-    for statement, wants_tools in (("learning/put_tool_transitions", True), ("learning/put_agent_transitions", False)):
-        for batch in batches([row for row in rows if is_tool(row["first"]) == wants_tools]):
-            session.run(load(statement), rows=list(batch))
+    for statement, wants_tools in ((_LEARNING_PUT_TOOL_TRANSITIONS, True), (_LEARNING_PUT_AGENT_TRANSITIONS, False)):
+        for batch in batched([row for row in rows if is_tool(row["first"]) == wants_tools], BATCH_ROWS):
+            session.run(statement, rows=list(batch))
 
 
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
     """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
-    for statement, ids in (("sync/put_agents", agents), ("sync/update_tools", tools)):
-        for batch in batches(list(ids)):
+    for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
+        for batch in batched(list(ids), BATCH_ROWS):
             rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
-            session.run(load(statement), rows=rows)
-            if statement == "sync/update_tools":
-                session.run(load("learning/remove_similar"), ids=list(batch))
+            session.run(statement, rows=rows)
+            if statement is _SYNC_UPDATE_TOOLS:
+                session.run(_LEARNING_REMOVE_SIMILAR, ids=list(batch))
 
 
 def remove_agents(session: GraphSession, agent_ids: Sequence[str], tool_ids: Sequence[str]) -> None:
-    for batch in batches(tool_ids):
-        session.run(load("sync/remove_tools"), ids=list(batch))
-    for batch in batches(agent_ids):
-        session.run(load("sync/remove_agents"), ids=list(batch))
+    for batch in batched(tool_ids, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_TOOLS, ids=list(batch))
+    for batch in batched(agent_ids, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_AGENTS, ids=list(batch))
 
 
 def _remove(session: GraphSession, changes: ChangeSet) -> None:
     remove_agents(session, changes.removed_agents, changes.removed_tools)
     removals = set(changes.removed_agents)
     agent_ids = [agent_id for agent_id in changes.released if agent_id not in removals]
-    for batch in batches(agent_ids):
-        session.run(load("sync/remove_claims"), source=changes.source, agent_ids=list(batch))
+    for batch in batched(agent_ids, BATCH_ROWS):
+        session.run(_SYNC_REMOVE_CLAIMS, source=changes.source, agent_ids=list(batch))
 
 
 def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
     new_tools = set(changes.created_tools)
-    for entries in batches(changes.written):
-        session.run(load("sync/put_agents"), rows=[_agent_row(entry, vectors) for entry in entries])
+    for entries in batched(changes.written, BATCH_ROWS):
+        session.run(_SYNC_PUT_AGENTS, rows=[_agent_row(entry, vectors) for entry in entries])
     tools = [tool for entry in changes.written for tool in entry.tools]
-    for batch in batches([tool for tool in tools if tool.id in new_tools]):
+    for batch in batched([tool for tool in tools if tool.id in new_tools], BATCH_ROWS):
         rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
-        session.run(load("sync/create_tools"), rows=rows)
+        session.run(_SYNC_CREATE_TOOLS, rows=rows)
     updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
-    for batch in batches([tool for tool in tools if tool.id in updates and tool.id not in new_tools]):
+    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_ROWS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
-        session.run(load("sync/update_tools"), rows=rows)
+        session.run(_SYNC_UPDATE_TOOLS, rows=rows)
         with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]
         if with_vector:
-            session.run(load("learning/remove_similar"), ids=with_vector)
+            session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 
 def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
     session.run(
-        load("sync/put_source"),
+        _SYNC_PUT_SOURCE,
         name=changes.source,
         namespace=changes.namespace,
         rank=changes.rank,
@@ -160,16 +178,16 @@ def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
 
 
 def put_failures(session: GraphSession, source: str, failures: Iterable[Failure], pause_s: int) -> None:
-    session.run(load("sync/put_failures"), name=source, pause_s=pause_s, failures=failures_json(failures))
+    session.run(_SYNC_PUT_FAILURES, name=source, pause_s=pause_s, failures=failures_json(failures))
 
 
 def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
     rows = [
         {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now, "seen_at": now} for c in changes.claims
     ]
-    for batch in batches(rows):
-        session.run(load("sync/put_claims"), source=changes.source, rows=list(batch))
-    session.run(load("sync/confirm_claims"), source=changes.source, seen_at=now)
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(_SYNC_PUT_CLAIMS, source=changes.source, rows=list(batch))
+    session.run(_SYNC_CONFIRM_CLAIMS, source=changes.source, seen_at=now)
 
 
 def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:
@@ -217,14 +235,14 @@ def approval_props(entity: Agent | Tool) -> dict[str, object]:
 
 def put_agent_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of agents that exist, by id."""
-    _put(session, "sync/put_agents", props)
+    _put(session, _SYNC_PUT_AGENTS, props)
 
 
 def put_tool_props(session: GraphSession, props: Mapping[str, Mapping[str, object]]) -> None:
     """Sets properties of tools that exist, by id."""
-    _put(session, "sync/update_tools", props)
+    _put(session, _SYNC_UPDATE_TOOLS, props)
 
 
-def _put(session: GraphSession, statement: str, props: Mapping[str, Mapping[str, object]]) -> None:
-    for batch in batches([{"id": entity, "props": dict(values)} for entity, values in props.items()]):
-        session.run(load(statement), rows=list(batch))
+def _put(session: GraphSession, statement: Statement, props: Mapping[str, Mapping[str, object]]) -> None:
+    for batch in batched([{"id": entity, "props": dict(values)} for entity, values in props.items()], BATCH_ROWS):
+        session.run(statement, rows=list(batch))

@@ -1,10 +1,11 @@
 """Names and hashes: the one place that makes agent ids, tool ids, call names and content hashes."""
 
+import json
 import re
 from dataclasses import replace
 from hashlib import sha256
 
-from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import CANONICAL, Agent, JsonText, Tool, canonical_json
 
 STATED_OF_AGENT = ("name", "description", "kind", "version", "transport", "tags", "visible_to")
 STATED_OF_TOOL = ("description", "input_schema", "output_schema", "annotations", "tags", "questions")
@@ -35,6 +36,11 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def canonical_text(value: object) -> JsonText:
+    """Canonical JSON with `?` for each half of a surrogate pair. Raises ValueError, TypeError, RecursionError."""
+    return replace_surrogates(json.dumps(value, **CANONICAL))
+
+
 def holds_control(text: str) -> bool:
     """Whether a control character is in it, such as a line break."""
     return _CONTROL.search(text) is not None
@@ -51,6 +57,11 @@ def name_fault(name: object) -> str:
     if is_broken(name):
         return "a name must be whole characters, this holds half of a surrogate pair"
     return ""
+
+
+def sound_names(*names: str) -> list[str]:
+    """Each as it is, or empty if it cannot be a name."""
+    return ["" if name_fault(name) else name for name in names]
 
 
 def agent_id(key: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
@@ -15,9 +15,18 @@ TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
 
 
+CANONICAL: Mapping[str, Any] = {
+    "sort_keys": True,
+    "separators": (",", ":"),
+    "ensure_ascii": False,
+    "allow_nan": False,
+}
+"""How `json.dumps` writes canonical JSON."""
+
+
 def canonical_json(value: object) -> "JsonText":
     """Sorted keys, no spaces, text as it is: equal text means equal value. Raises ValueError on NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, **CANONICAL)
 
 
 def parse_field(text: "JsonText") -> Any:

@@ -3,6 +3,8 @@
 JSON, YAML and a server's answer may hold NaN, Infinity, or a whole number of 400 digits, which no float can hold.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from sys import float_info
 
 MOST = float_info.max
@@ -25,6 +27,32 @@ def read_whole(value: object, least: int, most: int = EXACT) -> int | None:
     """The same of a whole number. In JSON 5.0 is the same number as 5."""
     number = read_number(value, least, most)
     return int(number) if number is not None and number.is_integer() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """From `least` to `most`; `above`: more than `least`; `whole`: an int."""
+
+    least: float
+    most: float
+    above: bool = False
+    whole: bool = False
+
+    def __str__(self) -> str:
+        if self.whole:
+            return f"whole number from {self.least} to {self.most:,}"
+        return f"number {'above' if self.above else 'from'} {self.least:g}, at most {self.most:,.0f}"
+
+
+def find_unfit(values: Mapping[str, object], bounds: Mapping[str, Bounds]) -> str:
+    """The first name whose value is out of its bounds; empty if none is."""
+    for name, limits in bounds.items():
+        value = values[name]
+        number = read_number(value, limits.least, limits.most)
+        is_kind = isinstance(value, int) or not limits.whole
+        if number is None or not is_kind or (limits.above and number == limits.least):
+            return name
+    return ""
 
 
 def read_digits(text: str, least: int = 0, most: int = EXACT) -> int | None:

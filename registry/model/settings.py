@@ -13,7 +13,7 @@ from typing import Any
 
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
-from waygraph.registry.model.numbers import FAR_S, read_number, read_whole, show_value
+from waygraph.registry.model.numbers import FAR_S, Bounds, find_unfit, show_value
 
 PREFIX = "WAYGRAPH_"
 WRITE_TIMEOUT = f"{PREFIX}WRITE_TIMEOUT_S"
@@ -242,9 +242,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting for a number that is none, or below the least that can be."""
-        for setting in fields(self):
-            if isinstance(setting.default, (int, float)) and not isinstance(setting.default, bool):
-                _check_number(setting.name, getattr(self, setting.name), whole=isinstance(setting.default, int))
+        if name := find_unfit(vars(self), _BOUNDS):
+            value = show_value(getattr(self, name))
+            raise InvalidSetting(f"{PREFIX}{name.upper()}={value}: expected a {_BOUNDS[name]}")
 
     @cached_property
     def cache_path(self) -> Path:
@@ -285,21 +285,18 @@ class Settings:
         return self.data_path / "registry.grafeo"
 
 
-def _check_number(name: str, value: Any, *, whole: bool) -> None:
-    """Raises InvalidSetting."""
+def _bounds(name: str, default: float) -> Bounds:
     zero_fits = name in MAY_BE_ZERO
-    least = LEAST.get(name, 0 if zero_fits else 1) if whole else 0
-    if whole and isinstance(value, int) and read_whole(value, least, MOST_WHOLE) is not None:
-        return
-    number = None if whole else read_number(value, 0, FAR_S)
-    if number or (number is not None and zero_fits):
-        return
-    expectation = f"whole number from {least} to {MOST_WHOLE:,}"
-    if not whole:
-        expectation = f"number {'from' if zero_fits else 'above'} 0, at most {FAR_S:,.0f}"
-    raise InvalidSetting(f"{PREFIX}{name.upper()}={show_value(value)}: expected a {expectation}")
+    if isinstance(default, int):
+        return Bounds(least=LEAST.get(name, 0 if zero_fits else 1), most=MOST_WHOLE, whole=True)
+    return Bounds(least=0, most=FAR_S, above=not zero_fits)
 
 
+_BOUNDS = {
+    each.name: _bounds(each.name, each.default)
+    for each in fields(Settings)
+    if isinstance(each.default, (int, float)) and not isinstance(each.default, bool)
+}
 VARIABLES = frozenset(PREFIX + setting.name.upper() for setting in fields(Settings))
 
 

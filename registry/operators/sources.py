@@ -15,6 +15,9 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.operators.rights import is_own, refuse_non_operator
 from waygraph.registry.writer import WriteSession
 
+_READ_SOURCES = load("read/sources")
+_SYNC_REMOVE_SOURCE = load("sync/remove_source")
+
 NOTHING_TRIED: SourceStatuses = {}
 
 
@@ -85,7 +88,7 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
-        graph_session.run(load("sync/remove_source"), source=name)
+        graph_session.run(_SYNC_REMOVE_SOURCE, source=name)
 
     return Forgotten(
         revision=session.write(work, agent_ids).revision,
@@ -98,7 +101,7 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
 def claims_of(session: WriteSession, name: str, principal: Principal | None) -> list[str]:
     """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
     graph = session.read_graph_view()
-    sources = {str(row["name"]) for row in session.engine.run(load("read/sources"))}
+    sources = {str(row["name"]) for row in session.engine.run(_READ_SOURCES)}
     if principal is not None:
         sources &= {claim.source for claim in graph.claims if graph.shows(claim.agent_id, principal)}
     if name not in sources:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import batched
 from typing import Any
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import (
     Vectors,
     overlaid,
@@ -27,6 +28,11 @@ from waygraph.registry.model.nouns import Agent, Principal, canonical_json
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import MAX_NAMES, checked_names
 from waygraph.registry.writer import RegistryNoun, WriteSession
+
+_READ_INCLUSIONS = load("read/inclusions")
+_READ_TOOLSETS = load("read/toolsets")
+_TOOLSET_PUT_TOOLSET = load("toolset/put_toolset")
+_TOOLSET_REMOVE_TOOLSET = load("toolset/remove_toolset")
 
 RULE = ("description", "tools", "agents", "tags", "callers")
 """What an operator says of a toolset."""
@@ -131,7 +137,7 @@ def stated_toolset(name: str, **rule: Any) -> Toolset:
 
 def put_toolset(session: GraphSession, new: Toolset, tools_before: Collection[str] = ()) -> None:
     """`new` in place of the one of its name. `tools_before`: ids of the tools that it included so far."""
-    session.run(load("toolset/put_toolset"), id=new.name, props=new.rule)
+    session.run(_TOOLSET_PUT_TOOLSET, id=new.name, props=new.rule)
     put_edges(session, {new.name: (set(tools_before), set(new.includes))})
 
 
@@ -140,7 +146,7 @@ def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str
     old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
     come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
     for statement, rows in (("toolset/exclude", old_edges), ("toolset/include", come)):
-        for batch in batches(rows):
+        for batch in batched(rows, BATCH_ROWS):
             session.run(load(statement), rows=list(batch))
 
 
@@ -181,11 +187,11 @@ class Toolsets(RegistryNoun[Toolset]):
 
     def read(self, session: GraphSession) -> list[Toolset]:
         """In order of their names, each with the ids of its tools in order."""
-        rows = session.run(load("read/toolsets"))
+        rows = session.run(_READ_TOOLSETS)
         if not rows:
             return []
         tools: dict[str, list[str]] = {}
-        for row in session.run(load("read/inclusions")):
+        for row in session.run(_READ_INCLUSIONS):
             tools.setdefault(row["toolset"], []).append(row["tool"])
         return [Toolset.of_json({**row, "includes": tools.get(row["name"], [])}) for row in rows]
 
@@ -280,7 +286,7 @@ def remove_toolset(session: WriteSession, name: str) -> Written:
         raise UnknownName("toolset", name, toolsets)
 
     def work(graph_session: GraphSession) -> None:
-        graph_session.run(load("toolset/remove_toolset"), id=name)
+        graph_session.run(_TOOLSET_REMOVE_TOOLSET, id=name)
         session.log(graph_session, [toolset_change(toolsets[name], None)])
 
     return session.write(work)

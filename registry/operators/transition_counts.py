@@ -17,6 +17,8 @@ from waygraph.registry.model.transitions import (
 )
 from waygraph.registry.writer import WriteSession
 
+_LEARNING_FORGET_TRANSITIONS = load("learning/forget_transitions")
+
 
 def learn_transitions(
     session: WriteSession, more: Sequence[Transition], half_life_days: float, max_kept: int
@@ -54,7 +56,7 @@ def forget_transitions(session: WriteSession) -> Written:
 
 
 def _forget(graph_session: GraphSession) -> None:
-    graph_session.run(load("learning/forget_transitions"))
+    graph_session.run(_LEARNING_FORGET_TRANSITIONS)
 
 
 def _unknown_ids(session: WriteSession, ids: Collection[str]) -> set[str]:

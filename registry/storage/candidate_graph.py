@@ -5,10 +5,11 @@ an ingest takes away those of a tool whose vector it changes.
 """
 
 from dataclasses import dataclass
+from itertools import batched
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import read_tools, read_vectors
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
     Rows = NDArray[np.int64]
+
+_LEARNING_CLEAR_SIMILAR = load("learning/clear_similar")
+_LEARNING_PUT_SIMILAR = load("learning/put_similar")
 
 BLOCK_NUMBERS = 8_000_000
 """Cosines computed at a time: 32 MB."""
@@ -172,8 +176,8 @@ def put_similar(session: "WriteSession", choose: "Callable[[Vectors], Sequence[M
     rows = choose(read_vectors(session.engine, tools=[item.tool.id for item in read_tools(session.engine)]))
 
     def work(graph_session: GraphSession) -> None:
-        graph_session.run(load("learning/clear_similar"))
-        for batch in batches(rows):
-            graph_session.run(load("learning/put_similar"), revision=revision + 1, rows=list(batch))
+        graph_session.run(_LEARNING_CLEAR_SIMILAR)
+        for batch in batched(rows, BATCH_ROWS):
+            graph_session.run(_LEARNING_PUT_SIMILAR, revision=revision + 1, rows=list(batch))
 
     return session.write(work)

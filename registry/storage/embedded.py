@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.storage.store import Filling, Origin
 
+_STATE_UPDATE = load("state/update")
+
 
 logger = logging.getLogger(__name__)
 
@@ -282,12 +284,11 @@ class LiveGraph:
     @contextmanager
     def hold(self) -> Iterator[GrafeoEngine]:
         """The engine, at the present schema. Raises RegistryUnusable, RegistryLocked."""
-        self._refuse_lost()
         if self._memory is not None:
             _ready(self._memory, self._place)
             yield self._memory
             return
-        self._look_first()
+        self._look_first(published_schema(self._folder))
         engine = GrafeoEngine.open(self._path)
         try:
             if _ready(engine, self._place):
@@ -312,9 +313,14 @@ class LiveGraph:
         if self._memory is not None:
             self._memory.close()
 
-    def _refuse_lost(self) -> None:
-        """A new graph would be published over the index of one that was moved away, and with it the last copy lost."""
-        if self._path is not None and not self._path.exists() and published_schema(self._folder) is not None:
+    def _look_first(self, schema: int | None) -> None:
+        """Before the graph is opened to write, which alone would change its bytes. `schema`: of what is published.
+
+        Refuses a graph that may not be ours. Also one that is gone: a new one would be published over the index of
+        that which was moved away, and with it the last copy lost.
+        """
+        is_there = self._path is not None and self._path.exists()
+        if not is_there and schema is not None:
             copy = self._folder / generation.current_name(self._folder) / generation.GRAPH
             raise RegistryUnusable(
                 self._place,
@@ -322,11 +328,8 @@ class LiveGraph:
                 f"or remove {self._folder} to begin anew.",
             )
 
-    def _look_first(self) -> None:
-        """Refuses a graph that may not be ours before it is opened to write: that alone would change its bytes."""
-        schema = published_schema(self._folder)
         is_known = schema is not None and schema <= SCHEMA_VERSION
-        if self._path is not None and self._path.exists() and not is_known:
+        if self._path is not None and is_there and not is_known:
             with closing(GrafeoEngine.open_copy(self._path)) as engine:
                 _refuse_other(engine, self._place)
 
@@ -347,7 +350,7 @@ def _ready(engine: GrafeoEngine, place: str) -> bool:
     state = read_state(engine)
     older = state is not None and state.schema_version < SCHEMA_VERSION
     if older:
-        engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+        engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
     return older
 
 

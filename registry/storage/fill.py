@@ -16,6 +16,13 @@ from waygraph.registry.model.errors import CopyDiffers, RegistryUnusable, WriteC
 from waygraph.registry.storage.store import Origin, Work
 from waygraph.registry.writer import Writing
 
+_NEO4J_COPY_BEGIN = load("neo4j/copy/begin")
+_NEO4J_COPY_CLEAR = load("neo4j/copy/clear")
+_NEO4J_COPY_END = load("neo4j/copy/end")
+_NEO4J_COPY_HOLD = load("neo4j/copy/hold")
+_NEO4J_COPY_READ = load("neo4j/copy/read")
+_NEO4J_COPY_STRAYS = load("neo4j/copy/strays")
+
 
 class AtOnce:
     """Implements Filling in one transaction, for an engine that nobody else reads or writes meanwhile."""
@@ -58,7 +65,7 @@ class InParts:
         self._token = secrets.token_hex(8)
         earlier = find_unfinished(self._engine)
         if earlier is None:
-            if strays := self._engine.run(load("neo4j/copy/strays")):
+            if strays := self._engine.run(_NEO4J_COPY_STRAYS):
                 labels = ", ".join(row["label"] for row in strays)
                 raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
         elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
@@ -81,7 +88,7 @@ class InParts:
     def finish(self, work: Work) -> None:
         def whole(session: GraphSession) -> None:
             self._hold(session)
-            session.run(load("neo4j/copy/end"), token=self._token)
+            session.run(_NEO4J_COPY_END, token=self._token)
             work(session)
 
         try:
@@ -92,12 +99,12 @@ class InParts:
 
     def _mark(self, origin: Origin) -> None:
         props = asdict(origin) | {"token": self._token}
-        if not self._engine.run(load("neo4j/copy/begin"), props=props):
+        if not self._engine.run(_NEO4J_COPY_BEGIN, props=props):
             refuse_registry(self._place, read_state(self._engine))
             raise WriteConflict(f"{self._place}: another writer made a registry there and removed it; try again")
 
     def _hold(self, session: GraphSession) -> None:
-        if not session.run(load("neo4j/copy/hold"), token=self._token):
+        if not session.run(_NEO4J_COPY_HOLD, token=self._token):
             raise WriteConflict(f"{self._place}: another `waygraph migrate` has taken this copy over")
 
     def _clear(self) -> None:
@@ -105,7 +112,7 @@ class InParts:
 
         def some(session: GraphSession) -> int:
             self._hold(session)
-            return int(session.run(load("neo4j/copy/clear"), rows=BATCH_ROWS)[0]["removed"])
+            return int(session.run(_NEO4J_COPY_CLEAR, rows=BATCH_ROWS)[0]["removed"])
 
         while self._engine.write(some):
             pass
@@ -113,7 +120,7 @@ class InParts:
 
 def find_unfinished(engine: GraphEngine) -> Origin | None:
     """What the copy is of that lies in this graph and is not whole."""
-    rows = engine.run(load("neo4j/copy/read"))
+    rows = engine.run(_NEO4J_COPY_READ)
     return Origin(**rows[0]) if rows else None
 
 

@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from hashlib import sha256
-from itertools import groupby
+from itertools import batched, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from waygraph.cypher import load
 from waygraph.registry.graph.contents import Contents, GraphNoun
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import (
     RegistryState,
     StoredAgent,
@@ -41,6 +41,10 @@ from waygraph.registry.storage.store import Filling, Origin, Store
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_STATE_CREATE = load("state/create")
+_SYNC_PUT_CLAIMS = load("sync/put_claims")
+_SYNC_PUT_SOURCE = load("sync/put_source")
 
 
 _MOST_NAMES = 3
@@ -148,7 +152,7 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
 
 def _parts[T](values: Sequence[T], put: Callable[[Sequence[T], GraphSession], None]) -> Iterator[Part]:
     """Of what changes no agent."""
-    return (Part(len(batch), (), partial(put, batch)) for batch in batches(values))
+    return (Part(len(batch), (), partial(put, batch)) for batch in batched(values, BATCH_ROWS))
 
 
 def _put_settings(settings: Sequence[OperatorSettings], session: GraphSession) -> None:
@@ -166,7 +170,7 @@ def _entity_parts(whole: Contents, present_ids: Collection[str]) -> Iterator[Par
         entities += [item, *tools_by_agent[agent_id]]
     missing = [entity for entity in entities if _id(entity) not in present_ids]
     vectors = _vectors(whole)
-    for batch in batches(missing):
+    for batch in batched(missing, BATCH_ROWS):
         agents = [entity for entity in batch if isinstance(entity, StoredAgent)]
         tools = [entity for entity in batch if isinstance(entity, StoredTool)]
         agent_ids = {item.agent.id for item in agents} | {item.tool.agent_id for item in tools}
@@ -198,7 +202,7 @@ def _put_entities(
 def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:
     for source in sources:
         session.run(
-            load("sync/put_source"),
+            _SYNC_PUT_SOURCE,
             name=source.name,
             namespace=source.namespace,
             rank=source.rank,
@@ -215,7 +219,7 @@ def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
             {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since, "seen_at": c.seen_at}
             for c in of_source
         ]
-        session.run(load("sync/put_claims"), source=source, rows=rows)
+        session.run(_SYNC_PUT_CLAIMS, source=source, rows=rows)
 
 
 def _put_changes(changes: Sequence[Change], session: GraphSession) -> None:
@@ -315,7 +319,7 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
     origin = Origin(place=place, revision=original.state.revision, commit=original.state.commit, dimension=dimension)
 
     def whole(session: GraphSession) -> None:
-        session.run(load("state/create"), props=asdict(original.state))
+        session.run(_STATE_CREATE, props=asdict(original.state))
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import CypherResult
     from waygraph.registry.storage.store import Filling, Origin
 
+_NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
+_NEO4J_SCHEMA_FOREIGN_LABELS = load("neo4j/schema/foreign_labels")
+_NEO4J_SEARCH_STATE = load("neo4j/search/state")
+_STATE_UPDATE = load("state/update")
+
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
 NEVER_WHOLE = "writers have been committing all the while"
@@ -190,7 +195,7 @@ class ServerStore:
         """Raises ServerRefused, ServerUnavailable; RegistryUnusable for a graph that is not ours, or a newer one."""
         _ = self.engine.version
         if not seen_migrations(self.engine, self.place):
-            rows = self.engine.run(load("neo4j/schema/foreign_labels"), labels=sorted(OURS))
+            rows = self.engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=sorted(OURS))
             if rows:
                 labels = ", ".join(row["label"] for row in rows)
                 raise RegistryUnusable(
@@ -207,7 +212,7 @@ class ServerStore:
         self._await_indexes()
         state = read_state(self.engine)
         if state is not None and state.schema_version < SCHEMA_VERSION:
-            self.engine.run(load("state/update"), props={"schema_version": SCHEMA_VERSION})
+            self.engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
         self._ready = True
 
     def _prepare(self, dimension: int) -> None:
@@ -225,12 +230,12 @@ class ServerStore:
 
     def _dimension(self) -> int:
         """Of the vectors that are there; 0 without any."""
-        rows = self.engine.run(load("neo4j/search/state"))
+        rows = self.engine.run(_NEO4J_SEARCH_STATE)
         return int(rows[0]["dimension"]) if rows else 0
 
     def _await_indexes(self) -> None:
         give_up = time.monotonic() + INDEXES_READY_S
-        while any(row["state"] == "POPULATING" for row in self.engine.run(load("neo4j/check/indexes"))):
+        while any(row["state"] == "POPULATING" for row in self.engine.run(_NEO4J_CHECK_INDEXES)):
             if time.monotonic() > give_up:
                 raise ServerUnavailable(self.place, f"its indexes were not ready within {INDEXES_READY_S} s")
             time.sleep(_PAUSE_S)

@@ -6,16 +6,33 @@ A category's id in the graph is `TAXONOMY:ID`, so that two taxonomies may use on
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import Vectors
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+_READ_CATEGORIES = load("read/categories")
+_READ_CATEGORY_CHILDREN = load("read/category_children")
+_READ_CATEGORY_VECTORS = load("read/category_vectors")
+_READ_HOLDINGS = load("read/holdings")
+_READ_TAXONOMIES = load("read/taxonomies")
+_TAXONOMY_HOLD_AGENTS = load("taxonomy/hold_agents")
+_TAXONOMY_HOLD_TOOLS = load("taxonomy/hold_tools")
+_TAXONOMY_PUT_CATEGORIES = load("taxonomy/put_categories")
+_TAXONOMY_PUT_CHILDREN = load("taxonomy/put_children")
+_TAXONOMY_PUT_ROOT = load("taxonomy/put_root")
+_TAXONOMY_PUT_TAXONOMY = load("taxonomy/put_taxonomy")
+_TAXONOMY_RELEASE = load("taxonomy/release")
+_TAXONOMY_REMOVE_CATEGORIES = load("taxonomy/remove_categories")
+_TAXONOMY_REMOVE_CHILDREN = load("taxonomy/remove_children")
+_TAXONOMY_REMOVE_TAXONOMY = load("taxonomy/remove_taxonomy")
 
 type Directions = Mapping[str, NDArray[np.float32]]
 """Category id → the direction of what it holds: float32 of shape (dimension,), of length 1."""
@@ -26,15 +43,15 @@ _OF_WHOLE = frozenset({"name", "categories", "settings", "private"})
 
 def read_taxonomies(session: GraphSession) -> list[Taxonomy]:
     """In order of their names. What no root leads to is left out, and so is an edge that leads back."""
-    wholes = session.run(load("read/taxonomies"))
+    wholes = session.run(_READ_TAXONOMIES)
     if not wholes:
         return []
-    rows = {row["id"]: row for row in session.run(load("read/categories"))}
+    rows = {row["id"]: row for row in session.run(_READ_CATEGORIES)}
     children: dict[str, list[str]] = {}
-    for row in session.run(load("read/category_children")):
+    for row in session.run(_READ_CATEGORY_CHILDREN):
         children.setdefault(row["parent"], []).append(row["child"])
     holds: dict[str, dict[str, By]] = {}
-    for row in session.run(load("read/holdings")):
+    for row in session.run(_READ_HOLDINGS):
         holds.setdefault(row["category"], {})[row["entity"]] = By(row["by"])
     return [_taxonomy(dict(whole), rows, children, holds) for whole in wholes]
 
@@ -106,9 +123,7 @@ def read_directions(session: GraphSession, taxonomy: str | None = None) -> Vecto
     """Of the categories that have one, by node id; of a taxonomy by their ids in it: float32 of shape (dimension,)."""
     import numpy as np
 
-    vectors = {
-        row["id"]: np.asarray(row["embedding"], dtype=np.float32) for row in session.run(load("read/category_vectors"))
-    }
+    vectors = {row["id"]: np.asarray(row["embedding"], dtype=np.float32) for row in session.run(_READ_CATEGORY_VECTORS)}
     return vectors if taxonomy is None else directions_of(taxonomy, vectors)
 
 
@@ -127,9 +142,9 @@ def put_taxonomy(
     """
     before = former.categories if former else {}
     absent = [f"{new.name}:{each}" for each in before if each not in new.categories]
-    for ids in batches(absent):
-        session.run(load("taxonomy/remove_categories"), ids=list(ids))
-    session.run(load("taxonomy/put_taxonomy"), id=new.name, props=_whole_props(new))
+    for ids in batched(absent, BATCH_ROWS):
+        session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
+    session.run(_TAXONOMY_PUT_TAXONOMY, id=new.name, props=_whole_props(new))
     categories = [each for each in new.categories.values() if each != before.get(each.id)]
     rows = [{"id": f"{new.name}:{each.id}", "props": _category_props(each, directions or {})} for each in categories]
     new_ids = {each.id for each in categories}
@@ -138,17 +153,17 @@ def put_taxonomy(
         for category, direction in (directions or {}).items()
         if category not in new_ids and category in new.categories
     ]
-    for batch in batches(rows):
-        session.run(load("taxonomy/put_categories"), rows=list(batch))
-    session.run(load("taxonomy/put_root"), id=new.name, root=f"{new.name}:{new.root.id}")
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(_TAXONOMY_PUT_CATEGORIES, rows=list(batch))
+    session.run(_TAXONOMY_PUT_ROOT, id=new.name, root=f"{new.name}:{new.root.id}")
     _put_children(session, new.name, [each for each in categories if _children(before, each.id) != each.children])
     _put_holdings(session, new, categories, before)
 
 
 def remove_taxonomy(session: GraphSession, taxonomy: Taxonomy) -> None:
-    for ids in batches([f"{taxonomy.name}:{each}" for each in taxonomy.categories]):
-        session.run(load("taxonomy/remove_categories"), ids=list(ids))
-    session.run(load("taxonomy/remove_taxonomy"), id=taxonomy.name)
+    for ids in batched([f"{taxonomy.name}:{each}" for each in taxonomy.categories], BATCH_ROWS):
+        session.run(_TAXONOMY_REMOVE_CATEGORIES, ids=list(ids))
+    session.run(_TAXONOMY_REMOVE_TAXONOMY, id=taxonomy.name)
 
 
 def _whole_props(taxonomy: Taxonomy) -> dict[str, object]:
@@ -176,15 +191,15 @@ def _children(categories: Mapping[str, Category], category_id: str) -> tuple[str
 
 def _put_children(session: GraphSession, name: str, parents: Iterable[Category]) -> None:
     parent_ids = list(parents)
-    for ids in batches([f"{name}:{each.id}" for each in parent_ids]):
-        session.run(load("taxonomy/remove_children"), ids=list(ids))
+    for ids in batched([f"{name}:{each.id}" for each in parent_ids], BATCH_ROWS):
+        session.run(_TAXONOMY_REMOVE_CHILDREN, ids=list(ids))
     rows = [
         {"parent": f"{name}:{each.id}", "child": f"{name}:{child}", "position": position}
         for each in parent_ids
         for position, child in enumerate(each.children)
     ]
-    for batch in batches(rows):
-        session.run(load("taxonomy/put_children"), rows=list(batch))
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(_TAXONOMY_PUT_CHILDREN, rows=list(batch))
 
 
 def _put_holdings(
@@ -202,7 +217,7 @@ def _put_holdings(
             for entity, by in each.holds.items()
             if former.get(entity) != by
         ]
-    for batch in batches(old_edges):
-        session.run(load("taxonomy/release"), rows=list(batch))
-    for batch in batches(new_edges):
-        session.run(load("taxonomy/hold_agents" if new.of is Of.AGENTS else "taxonomy/hold_tools"), rows=list(batch))
+    for batch in batched(old_edges, BATCH_ROWS):
+        session.run(_TAXONOMY_RELEASE, rows=list(batch))
+    for batch in batched(new_edges, BATCH_ROWS):
+        session.run(_TAXONOMY_HOLD_AGENTS if new.of is Of.AGENTS else _TAXONOMY_HOLD_TOOLS, rows=list(batch))

@@ -117,7 +117,7 @@ def written_in_code() -> frozenset[str]:
         for node in ast.walk(syntax(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    return frozenset(constants) | {name for migration in MIGRATIONS for name in migration.statements}
+    return frozenset(constants) | {each.name for migration in MIGRATIONS for each in migration.statements}
 
 
 @pytest.mark.parametrize("name", names())

@@ -14,7 +14,8 @@ from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.manifest.trust_store import VouchedFile, vouched_file
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.resolve import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import OpenedSource, Opening, open_command, open_sources
+from waygraph.ingest.sources.trust import vouch
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Settings
 from waygraph.registry.model.nouns import Agent
@@ -123,5 +124,5 @@ class Here:
         for source in sources:
             parts = source.parts()
             sync(self.registry, source.with_answers(parts), allow_mass_removal=True)
-            source.vouch(parts)
+            vouch(source, parts)
         return self.registry.agents()

@@ -17,7 +17,7 @@ from waygraph.ingest.execution.executor import FRESH_S
 from waygraph.ingest.manifest.records import HttpLaunch, StdioLaunch
 from waygraph.ingest.manifest.trust_store import launch_digest, vouched_file
 from waygraph.ingest.pipeline import Ingestion
-from waygraph.ingest.sources.resolve import open_sources
+from waygraph.ingest.sources.opening import open_sources
 from waygraph.ingest.watch.run import followed_sources
 from waygraph.registry.model.errors import MassRemoval, NotCallable, StorageFailed
 

@@ -317,7 +317,7 @@ def test_migrations_may_be_repeated(engine: GraphEngine) -> None:
     """Running them again, also after one was cut short, changes nothing."""
     for _ in range(2):
         migrate(engine, "here", "2026-01-01")
-    engine.define(load(MIGRATIONS[0].statements[0]))
+    engine.define(MIGRATIONS[0].statements[0])
     rows = engine.run(load("schema/migrations"))
     assert [row["id"] for row in rows] == [str(migration.number) for migration in MIGRATIONS]
 

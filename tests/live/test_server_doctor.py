@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -16,17 +17,18 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from tests.neo4j_fixtures import wipe
 from tests.neo4j_server import DATABASE, Target
 from waygraph.api.cli.app import main
-from waygraph.cypher import load, load_for
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Settings
 from waygraph.registry.graph.commit_mark import DEAD_COMMIT_MS
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
+from waygraph.registry.index.neo4j import neo4j_upkeep
 from waygraph.registry.index.neo4j.neo4j_index import UNIQUE, Index, renew_schema
 from waygraph.registry.index.neo4j.neo4j_index import faults as index_faults
 from waygraph.registry.model.errors import EmbedderMismatch
 from waygraph.registry.model.nouns import Filters, Query
+from waygraph.registry.storage.integrity import findings as findings_of_graph
 from waygraph.registry.storage.integrity.examine import examine, examine_at
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -496,13 +498,13 @@ def asked_on(registry: LocalRegistry) -> Iterator[list[Exception]]:
         thread.join()
 
 
-@pytest.mark.parametrize("failing", ["neo4j/check/indexed_agents", "check/orphans"])
-def test_a_check_that_fails_is_a_finding(shared: World, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "failing"), [(neo4j_upkeep, "_NEO4J_CHECK_INDEXED_AGENTS"), (findings_of_graph, "_CHECK_ORPHANS")]
+)
+def test_a_check_that_fails_is_a_finding(
+    shared: World, monkeypatch: pytest.MonkeyPatch, module: ModuleType, failing: str
+) -> None:
     """The doctor itself never raises for what is wrong with the registry."""
-    broken = replace(load(failing), text="RETURN 1 / 0")
-    monkeypatch.setattr(
-        "waygraph.registry.graph.neo4j.load_for",
-        lambda dialect, s: broken if s.name == failing else load_for(dialect, s),
-    )
+    monkeypatch.setattr(module, failing, replace(getattr(module, failing), neo4j_text="RETURN 1 / 0"))
     findings = shared.look(deep=True)
     assert any("/ by zero" in findings[check].detail for check in faults(findings))

@@ -4,6 +4,7 @@ import pytest
 
 from waygraph.cypher import BadStatement, load, names
 from waygraph.cypher.loader import TYPES, parse
+from waygraph.registry.graph.engine import check_params
 
 GOOD = """// Agents by id.
 // params: ids list<string>, limit integer
@@ -68,7 +69,7 @@ def test_what_stands_in_quotes_is_no_parameter() -> None:
 def test_parameters_must_be_the_declared_ones(given: dict[str, object]) -> None:
     """Missing, unknown or of another type: refused before any engine sees them. A boolean is no number."""
     with pytest.raises(BadStatement):
-        parse("test/agents", GOOD).check(given)
+        check_params(parse("test/agents", GOOD), given)
 
 
 def test_who_may_see_what_is_asked_in_the_same_words_everywhere() -> None:

@@ -16,8 +16,8 @@ from tests.web_pages import WebPages, web_pages, write_certificate
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.fetch import FetchFailed, Fetching, Page, address_of, fetch, open_document
+from waygraph.ingest.sources.opening import Opening, open_sources
 from waygraph.ingest.sources.read import Reading
-from waygraph.ingest.sources.resolve import Opening, open_sources
 from waygraph.registry.http.addresses import Reach, is_public
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watch.run import FollowedSource, followed_sources
 from waygraph.registry import Settings
 from waygraph.registry.model.errors import SourceError

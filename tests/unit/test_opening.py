@@ -12,7 +12,7 @@ from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers
-from waygraph.ingest.sources.resolve import Opening, open_command, open_sources
+from waygraph.ingest.sources.opening import Opening, open_command, open_sources
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
 

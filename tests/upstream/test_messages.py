@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCMessage, JSONRPCNotification, jsonrpc_message_adapter
 
-from waygraph.ingest.upstream.process import LinesOut, Pipe
-from waygraph.ingest.upstream.stdio import Item, MessagesIn, encode_message, read_message
+from waygraph.ingest.upstream.pipes import Item, LinesOut, MessagesIn, Pipe, encode_message
+from waygraph.ingest.upstream.stdio import read_message
 
 LONG = 300_000
 """More than a pipe holds."""

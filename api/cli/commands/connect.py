@@ -273,8 +273,8 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mappi
     from waygraph.api.cli.commands.source_options import opening
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
     from waygraph.ingest.pipeline import Ingestion
+    from waygraph.ingest.sources.opening import open_sources
     from waygraph.ingest.sources.read import with_answers
-    from waygraph.ingest.sources.resolve import open_sources
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
         how = opening(settings, os.environ, registry=registry.store.place, headers=None, env=None, ask=ask)

@@ -23,9 +23,8 @@ from waygraph.api.cli.commands.source_options import (
 from waygraph.api.cli.options import AsJson, Invocation, after_dashes, invocation
 from waygraph.api.cli.render.cli_json import Outcome
 from waygraph.api.cli.render.output import complain, note, show
-from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
-from waygraph.ingest.sources.resolve import name_of_command, printable_source
+from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.model import validation
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
@@ -34,7 +33,7 @@ from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from waygraph.ingest.sources.resolve import Opening
+    from waygraph.ingest.sources.opening import Opening
 
 
 def ingest(
@@ -102,6 +101,7 @@ def ingest(
     from waygraph.ingest.pipeline import Ingestion
 
     options, command = invocation(context), after_dashes(context)
+    settings = options.settings()
     configs = _find_sources(options, all_of_them=yes) if discover else []
     sources = [*(given or ()), *configs]
     if discover and not sources and not command:
@@ -109,7 +109,7 @@ def ingest(
     _refuse_unnamed(len(sources) + bool(command), source)
     read = partial(
         opening,
-        options.settings(),
+        settings,
         os.environ,
         source=source,
         namespace=namespace,
@@ -122,7 +122,7 @@ def ingest(
         start=start,
     )
     take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    results = _outcomes(options, _Intake(sources, command, questions, questions_by, dry_run), read, take)
+    results = _outcomes(options, settings, _Intake(sources, command, questions, questions_by, dry_run), read, take)
     show(results, cli_json.ingest, operation_views.ingest, as_json)
     remark(results)
     if any(outcome.is_failure for outcome in results):
@@ -157,21 +157,24 @@ def _refuse_unnamed(sources: int, name: str) -> None:
 
 
 def _outcomes(
-    options: Invocation, intake: _Intake, read: "Callable[..., Opening]", take: "Callable[..., Ingestion]"
+    options: Invocation,
+    settings: Settings,
+    intake: _Intake,
+    read: "Callable[..., Opening]",
+    take: "Callable[..., Ingestion]",
 ) -> "list[Outcome]":
     """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
     who writes questions."""
     import os
 
     from waygraph.api.cli.render.progress import asking_servers, progress_bar
-    from waygraph.ingest.sources.resolve import refuse_unused
+    from waygraph.ingest.sources.opening import refuse_unused
 
-    settings = options.settings()
     if intake.questions:
         options.own_place(settings)
     with (
         asking(intake.questions, intake.questions_by, settings, os.environ, dry_run=intake.dry_run) as author,
-        options.open() as registry,
+        options.open(settings) as registry,
         asking_servers(settings) as ask,
         progress_bar("Embedding", settings.progress_after_s) as progress,
     ):
@@ -189,6 +192,8 @@ def asking(
     if not count:
         yield None
         return
+    from waygraph.ingest.manifest.questions import TEMPLATES, open_author
+
     with closing(open_author(spec, settings, environ)) as author:
         if dry_run and spec != TEMPLATES:
             note("a dry run asks no language model: tools are compared without the questions that it would make up")

@@ -9,12 +9,12 @@ import typer
 
 from waygraph.api.cli import options
 from waygraph.api.cli.render.output import note
-from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
+    from waygraph.ingest.hosts.hosts import KnownConfig
+    from waygraph.ingest.sources.opening import Opening
     from waygraph.ingest.sources.read import Ask
-    from waygraph.ingest.sources.resolve import Opening
 
 
 Namespace = Annotated[
@@ -78,7 +78,7 @@ def opening(
 ) -> "Opening":
     """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
     from waygraph.ingest.manifest.environment import Surroundings
-    from waygraph.ingest.sources.resolve import Opening
+    from waygraph.ingest.sources.opening import Opening
 
     return Opening(
         settings=settings,
@@ -114,13 +114,15 @@ def _variable(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
 
 def chosen_configs(settings: Settings, environ: Mapping[str, str], *, all_of_them: bool) -> list[str]:
     """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
+    from waygraph.ingest.hosts.hosts import known_configs
+
     configs = known_configs(Path.home(), environ, sys.platform, Path.cwd(), settings=settings)
     if not configs:
         note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
     return [str(config.path) for config in configs if _is_chosen(config, all_of_them=all_of_them)]
 
 
-def _is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
+def _is_chosen(config: "KnownConfig", *, all_of_them: bool) -> bool:
     label = f"{config.client}: {config.path}"
     if config.fault:
         note(f"{label} {config.fault}")

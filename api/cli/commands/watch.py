@@ -75,7 +75,7 @@ def watch(
     from dataclasses import replace
 
     from waygraph.api.cli.commands.watch_process import WatchOptions, known_sources, run_until_stopped
-    from waygraph.ingest.sources.resolve import refuse_unused
+    from waygraph.ingest.sources.opening import refuse_unused
     from waygraph.registry.storage.location import place_of
 
     options = invocation(context)

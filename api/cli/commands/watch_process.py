@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from waygraph.api.cli.render.output import note
-from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watch.events import (
     Failing,
     ServerListed,

@@ -4,10 +4,10 @@ Named tuples, which are made in a seventh of the time of frozen dataclasses: who
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.api.telemetry.escaping import escape_each, escape_unsafe
 from waygraph.registry.model.nouns import JsonText
 
 
@@ -79,6 +79,15 @@ type Block = Table | Fields | Lines | Aside
 
 def cell_text(cell: Cell) -> str:
     """One line, escaped."""
+    return one_line(_text(cell))
+
+
+def cell_texts(cells: Iterable[Cell]) -> list[str]:
+    """The same of each."""
+    return escape_each(" ".join(_text(cell).split()) for cell in cells)
+
+
+def _text(cell: Cell) -> str:
     match cell:
         case None:
             text = ""
@@ -94,4 +103,4 @@ def cell_text(cell: Cell) -> str:
             text = cell
         case _:
             text = ", ".join(cell)
-    return one_line(text)
+    return text

@@ -8,17 +8,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import batched, chain
 from typing import NoReturn
 
 from waygraph.api.cli.render.blocks import (
     PIPED_CHARS,
     Aside,
     Block,
-    Cell,
     Fields,
     Lines,
     Table,
-    cell_text,
+    cell_texts,
     many_lines,
     one_line,
 )
@@ -39,18 +39,21 @@ def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str
 def _plain(block: Table | Fields | Lines, brief: bool) -> str:
     match block:
         case Table():
-            rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
-            return _title_lines(block.title, ["\t".join(map(one_line, block.columns)), *rows])
+            texts = cell_texts([*block.columns, *chain.from_iterable(block.rows)])
+            columns, *rows = batched(texts, len(block.columns))
+            lines = ["\t".join(columns), *("\t".join(_cut(block, row) if brief else row) for row in rows)]
+            return _title_lines(block.title, lines)
         case Fields():
-            return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.filled_pairs)
+            pairs = block.filled_pairs
+            texts = cell_texts(value for _, value in pairs)
+            return "\n".join(f"{name}\t{text}" for (name, _), text in zip(pairs, texts, strict=True))
         case Lines():
             return _title_lines(block.title, [many_lines(block.text)])
 
 
-def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
-    for column, cell in zip(table.columns, row, strict=True):
-        text = cell_text(cell)
-        is_cut = brief and column in table.brief and len(text) > PIPED_CHARS
+def _cut(table: Table, row: Sequence[str]) -> Iterator[str]:
+    for column, text in zip(table.columns, row, strict=True):
+        is_cut = column in table.brief and len(text) > PIPED_CHARS
         yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
 

@@ -1,7 +1,7 @@
 """Configurations of the hosts of MCP servers. One file is one source, each server an agent.
 
 Read, they give agents without tools; nothing is started. `servers` gives how each is started or reached, with every
-reference resolved. The forms of an entry are in `host_entry`, those of a `${…}` in `environment`.
+reference resolved. The forms of an entry are in `configured_server`, those of a `${…}` in `environment`.
 """
 
 from collections import Counter
@@ -11,10 +11,17 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from waygraph.ingest.manifest.environment import Scope, Surroundings
-from waygraph.ingest.manifest.fields import fields_of, items_of, mostly, pointer
+from waygraph.ingest.manifest.fields import mostly, pointer
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry, shape_of
-from waygraph.ingest.sources.formats.configured_server import ConfiguredServer, Faulty, launch_of, read_server
-from waygraph.ingest.sources.formats.host_entry import is_launch_alone, is_off, names_a_launch
+from waygraph.ingest.sources.formats.configured_server import (
+    ConfiguredServer,
+    Faulty,
+    is_launch_alone,
+    is_off,
+    launch_of,
+    names_a_launch,
+    read_server,
+)
 from waygraph.ingest.sources.parse import parse_file
 from waygraph.ingest.sources.plugin_manifest import MANIFEST, plugin_folder
 from waygraph.registry.model.errors import SourceError
@@ -119,15 +126,20 @@ class Switches:
 
 def switches_of(document: Mapping[str, Any]) -> Switches:
     """Of a whole document, or of the part for one project."""
-    settings = fields_of(document.get("mcp"))
+    settings = _mcp_settings(document)
     off = [document.get(name) for name in _OFF_LISTS]
     on = [document.get(name) for name in _ON_LISTS]
     return Switches(off=_names([*off, settings.get("excluded")]), on=_names([*on, settings.get("allowed")]))
 
 
+def _mcp_settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    settings = document.get("mcp")
+    return settings if isinstance(settings, Mapping) else {}
+
+
 def _names(lists: Sequence[object]) -> frozenset[str]:
     """Names, or objects with one."""
-    items = [item for part in lists for item in (part if isinstance(part, Mapping) else items_of(part))]
+    items = [item for part in lists if isinstance(part, (Mapping, list)) for item in part]
     names = [item.get("serverName", item.get("name")) if isinstance(item, Mapping) else item for item in items]
     return frozenset(name for name in names if isinstance(name, str))
 
@@ -210,7 +222,7 @@ def _tables_of_all(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         yield "", _named_values(document)
     yield from _tables_by_name(document)
     yield from _tables_of_vs_code(document)
-    if "servers" not in fields_of(document.get("mcp")) and _names_launches(document.get("mcp")):
+    if "servers" not in _mcp_settings(document) and _names_launches(document.get("mcp")):
         yield "/mcp", document["mcp"]
     if _is_of_goose(document.get("extensions")):
         yield "/extensions", document["extensions"]
@@ -228,7 +240,7 @@ def _tables_by_name(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]
 
 def _tables_of_vs_code(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """`mcp.json` has `servers` at its top, `settings.json` under `mcp`, and so has opencode."""
-    tables = {"/mcp/servers": fields_of(document.get("mcp")).get("servers")}
+    tables = {"/mcp/servers": _mcp_settings(document).get("servers")}
     if not any(name in document for name in _OTHERS_SERVERS):
         tables = {"/servers": document.get("servers"), **tables}
     for place, table in tables.items():
@@ -254,8 +266,9 @@ def _names_launches(table: object) -> bool:
 
 def _is_of_goose(table: object) -> bool:
     """Other documents have extensions: those of Goose are switched on, or have its own names of fields."""
-    entries = map(fields_of, table.values() if isinstance(table, Mapping) else items_of(table))
-    return any({"enabled", "type"} <= set(entry) or not _GOOSE_FIELDS.isdisjoint(entry) for entry in entries)
+    entries = table.values() if isinstance(table, Mapping) else table if isinstance(table, list) else ()
+    keys = [set(entry) for entry in entries if isinstance(entry, Mapping)]
+    return any({"enabled", "type"} <= each or not _GOOSE_FIELDS.isdisjoint(each) for each in keys)
 
 
 def _named_values(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,8 +316,7 @@ def _record(entry: _Entry) -> AgentRecord:
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
     """Of VS Code's `inputs`: id → default, of those that have one and are no password."""
-    settings = document.get("mcp")
-    lists = [document.get("inputs"), settings.get("inputs") if isinstance(settings, Mapping) else None]
+    lists = [document.get("inputs"), _mcp_settings(document).get("inputs")]
     entries = [entry for inputs in lists if isinstance(inputs, list) for entry in inputs if isinstance(entry, Mapping)]
     return {
         entry["id"]: entry["default"]

@@ -18,6 +18,8 @@ from waygraph.registry.graph.user_cypher.worker import NotARead, Request, encode
 from waygraph.registry.model.errors import RegistryError, ServerRefused, ServerUnavailable
 from waygraph.registry.model.settings import Settings
 
+_NEO4J_TYPED_UNSTOPPED = load("neo4j/typed/unstopped")
+
 MARK = {"waygraph": "typed"}
 """By which the server's list of transactions tells a typed statement."""
 ENDING_S = 2.0
@@ -60,7 +62,7 @@ def _run(request: Request) -> list[bytes]:
 def _refuse_beside_unstopped(engine: Neo4jEngine) -> None:
     """Raises StillRunning while a typed statement runs on though it was ended."""
     give_up = time.monotonic() + ENDING_S
-    while engine.run(load("neo4j/typed/unstopped"), mark=MARK["waygraph"])[0]["statements"]:
+    while engine.run(_NEO4J_TYPED_UNSTOPPED, mark=MARK["waygraph"])[0]["statements"]:
         if time.monotonic() > give_up:
             raise StillRunning
         time.sleep(ENDING_S / 10)

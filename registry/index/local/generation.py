@@ -86,6 +86,11 @@ def current_name(folder: Path) -> str:
     return name
 
 
+def current_folder(folder: Path) -> Path | None:
+    """The current generation; None if none was published. Raises RegistryUnusable, StorageFailed."""
+    return folder / current_name(folder) if (folder / CURRENT).exists() else None
+
+
 def stamp(pointer: str) -> tuple[int, int] | None:
     """Of the file `pointer_of` names: changes whenever another generation became current; None if there is none.
 

@@ -216,8 +216,8 @@ def _sources_of(folder: Path) -> list[SourceSummary] | None:
 def published_state(folder: Path) -> IndexState | None:
     """What the current generation says of itself; None if there is none that can be read."""
     with suppress(RegistryError, OSError, ValueError, TypeError):
-        path = folder / generation.current_name(folder) / generation.STATE
-        return IndexState(**json.loads(path.read_text(encoding="utf-8")))
+        if current := generation.current_folder(folder):
+            return IndexState(**json.loads((current / generation.STATE).read_text(encoding="utf-8")))
     return None
 
 
@@ -241,10 +241,10 @@ def known_vectors(folder: Path) -> "Rows":
     import numpy as np
 
     with suppress(RegistryError, OSError, ValueError, TypeError):
-        path = folder / generation.current_name(folder)
-        keys = json.loads((path / generation.KEYS).read_text(encoding="utf-8"))
-        matrix = np.load(path / generation.VECTORS, mmap_mode="r")
-        return {key: row for key, row in zip(keys, matrix, strict=True) if key}
+        if current := generation.current_folder(folder):
+            keys = json.loads((current / generation.KEYS).read_text(encoding="utf-8"))
+            matrix = np.load(current / generation.VECTORS, mmap_mode="r")
+            return {key: row for key, row in zip(keys, matrix, strict=True) if key}
     return {}
 
 
@@ -260,7 +260,7 @@ def read_snapshot(
 
     `former_rows`: vector key → vector, float32 of shape (dimension,). What it holds, and `tools`, are not read again.
     """
-    contents = Contents(session)
+    contents = Contents(session).read("agents", "settings", "transitions", "claims", "sources")
     tools = contents.tools if tools is None else tools
     order = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
     vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in order], tools, former_rows)

@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
-from waygraph.registry.graph.engine import GraphEngine, GraphSession, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
 from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
@@ -50,6 +51,21 @@ if TYPE_CHECKING:
     from waygraph.registry.graph.neo4j import Neo4jEngine
     from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 
+_NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
+_NEO4J_CHECK_UNIQUE_IDS = load("neo4j/check/unique_ids")
+_NEO4J_SCHEMA_DROP_INDEX = load("neo4j/schema/drop_index")
+_NEO4J_SEARCH_AGENTS = load("neo4j/search/agents")
+_NEO4J_SEARCH_LEGS = load("neo4j/search/legs")
+_NEO4J_SEARCH_LEGS_WITHIN = load("neo4j/search/legs_within")
+_NEO4J_SEARCH_NEAR_TOOLS = load("neo4j/search/near_tools")
+_NEO4J_SEARCH_PENDING_TOOLS = load("neo4j/search/pending_tools")
+_NEO4J_SEARCH_SCAN = load("neo4j/search/scan")
+_NEO4J_SEARCH_SCHEMAS = load("neo4j/search/schemas")
+_NEO4J_SEARCH_SEEN_WORDS = load("neo4j/search/seen_words")
+_NEO4J_SEARCH_STATE = load("neo4j/search/state")
+_NEO4J_SEARCH_TOOLS = load("neo4j/search/tools")
+_NEO4J_SEARCH_TOOL_IDS = load("neo4j/search/tool_ids")
+
 
 LEAST_REACH = 100
 """An approximate index that is asked for few looks at few, and misses better ones."""
@@ -81,7 +97,7 @@ class Neo4jIndex:
         return same
 
     def _read_state(self) -> tuple[IndexState, int]:
-        rows = self._engine.run(load("neo4j/search/state"))
+        rows = self._engine.run(_NEO4J_SEARCH_STATE)
         if not rows:
             raise RegistryNotFound(self._engine.place)
         row = rows[0]
@@ -139,7 +155,7 @@ class Neo4jIndex:
         """The same; for a principal with the frequencies of its words among the texts that it may find."""
         if ask.scope.principal is None or not (ask.words and TEXT_LEGS.intersection(ask.legs)):
             return ask
-        row = self._row(load("neo4j/search/seen_words"), ask.count_params())
+        row = self._row(_NEO4J_SEARCH_SEEN_WORDS, ask.count_params())
         if row is None:
             raise RegistryNotFound(self._engine.place)
         return replace(ask, term_counts=TermCounts(row["commit"] or "", row["frequencies"], row["seen"]))
@@ -161,7 +177,7 @@ class Neo4jIndex:
                 return self._ask_indexes(ask, reach), []
         missing_legs = [leg for leg in ask.legs if leg in VECTOR_LEGS]
         others = replace(ask, legs=tuple(leg for leg in ask.legs if leg not in VECTOR_LEGS))
-        return self._whole("neo4j/search/legs", others.params(reach)), missing_legs
+        return self._whole(_NEO4J_SEARCH_LEGS, others.params(reach)), missing_legs
 
     def _vector_faults(self, ask: "Ask") -> dict[str, str]:
         return faults(self._engine, vector_indexes(len(ask.vector), by_owner=self._filters_in_index))
@@ -173,11 +189,11 @@ class Neo4jIndex:
     def _ask_indexes(self, ask: "Ask", reach: int) -> "Answer":
         """All legs, each at least to its depth if the index itself knows the scope or the scope leaves out few."""
         if not (ask.is_scoped and ask.vector and self._filters_in_index):
-            return self._whole("neo4j/search/legs", ask.params(reach))
+            return self._whole(_NEO4J_SEARCH_LEGS, ask.params(reach))
         params = ask.params(reach) | {"least": max(ask.depth, LEAST_REACH)}
         del params["agent_index"], params["capability_index"]
         # An index cannot be named by a parameter here.
-        return self._whole("neo4j/search/legs_within", params, {"DIMENSION": str(len(ask.vector))})
+        return self._whole(_NEO4J_SEARCH_LEGS_WITHIN, params, {"DIMENSION": str(len(ask.vector))})
 
     def _reach(self, ask: "Ask") -> int:
         """How many hits of an index are read at once: the depth, and so many more as may not be shown."""
@@ -187,16 +203,17 @@ class Neo4jIndex:
     def _filling(self, ask: "Ask", answer: "Answer", short: Sequence[Leg]) -> "Iterator[Answer]":
         """Legs that came short, read to the end: vectors by an exact scan of what the scope allows."""
         if vectors := [leg for leg in short if leg in VECTOR_LEGS]:
-            yield self._whole("neo4j/search/scan", ask.scan_params(vectors))
+            yield self._whole(_NEO4J_SEARCH_SCAN, ask.scan_params(vectors))
         if words := [leg for leg in short if leg in TEXT_LEGS]:
             texts = max(1, *answer.frequencies[0])
-            yield self._whole("neo4j/search/legs", replace(ask, legs=tuple(words)).params(texts))
+            yield self._whole(_NEO4J_SEARCH_LEGS, replace(ask, legs=tuple(words)).params(texts))
 
-    def _whole(self, name: str, params: dict[str, object], texts: Mapping[str, str] | None = None) -> "Answer":
+    def _whole(
+        self, statement: "Statement", params: dict[str, object], texts: Mapping[str, str] | None = None
+    ) -> "Answer":
         """An answer of one revision; waits while a writer commits. `texts` goes into the statement's text."""
-        statement = load(name)
         for placeholder, text in (texts or {}).items():
-            statement = replace(statement, text=statement.text.replace(placeholder, text))
+            statement = replace(statement, neo4j_text=statement.neo4j_text.replace(placeholder, text))
         give_up = time.monotonic() + self._engine.read_timeout_s
         pause_s = 0.002
         while True:
@@ -239,7 +256,7 @@ class Neo4jIndex:
         return agents
 
     def _read_agents(self, commit: str | None) -> "_AgentsAt":
-        rows = self._engine.run(load("neo4j/search/agents"))
+        rows = self._engine.run(_NEO4J_SEARCH_AGENTS)
         agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
         return _AgentsAt(commit, agents, CallNames(agents))
 
@@ -254,7 +271,7 @@ class Neo4jIndex:
         transitions = usable_transitions(read_transitions(self._engine))
         schemas = [
             (row["id"], row["input_schema"] or "", row["output_schema"] or "")
-            for row in self._engine.run(load("neo4j/search/schemas"))
+            for row in self._engine.run(_NEO4J_SEARCH_SCHEMAS)
             if owner_of(row["id"]) in agents
         ]
         near = self._near_tools(counted_tools(transitions), agents)
@@ -268,8 +285,8 @@ class Neo4jIndex:
             return {}
         alike: dict[str, list[tuple[str, float]]] = {}
         ask = {"index": vector_index("capability", dimension), "wanted": MOST_ALIKE * SCOPED_REACH}
-        for batch in batches(tool_ids):
-            for row in self._engine.run(load("neo4j/search/near_tools"), ids=list(batch), **ask):
+        for batch in batched(tool_ids, BATCH_ROWS):
+            for row in self._engine.run(_NEO4J_SEARCH_NEAR_TOOLS, ids=list(batch), **ask):
                 if row["cosine"] >= LEAST_COSINE and owner_of(row["near"]) in agents:
                     alike.setdefault(row["id"], []).append((row["near"], row["cosine"]))
         return {tool: keep_best(near, agents) for tool, near in alike.items()}
@@ -279,8 +296,8 @@ class Neo4jIndex:
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
         tools: dict[str, Tool] = {}
-        for batch in batches(ids):
-            rows = self._engine.run(load("neo4j/search/tools"), ids=list(batch))
+        for batch in batched(ids, BATCH_ROWS):
+            rows = self._engine.run(_NEO4J_SEARCH_TOOLS, ids=list(batch))
             tools.update((row["id"], tool_of(row["record"])) for row in rows)
         return [tools[tool_id] for tool_id in ids]
 
@@ -289,13 +306,13 @@ class Neo4jIndex:
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         ids: dict[str, list[str]] = {agent_id: [] for agent_id in agent_ids}
-        for batch in batches(agent_ids):
-            for row in self._engine.run(load("neo4j/search/tool_ids"), agent_ids=list(batch)):
+        for batch in batched(agent_ids, BATCH_ROWS):
+            for row in self._engine.run(_NEO4J_SEARCH_TOOL_IDS, agent_ids=list(batch)):
                 ids[row["agent_id"]].append(row["id"])
         return ids
 
     def pending_tools(self) -> Sequence[str]:
-        return [row["id"] for row in self._engine.run(load("neo4j/search/pending_tools"))]
+        return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]
 
     def sources(self) -> "Sequence[SourceSummary]":
         with self._engine.reading() as session:
@@ -328,7 +345,9 @@ def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
         raise IndexOutdated
 
 
-UNIQUE = frozenset({*LABELS, *(name.rpartition("unique_")[2].capitalize() for name in SCHEMA if "unique_" in name)})
+UNIQUE = frozenset(
+    {*LABELS, *(each.name.rpartition("unique_")[2].capitalize() for each in SCHEMA if "unique_" in each.name)}
+)
 """The labels whose ids are unique."""
 BEING_MADE = "is still being made"
 
@@ -370,13 +389,13 @@ def vector_indexes(dimension: int, *, by_owner: bool) -> tuple[Index, ...]:
 
 def faults(session: GraphSession, indexes: tuple[Index, ...]) -> dict[str, str]:
     """Name of an index → what is wrong with it; nothing of one that is as it should be."""
-    rows = {row["name"]: row for row in session.run(load("neo4j/check/indexes"))}
+    rows = {row["name"]: row for row in session.run(_NEO4J_CHECK_INDEXES)}
     faults_by_name = {index.name: _fault(index, rows.get(index.name)) for index in indexes}
     return {name: fault for name, fault in faults_by_name.items() if fault}
 
 
 def labels_not_unique(session: GraphSession) -> list[str]:
-    return sorted(UNIQUE - {row["label"] for row in session.run(load("neo4j/check/unique_ids"))})
+    return sorted(UNIQUE - {row["label"] for row in session.run(_NEO4J_CHECK_UNIQUE_IDS)})
 
 
 def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
@@ -384,7 +403,7 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
     faults_by_name = faults(engine, (*text_indexes(), *vector_indexes(dimension, by_owner=by_owner)))
     for name, fault in faults_by_name.items():
         if fault != BEING_MADE:
-            engine.run(load("neo4j/schema/drop_index"), name=name)
+            engine.run(_NEO4J_SCHEMA_DROP_INDEX, name=name)
     if faults_by_name or labels_not_unique(engine):
         _define(engine, dimension, by_owner=by_owner)
 
@@ -392,7 +411,7 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
 def _define(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
     for migration in MIGRATIONS:
         for statement in migration.statements:
-            engine.define(load(statement))
+            engine.define(statement)
     make_text_indexes(engine)
     if dimension:
         make_vector_indexes(engine, dimension, by_owner=by_owner)

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import batched
 from typing import Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import GraphEngine, GraphSession, Rows, batches
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession, Rows
 from waygraph.registry.graph.read import overlaid, read_agents, read_settings, read_tools_of
 from waygraph.registry.index.search_index import (
     agent_document,
@@ -27,17 +28,27 @@ from waygraph.registry.index.search_index import (
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.tool_settings import overlay_tools
 
+_NEO4J_CHECK_INDEXED_AGENTS = load("neo4j/check/indexed_agents")
+_NEO4J_CHECK_INDEXED_TOOLS = load("neo4j/check/indexed_tools")
+_NEO4J_CHECK_TERMS = load("neo4j/check/terms")
+_NEO4J_SCHEMA_DROP_INDEX = load("neo4j/schema/drop_index")
+_NEO4J_SCHEMA_VECTOR_INDEXES = load("neo4j/schema/vector_indexes")
+_NEO4J_UPKEEP_COUNT_TERMS = load("neo4j/upkeep/count_terms")
+_NEO4J_UPKEEP_ENTRIES = load("neo4j/upkeep/entries")
+_NEO4J_UPKEEP_PUT_AGENTS = load("neo4j/upkeep/put_agents")
+_NEO4J_UPKEEP_PUT_TOOLS = load("neo4j/upkeep/put_tools")
+
 SCHEMA = (
-    "neo4j/schema/unique_term",
-    "neo4j/schema/unique_commit",
-    "neo4j/schema/agent_text",
-    "neo4j/schema/capability_text",
-    "neo4j/schema/name",
+    load("neo4j/schema/unique_term"),
+    load("neo4j/schema/unique_commit"),
+    load("neo4j/schema/agent_text"),
+    load("neo4j/schema/capability_text"),
+    load("neo4j/schema/name"),
 )
-VECTORS = {"agent": "neo4j/schema/agent_vectors", "capability": "neo4j/schema/capability_vectors"}
+VECTORS = {"agent": load("neo4j/schema/agent_vectors"), "capability": load("neo4j/schema/capability_vectors")}
 VECTORS_BY_OWNER = {
-    "agent": "neo4j/schema/agent_vectors_by_owner",
-    "capability": "neo4j/schema/capability_vectors_by_owner",
+    "agent": load("neo4j/schema/agent_vectors_by_owner"),
+    "capability": load("neo4j/schema/capability_vectors_by_owner"),
 }
 LONGEST_NAME_CHARS = 200
 """Lucene cuts a word in two after 255 characters; a longer name is found by its hash."""
@@ -50,8 +61,8 @@ Counts = tuple[Counter[str], Counter[str]]
 
 def make_text_indexes(engine: GraphEngine) -> None:
     """Safe to repeat."""
-    for name in SCHEMA:
-        engine.define(load(name))
+    for statement in SCHEMA:
+        engine.define(statement)
 
 
 def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
@@ -61,15 +72,15 @@ def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) 
         "indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact},
     }
     for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():
-        engine.define(load(statement), name=vector_index(label, dimension), options=options)
+        engine.define(statement, name=vector_index(label, dimension), options=options)
 
 
 def drop_other_vector_indexes(engine: GraphEngine, dimension: int) -> None:
     """Those of an embedder that was replaced."""
     ours = {vector_index(label, dimension) for label in VECTORS}
-    for row in engine.run(load("neo4j/schema/vector_indexes")):
+    for row in engine.run(_NEO4J_SCHEMA_VECTOR_INDEXES):
         if row["name"] not in ours:
-            engine.run(load("neo4j/schema/drop_index"), name=row["name"])
+            engine.run(_NEO4J_SCHEMA_DROP_INDEX, name=row["name"])
 
 
 def vector_index(label: str, dimension: int) -> str:
@@ -87,13 +98,13 @@ def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[No
     before = _entries(session, ids)
     yield
     after = Documents.read(session, ids)
-    for batch in batches(after.agent_rows):
-        session.run(load("neo4j/upkeep/put_agents"), rows=list(batch))
+    for batch in batched(after.agent_rows, BATCH_ROWS):
+        session.run(_NEO4J_UPKEEP_PUT_AGENTS, rows=list(batch))
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
-    for batch in batches([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)]):
-        session.run(load("neo4j/upkeep/put_tools"), rows=list(batch))
-    for batch in batches(differences(counts(before.values()), counts(after.entries()))):
-        session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
+    for batch in batched([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)], BATCH_ROWS):
+        session.run(_NEO4J_UPKEEP_PUT_TOOLS, rows=list(batch))
+    for batch in batched(differences(counts(before.values()), counts(after.entries())), BATCH_ROWS):
+        session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
 
 
 def index_name(form: str) -> str:
@@ -130,7 +141,7 @@ class Documents:
         agent_ids = stored_agents if agent_ids is None else agent_ids
         agents = {i: overlaid(stored_agents[i].agent, settings) for i in agent_ids if i in stored_agents}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
-        for batch in batches(list(agents)):
+        for batch in batched(list(agents), BATCH_ROWS):
             for item in read_tools_of(session, batch):
                 tools[item.tool.agent_id].append(item.tool)
         tools = {agent_id: overlay_tools(agent_tools, settings) for agent_id, agent_tools in tools.items()}
@@ -197,7 +208,7 @@ def _tool_entry(row: Mapping[str, Any]) -> _Entry:
 
 def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _Entry]:
     """Entity id → what is indexed of it; without those that are not indexed yet."""
-    rows: Rows = session.run(load("neo4j/upkeep/entries"), agent_ids=list(agent_ids)) if agent_ids else []
+    rows: Rows = session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(agent_ids)) if agent_ids else []
     return {
         row["id"]: _Entry(row["agent"], row["capability"], row["terms"], row["names"], row["record"])
         for row in rows
@@ -237,8 +248,8 @@ class Comparison:
     @classmethod
     def read(cls, session: GraphSession) -> "Comparison":
         target = Documents.read(session, None)
-        agents = session.run(load("neo4j/check/indexed_agents"))
-        tools = session.run(load("neo4j/check/indexed_tools"))
+        agents = session.run(_NEO4J_CHECK_INDEXED_AGENTS)
+        tools = session.run(_NEO4J_CHECK_INDEXED_TOOLS)
         return cls(
             _beside(target.agent_rows, agents),
             _beside([{**row, "capability": True} for row in target.tool_rows], tools),
@@ -265,14 +276,14 @@ def renew_index(session: GraphSession) -> Iterator[None]:
     yield
     comparison = Comparison.read(session)
     for statement, pairs in (
-        ("neo4j/upkeep/put_agents", comparison.agents),
-        ("neo4j/upkeep/put_tools", comparison.tools),
+        (_NEO4J_UPKEEP_PUT_AGENTS, comparison.agents),
+        (_NEO4J_UPKEEP_PUT_TOOLS, comparison.tools),
     ):
-        for batch in batches([target for target, actual in pairs.values() if target != actual]):
-            session.run(load(statement), rows=list(batch))
+        for batch in batched([target for target, actual in pairs.values() if target != actual], BATCH_ROWS):
+            session.run(statement, rows=list(batch))
     target, actual = comparison.terms
-    for batch in batches(differences(actual, target)):
-        session.run(load("neo4j/upkeep/count_terms"), rows=list(batch))
+    for batch in batched(differences(actual, target), BATCH_ROWS):
+        session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
 
 
 def _beside(target: list[dict[str, Any]], actual: list[dict[str, Any]]) -> dict[str, tuple[Row, Row]]:
@@ -291,7 +302,7 @@ def _difference_lines(pairs: Mapping[str, tuple[Row, Row]]) -> Iterator[str]:
 
 
 def _held_counts(session: GraphSession) -> Counts:
-    rows = session.run(load("neo4j/check/terms"))
+    rows = session.run(_NEO4J_CHECK_TERMS)
     return Counter({row["id"]: row["agents"] for row in rows}), Counter(
         {row["id"]: row["capabilities"] for row in rows}
     )

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
+_CHECK_ALIKE_AGENTS = load("check/alike_agents")
+_CHECK_ORPHANS = load("check/orphans")
+_CHECK_SIMILAR = load("check/similar")
+
 
 LIBRARIES = ("grafeo", "neo4j", "pystemmer", "numpy", "onnxruntime")
 
@@ -187,10 +191,10 @@ def similarity_findings(store: Store) -> list[Finding]:
 
 
 def _similar_agents(session: GraphSession) -> list[Finding]:
-    (summary,) = session.run(load("check/similar"))
+    (summary,) = session.run(_CHECK_SIMILAR)
     if not summary["edges"]:
         return []
-    rows = session.run(load("check/alike_agents"), cosine=ALIKE_COSINE, share=ALIKE_SHARE)
+    rows = session.run(_CHECK_ALIKE_AGENTS, cosine=ALIKE_COSINE, share=ALIKE_SHARE)
     alike = [f"{row['one']} and {row['other']}" for row in rows]
     more = f" and {len(alike) - _MOST_EXAMPLES} more pairs" if len(alike) > _MOST_EXAMPLES else ""
     text = f"offer the same: {'; '.join(alike[:_MOST_EXAMPLES])}{more}" if alike else "no two agents offer the same"
@@ -279,7 +283,7 @@ def _claims(graph: Graph) -> Iterator[str]:
 
 
 def _orphans(graph: Graph, kind: str) -> list[str]:
-    return sorted(row["id"] for row in graph.session.run(load("check/orphans")) if row["kind"] == kind)
+    return sorted(row["id"] for row in graph.session.run(_CHECK_ORPHANS) if row["kind"] == kind)
 
 
 def _call_names(graph: Graph) -> Iterator[str]:

@@ -40,6 +40,10 @@ from waygraph.registry.storage.integrity.findings import (
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.server import ServerStore
 
+_NEO4J_CHECK_SERVER = load("neo4j/check/server")
+_NEO4J_CHECK_TEXTS = load("neo4j/check/texts")
+_NEO4J_COMMIT_READ_MARK = load("neo4j/commit/read_mark")
+
 REMAKE_INDEXES = "run `waygraph reindex`: it makes indexes and constraints anew"
 ANY_WRITE = "any write mends it, such as ingesting a source again"
 
@@ -63,7 +67,7 @@ def _server(store: ServerStore) -> Finding:
 
     def look() -> str:
         _ = store.engine.version  # refuses one that is too old
-        (row,) = store.engine.run(load("neo4j/check/server"))
+        (row,) = store.engine.run(_NEO4J_CHECK_SERVER)
         return f"Neo4j {row['version']} {row['edition']} at {store.place}"
 
     return attempt("server", look, "see docs/storage.md, What may go wrong")
@@ -91,7 +95,7 @@ def _writer(store: ServerStore) -> Finding:
     """Whether one commits now, or died while it did."""
 
     def look() -> str:
-        (row,) = store.engine.run(load("neo4j/commit/read_mark"))
+        (row,) = store.engine.run(_NEO4J_COMMIT_READ_MARK)
         if row["committing_ms"] >= DEAD_COMMIT_MS:
             seconds = row["committing_ms"] // 1000
             raise RegistryError(
@@ -192,6 +196,6 @@ def _index_findings(session: GraphSession) -> Iterator[Finding]:
 
 
 def _unheld(session: GraphSession) -> Iterator[str]:
-    for row in session.run(load("neo4j/check/texts")):
+    for row in session.run(_NEO4J_CHECK_TEXTS):
         if row["held"] != row["wanted"]:
             yield f"{row['name']} holds {row['held']} texts, not {row['wanted']}"

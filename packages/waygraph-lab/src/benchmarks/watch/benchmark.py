@@ -22,7 +22,7 @@ from benchmarks.processes import free_port, plain_environ, run_process, run_serv
 from benchmarks.record import Measure, Result, Target
 from benchmarks.timing import percentile
 from benchmarks.world import World, scratch_folder, with_cache
-from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms

@@ -15,7 +15,7 @@ from waygraph.ingest.execution.executor import open_executor
 from waygraph.ingest.manifest.environment import Surroundings
 from waygraph.ingest.manifest.records import MAX_QUESTIONS
 from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, open_given
-from waygraph.ingest.sources.resolve import Opening
+from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_configured
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused

@@ -1,0 +1,382 @@
+"""What a person wrote, to the sources it names: a file, a folder, a command, an address."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from waygraph.ingest.manifest.environment import Resolver, Scope, Surroundings, UnresolvedReference
+from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.own_gateway import LEFT_OUT, is_gateway, launches_gateway
+from waygraph.ingest.manifest.records import AgentRecord, Intake, ServerEntry
+from waygraph.ingest.manifest.transport import without_path_keys
+from waygraph.ingest.manifest.trust_store import Approvals, VouchedFile, vouched_file
+from waygraph.ingest.sources.formats.configured_server import Faulty, launch_of, read_server
+from waygraph.ingest.sources.kinds import REGISTRY_PREFIX, check_kind
+from waygraph.ingest.sources.read import (
+    STDIN,
+    Ask,
+    Listing,
+    Parts,
+    Reading,
+    list_path,
+    list_stream,
+    list_value,
+    read_parts,
+    with_answers,
+)
+from waygraph.ingest.sources.server_names import key_of_command, key_of_url, name_of_command
+from waygraph.registry.embedding.embedder import Progress
+from waygraph.registry.model.errors import InvalidSetting, SourceError
+from waygraph.registry.model.identity import agent_id
+from waygraph.registry.model.settings import Settings
+
+if TYPE_CHECKING:
+    from waygraph.ingest.sources.fetch import WebDocument
+    from waygraph.ingest.sources.registry_source import RegistrySource
+
+SERVER_KIND = "mcp-server"
+_SERVER_PATHS = {"mcp", "sse"}
+_OF_WEB = ("http://", "https://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """How sources are opened. `source` and `namespace` empty: made from what was written.
+
+    `headers` go to an address, `env` to a command. `connect`: True also asks servers that a registry lists, False
+    asks none, None those that only they themselves can tell of.
+    """
+
+    settings: Settings
+    registry: str = ""
+    """The place of the registry into which they go: what a person has asked is noted for each of its own."""
+    surroundings: Surroundings = field(default_factory=Surroundings, repr=False)
+    source: str = ""
+    namespace: str = ""
+    kind: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    oauth: bool = False
+    since: str = ""
+    connect: bool | None = None
+    start: bool = False
+    """A person's yes to the configurations that are met now below a folder, or fit a pattern."""
+    is_named: bool = True
+    """Whether a person named these sources; else they are those that a registry knows."""
+    is_followed: bool = False
+    """Every reading is a new one; else the first is that by which a file was opened."""
+    ask: Ask | None = field(default=None, repr=False)
+    """None: servers cannot be asked here."""
+    progress: Progress | None = field(default=None, repr=False)
+    """Of a registry's pages: entries read so far, and 0."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidSetting for a kind that is not known: it is wrong once, not of each file. Also for a yes to
+        starting servers beside the wish to ask none.
+        """
+        if self.kind:
+            check_kind(self.kind)
+        if self.start and self.connect is False:
+            raise InvalidSetting("start has servers asked, and no-connect has none asked: leave one of them away")
+
+    @property
+    def asks(self) -> bool:
+        """Whether servers are asked."""
+        return self.ask is not None and self.connect is not False
+
+    def reading(self) -> Reading:
+        return Reading(
+            settings=self.settings,
+            kind=self.kind,
+            ask=self.ask if self.asks else None,
+            connect=bool(self.connect),
+            start=self.start,
+            registry=self.registry,
+            surroundings=self.surroundings,
+        )
+
+    def approved_reading(self, source: str) -> Reading:
+        """The same, with what a person had asked of this source before. Raises StorageFailed."""
+        file = self.vouched_file()
+        return replace(
+            self.reading(), approvals=Approvals(servers=file.source(source).servers, digest_of=file.digest_of)
+        )
+
+    def vouched_file(self) -> VouchedFile:
+        return vouched_file(self.settings.data_path, self.registry)
+
+
+class NoAnswer(SourceError):
+    """The one server of a source does not answer; `manifest` says so."""
+
+    def __init__(self, manifest: Manifest, reason: str) -> None:
+        self.manifest = manifest
+        super().__init__(manifest.source, reason)
+
+
+class Place(Protocol):
+    """Where a source is read anew."""
+
+    def read(self, name: str, how: Opening) -> Parts:
+        """What the source of this name says now, by itself. Raises SourceError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSource:
+    """Implements Source. `how`: the terms on which it was opened. `content`: what it said then, by itself, if that had
+    to be read.
+    """
+
+    name: str
+    opened_name: str
+    """Of what a person opened: another one for the sources that an export holds."""
+    how: Opening = field(repr=False)
+    place: Place = field(repr=False)
+    content: Parts | None = field(default=None, repr=False)
+    origin: str = ""
+    """Of the address that a person named: scheme, host and port."""
+    path: str = ""
+    """The file, folder or pattern that a person named, absolute."""
+
+    def parts(self) -> Parts:
+        """What it says by itself: what it said when it was opened, or of a source that is followed what it says now.
+
+        No server is asked. Raises SourceError.
+        """
+        if self.content and not self.how.is_followed:
+            return self.content
+        return self.place.read(self.name, self.how)
+
+    def read(self) -> Manifest:
+        return self.with_answers(self.parts())
+
+    def with_answers(self, parts: Parts) -> Manifest:
+        """With what its servers say. Raises NoAnswer if the source is one server alone, and says nothing."""
+        manifest = with_answers(parts, self.how.ask if self.how.asks else None)
+        if len(parts.servers) != 1 or manifest.entries or parts.manifest.rejected:
+            return manifest
+        faults = manifest.rejected or manifest.cut[len(parts.manifest.cut) :]
+        if faults:
+            reason = faults[0].reason  # nothing at all could be read
+            if parts.no_document:
+                reason = f"{parts.no_document}; as an MCP server: {reason}"
+            raise NoAnswer(manifest, reason)
+        return manifest
+
+
+def refuse_unused(sources: Sequence[str], command: Sequence[str], how: Opening) -> None:
+    """Raises SourceError for what would go to none of the sources: it was meant of one of them."""
+    is_of_web = any(source.startswith((REGISTRY_PREFIX, *_OF_WEB)) for source in sources)
+    if (how.headers or how.oauth) and not is_of_web:
+        name = "headers" if how.headers else "oauth"
+        raise SourceError(name, "meant for an address, and none is named; servers of a configuration have theirs in it")
+    if how.env and not command:
+        raise SourceError("env", "meant for a command, and none is named; servers of a configuration have theirs in it")
+
+
+def open_sources(text: str, how: Opening) -> list[OpenedSource]:
+    """One source, or each that an export holds. Raises SourceError."""
+    if not text.strip():
+        raise SourceError("ingest", "an empty text names no source; `.` is this folder")
+    if how.since and not text.startswith(REGISTRY_PREFIX):
+        raise SourceError(text, "only an MCP registry is asked what changed since a time; this source is read whole")
+    if text.startswith(REGISTRY_PREFIX):
+        return [_open_registry(text.removeprefix(REGISTRY_PREFIX), how)]
+    if text.startswith(_OF_WEB):
+        return [_open_address(text, how)]
+    if text == STDIN:
+        most_bytes = how.settings.max_source_bytes + 1
+        listing = list_stream(sys.stdin.buffer, most_bytes, source=how.source, namespace=how.namespace)
+        return _open_documents(Documents(listing=listing), how)
+    try:
+        path = str(Path(text).expanduser().absolute())
+    except RuntimeError as exc:
+        raise SourceError(text, f"is not there: {exc}") from exc
+    return _open_documents(Documents(text=text), how, path=path)
+
+
+def open_value(value: object, how: Opening) -> list[OpenedSource]:
+    """What a file would hold, in memory. Raises SourceError if JSON cannot say it, or it has no name."""
+    if not how.source:
+        raise SourceError("ingest", "what comes in memory needs a name, by which it is known next time: source='…'")
+    listing = list_value(value, source=how.source, namespace=how.namespace)
+    return _open_documents(Documents(listing=listing), how)
+
+
+def open_command(command: Sequence[str], how: Opening) -> OpenedSource:
+    """A server that is started by a command. Raises SourceError for none, and for a variable that is not set."""
+    if not command or not command[0].strip():
+        raise SourceError("ingest", "a command is missing: the words that start a server")
+    entry: dict[str, object] = {"command": command[0], "args": list(command[1:])}
+    if how.env:
+        entry["env"] = dict(how.env)
+    return _open_server(key_of_command(command), name_of_command(command), entry, how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """Implements Place: files, as a person wrote where they are, or a listing that stays."""
+
+    text: str = ""
+    listing: Listing | None = field(default=None, repr=False)
+    are_named: bool = True
+    """A folder that became a file since was not named as one."""
+
+    def list(self, how: Opening) -> Listing:
+        listing = self.listing or list_path(self.text, source=how.source, namespace=how.namespace)
+        return replace(listing, is_named=self.are_named and listing.is_named)
+
+    def read(self, name: str, how: Opening) -> Parts:
+        parts_by_source = {parts.manifest.source: parts for parts in self.read_all(how)}
+        if name not in parts_by_source:
+            raise SourceError(name, "is no longer in the export that held it")
+        return parts_by_source[name]
+
+    def read_all(self, how: Opening) -> "Sequence[Parts]":
+        """Of each source that they hold. A person's yes to starting servers was to those that were there before."""
+        listing = self.list(how)
+        return read_parts(listing, replace(how, start=False).approved_reading(listing.source))
+
+
+def _open_documents(documents: Documents, how: Opening, *, path: str = "") -> list[OpenedSource]:
+    """Read here, since only its content tells how many sources a file holds."""
+    listing = documents.list(how)
+    are_named = listing.is_named and how.is_named
+    parts = read_parts(replace(listing, is_named=are_named), how.approved_reading(listing.source))
+    return [
+        OpenedSource(
+            name=each.manifest.source,
+            opened_name=listing.source,
+            how=how,
+            place=replace(documents, are_named=are_named),
+            content=each,
+            path=path,
+        )
+        for each in parts
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryPlace:
+    """Implements Place: an MCP registry."""
+
+    source: "RegistrySource"
+
+    def read(self, _name: str, how: Opening) -> Parts:
+        if not how.connect:
+            return Parts(manifest=self.source.read())
+        manifest, servers = self.source.read_with_servers()
+        return Parts(manifest=manifest, servers=servers)
+
+
+def _open_registry(url: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.registry_source import open_registry  # brings the HTTP client
+
+    source = open_registry(
+        url,
+        how.settings,
+        since=how.since,
+        source=how.source,
+        namespace=how.namespace,
+        headers=_resolve_headers(how.headers, how),
+        progress=how.progress,
+    )
+    return OpenedSource(name=source.name, opened_name=source.name, how=how, place=RegistryPlace(source=source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Implements Place: a document of the web, or a server where there is none."""
+
+    document: "WebDocument"
+
+    def read(self, _name: str, how: Opening) -> Parts:
+        from waygraph.ingest.sources.fetch import FetchFailed, OfOthers
+
+        try:
+            return self.document.parts()
+        except SourceError as error:
+            is_final = isinstance(error, OfOthers) or (isinstance(error, FetchFailed) and not error.status)
+            if how.kind or not how.asks or is_final:
+                raise
+            url = self.document.url
+            return replace(_open_server_at(url, how).parts(), no_document=error.reason)
+
+
+def _open_address(url: str, how: Opening) -> OpenedSource:
+    """An MCP server if its path or the person says so; else a document, and a server if it is none."""
+    from waygraph.ingest.sources.fetch import Fetching, address_of, open_document  # brings the HTTP client
+    from waygraph.registry.http.client import origin_of
+
+    address_of(url)  # refuses what is none
+    path = urlsplit(url).path.rstrip("/")
+    if how.kind == SERVER_KIND or (not how.kind and path.rpartition("/")[2] in _SERVER_PATHS):
+        return _open_server_at(url, how)
+    fetching = Fetching(settings=how.settings, headers=_resolve_headers(how.headers, how))
+    document = open_document(url, fetching, how.reading(), source=how.source, namespace=how.namespace)
+    return OpenedSource(
+        name=document.name,
+        opened_name=document.name,
+        how=how,
+        place=Address(document=document),
+        origin=origin_of(url),
+    )
+
+
+def _open_server_at(url: str, how: Opening) -> OpenedSource:
+    from waygraph.ingest.sources.fetch import address_of
+
+    entry: dict[str, object] = {"url": url}
+    if how.headers:
+        entry["headers"] = dict(how.headers)
+    if how.oauth:
+        entry["oauth"] = True
+    return _open_server(key_of_url(without_path_keys(url)), without_path_keys(address_of(url)), entry, how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Implements Place: what a person wrote of one server, which says the rest when it is asked."""
+
+    entry: Parts
+
+    def read(self, _name: str, _how: Opening) -> Parts:
+        return self.entry
+
+
+def _open_server(key: str, name: str, entry: Mapping[str, object], how: Opening) -> OpenedSource:
+    """The source of one server, written as a config would have it; it alone can tell what it offers."""
+    source = how.source or name
+    try:
+        configured_server = read_server(entry)
+        launch = launch_of(configured_server, Scope(surroundings=how.surroundings))
+    except Faulty as exc:
+        raise SourceError(source, str(exc)) from None
+    if is_gateway(configured_server.transport, how.registry) or launches_gateway(launch, how.registry):
+        raise SourceError(source, LEFT_OUT)
+    intake = Intake(where=source, settings=how.settings)
+    record = AgentRecord(pointer="", key=key, transport=configured_server.transport, asked=False)
+    intake.take(record)
+    if intake.rejected:
+        raise SourceError(source, intake.rejected[0].reason)
+    parts = Parts(
+        manifest=intake.manifest(source, how.namespace or agent_id(key)),
+        servers=(ServerEntry(key=key, launch=launch, record=record),) if how.asks else (),
+        must_answer=frozenset({key} if how.asks else ()),
+    )
+    return OpenedSource(name=source, opened_name=source, how=how, place=Server(entry=parts))
+
+
+def _resolve_headers(headers: Mapping[str, str], how: Opening) -> dict[str, str]:
+    """With every reference resolved. Raises SourceError for one that is not set."""
+    resolver = Resolver(Scope(surroundings=how.surroundings))
+    try:
+        values = {name: resolver.text(value) for name, value in headers.items()}
+        resolver.finish()
+    except UnresolvedReference as exc:
+        raise SourceError("headers", str(exc)) from None
+    return values
