@@ -9,7 +9,6 @@ from typing import Any
 from waygraph.ingest.conversations.data_folder import CatalogueNames, lines, read_data_folder
 from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
 from waygraph.registry.model.errors import InvalidDataset
-from waygraph.registry.model.nouns import Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import Transition, count_transitions, is_later, is_tool
 
@@ -46,11 +45,7 @@ def _conversations(path: Path, settings: Settings, split: str) -> Iterator[list[
         raise InvalidDataset(str(path / TRAJECTORIES), f"no conversation is of the split {split!r}; splits: {splits}")
     for each in trajectories:
         if split in ("", each.split):
-            yield [turn.tool for turn in each.turns if _counts(turn)]
-
-
-def _counts(turn: Turn) -> bool:
-    return turn.role == "call" and turn.outcome == "ok"
+            yield [turn.tool for turn in each.turns if turn.role == "call" and turn.outcome == "ok"]
 
 
 def _count(where: str, record: Mapping[str, Any]) -> Transition:

@@ -342,13 +342,10 @@ class _Conversation:
                 anyio.move_on_after(CANCEL_S, shield=True),
                 suppress(UpstreamError),
             ):  # nobody hears why
-                await self._cancel_task(now.task_id)
+                dialect = self._interface.dialect
+                await self._send(dialect.cancel, dialect.task(now.task_id, self._interface.tenant))
             raise
         return now
-
-    async def _cancel_task(self, task_id: str) -> None:
-        dialect = self._interface.dialect
-        await self._send(dialect.cancel, dialect.task(task_id, self._interface.tenant))
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> AgentReply:
         """Raises UpstreamError."""

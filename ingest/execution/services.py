@@ -459,7 +459,9 @@ class ReachNow:
     def _reason(self, agent: Agent, claims: list[SourceClaim]) -> str:
         match agent.kind:
             case "mcp_server":
-                return self._of_server(agent, claims)
+                if any(servers_vouched_for(self.trust_file, claims, agent)):
+                    return ""
+                return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":
@@ -468,11 +470,6 @@ class ReachNow:
             case "skill":
                 return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
         return f"nothing here runs tools of a {agent.kind} agent"
-
-    def _of_server(self, agent: Agent, claims: list[SourceClaim]) -> str:
-        if any(servers_vouched_for(self.trust_file, claims, agent)):
-            return ""
-        return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
 
     def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
         sources = (claim.source for claim in claims)

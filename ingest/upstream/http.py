@@ -247,19 +247,16 @@ class OriginClient(httpx2.AsyncClient):
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
         if self._form == "http" and request.method == "GET":
-            self._missed_stream(status)
+            # A server may have no stream of its own accord (405); one that was there and is gone twice is lost.
+            self._streams_missed += 1
+            if status < 500 or self._streams_missed > 1:
+                self._settle(False)
         elif self._wire.trouble is None or _asks(request):  # what asks nothing hides no reason
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
         json_error = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
         return error_to(request, status if status >= 400 else 502, json_error)
-
-    def _missed_stream(self, status: int) -> None:
-        """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
-        self._streams_missed += 1
-        if status < 500 or self._streams_missed > 1:
-            self._settle(False)
 
     def _settle(self, pushes: bool) -> None:
         self._streams_missed = 0 if pushes else self._streams_missed

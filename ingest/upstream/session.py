@@ -273,7 +273,8 @@ class OpenConnection:
             with quietly(), anyio.move_on_after(timeout_s):
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
             raise CallTimedOut(name, timeout_s)
-        _refuse_unoffered(method, self._terms.capabilities)
+        if _capability_of(method, self._terms.capabilities) is None:
+            raise NotOffered(f"says that it does not know {method}")
         calls = ToolCalls(
             self._terms.session,
             self._terms.version,
@@ -436,11 +437,6 @@ def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
         "completion": capabilities.completions,
     }
     return kinds.get(method.partition("/")[0], capabilities)
-
-
-def _refuse_unoffered(method: str, capabilities: ServerCapabilities) -> None:
-    if _capability_of(method, capabilities) is None:
-        raise NotOffered(f"says that it does not know {method}")
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:

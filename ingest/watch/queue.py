@@ -188,7 +188,9 @@ class Writer:
         for source, parts in batch.parts.items():
             if parts is not self._parts.get(source):  # else it is told already, and written again
                 self._parts[source] = parts
-                self._tell_read(source, parts)
+                agents = sum(entry.key not in parts.must_answer for entry in parts.manifest.entries)
+                rejections = len(parts.manifest.rejected)
+                self.tell(SourceRead(source=source, servers=len(parts.servers), agents=agents, rejected=rejections))
         for source in dict.fromkeys([*batch.parts, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
         statuses = batch.statuses | self._refusals
@@ -198,11 +200,6 @@ class Writer:
             }
         self._statuses |= statuses
         return self._written_sources
-
-    def _tell_read(self, source: str, parts: Parts) -> None:
-        agents = sum(entry.key not in parts.must_answer for entry in parts.manifest.entries)
-        rejections = len(parts.manifest.rejected)
-        self.tell(SourceRead(source=source, servers=len(parts.servers), agents=agents, rejected=rejections))
 
     def _write_source(self, source: str, batch: Batch) -> None:
         parts = self._parts[source]

@@ -130,13 +130,10 @@ class _BertGraph:
     def _layer(self, states: Name, prefix: str) -> Name:
         attention = self._linear(self._attention(states, f"{prefix}attention.self."), f"{prefix}attention.output.dense")
         states = self._norm_sum(attention, states, f"{prefix}attention.output.LayerNorm")
-        return self._norm_sum(self._feed_forward(states, prefix), states, f"{prefix}output.LayerNorm")
-
-    def _feed_forward(self, states: Name, prefix: str) -> Name:
         activation = ACTIVATIONS[self._shape.activation, self._precision]
         inner = self._op(activation, self._linear(states, f"{prefix}intermediate.dense"), domain=MICROSOFT)
         outer = self._linear if self._precision == "float32" else self._linear_by_token
-        return outer(inner, f"{prefix}output.dense")
+        return self._norm_sum(outer(inner, f"{prefix}output.dense"), states, f"{prefix}output.LayerNorm")
 
     def _attention(self, states: Name, prefix: str) -> Name:
         triple = self._linear(states, *(f"{prefix}{part}" for part in ("query", "key", "value")))

@@ -41,19 +41,15 @@ def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[st
     opens: Opens = brings
     with blaming(plugin_name, EmbedderRefused):
         inner = opens(spec, settings, environ)
-        _check_names(inner, spec.scheme, plugin_name)
+        # Fingerprints are keys of caches, which embedders must not share.
+        fingerprint, dimension = inner.fingerprint, inner.dimension
+        if not (fingerprint.startswith(f"{spec.scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
+            raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{spec.scheme}:`")
+        if " " in fingerprint or type(dimension) is not int or dimension < 1:
+            raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
     if isinstance(inner, ConnectedEmbedder):
         return _ConnectedAtArmsLength(inner, inner, plugin_name)
     return _AtArmsLength(inner, plugin_name)
-
-
-def _check_names(embedder: Embedder, scheme: str, plugin_name: str) -> None:
-    """Raises EmbedderRefused. Fingerprints are keys of caches, which embedders must not share."""
-    fingerprint, dimension = embedder.fingerprint, embedder.dimension
-    if not (fingerprint.startswith(f"{scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
-        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{scheme}:`")
-    if " " in fingerprint or type(dimension) is not int or dimension < 1:
-        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
 
 
 class _AtArmsLength:

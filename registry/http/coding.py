@@ -118,7 +118,9 @@ class _Layer:
         if self._inflate is not None and not self._inflate.eof:
             return content
         if self._inflate is not None and self._form != _GZIP:
-            return _refuse_rest(content)
+            if content:
+                raise zlib.error
+            return content
         content, self._head = self._head + content, b""
         if self._inflate is not None:
             content = content.lstrip(b"\0")  # with which some writers of gzip fill up a block
@@ -132,12 +134,6 @@ class _Layer:
 def _unpack_all(parts: Iterator[bytes], layer: _Layer) -> Iterator[bytes]:
     for part in parts:
         yield from layer.unpack(part)
-
-
-def _refuse_rest(content: bytes) -> bytes:
-    if content:
-        raise zlib.error
-    return content
 
 
 def _has_head(content: bytes) -> bool:

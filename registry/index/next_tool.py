@@ -14,7 +14,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import Shows, visible
-from waygraph.registry.index.call_graph import LEAST_COSINE, Alike, CallGraph
+from waygraph.registry.index.call_graph import LEAST_COSINE, CallGraph
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.transitions import is_tool, newest, owner_of, weight_at
 
@@ -37,7 +37,12 @@ class NextTools:
             weight = weight_at(each.count, each.last_at, now, half_life_days)
             self._after[each.before, each.first][each.next] = weight
         self._agents = agents
-        self._like, self._fits = _both_ways(graph.near), graph.fits
+        # Of each tool those like it, by nearness in (0, 1]: which of two is counted makes no difference.
+        like: dict[str, dict[str, float]] = defaultdict(dict)
+        for tool, others in graph.near.items():
+            for other, cosine in others.items():
+                like[tool][other] = like[other][tool] = (cosine - LEAST_COSINE) / (1 - LEAST_COSINE) or 1e-9
+        self._like, self._fits = dict(like), graph.fits
         self._cache: LRUCache[object, Chances] = LRUCache(_MOST_CHANCES)
         self._lock = Lock()
 
@@ -100,12 +105,3 @@ def _back_off(counts: Chances, below: Chances, sees: Shows) -> Chances:
 
 def _visible(chances: Chances, sees: Shows) -> Iterable[tuple[str, float]]:
     return [pair for pair in chances.items() if sees(owner_of(pair[0]))]
-
-
-def _both_ways(near: Alike) -> dict[str, dict[str, float]]:
-    """Of each tool those like it, by nearness in (0, 1]: which of two is counted makes no difference."""
-    like: dict[str, dict[str, float]] = defaultdict(dict)
-    for tool, others in near.items():
-        for other, cosine in others.items():
-            like[tool][other] = like[other][tool] = (cosine - LEAST_COSINE) / (1 - LEAST_COSINE) or 1e-9
-    return dict(like)

@@ -379,21 +379,17 @@ def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Rer
     start = time.perf_counter()
     matches, failure = _in_order(query, route.matches, _tool_text, rerank, reranker)
     took_ms = (time.perf_counter() - start) * 1000
+    # Tools whose last call failed come last, whatever a model says: who routes again is offered another.
+    outcomes = {turn.tool: turn.outcome for turn in query.history if turn.role == "call"}
     return replace(
         route,
         query=without_history(query),
-        matches=_put_failed_last(matches, query.history)[: query.limit],
+        matches=tuple(
+            sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
+        )[: query.limit],
         notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
-    )
-
-
-def _put_failed_last(matches: Sequence[ToolMatch], history: Sequence[Turn]) -> tuple[ToolMatch, ...]:
-    """Tools whose last call failed come last, whatever a model says: who routes again is offered another."""
-    outcomes = {turn.tool: turn.outcome for turn in history if turn.role == "call"}
-    return tuple(
-        sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
     )
 
 

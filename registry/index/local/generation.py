@@ -114,7 +114,9 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
         building.mkdir()
         (building / LEASE).touch()
         build(building)
-        _sync_tree(building)
+        for each in building.rglob("*"):  # of folders what they hold
+            sync_path(each)
+        sync_path(building)
         final = folder / f"gen-{revision:010d}-{secrets.token_hex(4)}"
         building.rename(final)
         write_atomically(folder / CURRENT, final.name.encode())
@@ -181,12 +183,6 @@ def _set_aside(path: Path) -> bool:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f"removed-{path.name}")
-
-
-def _sync_tree(path: Path) -> None:
-    for each in path.rglob("*"):  # of folders what they hold
-        sync_path(each)
-    sync_path(path)
 
 
 STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"

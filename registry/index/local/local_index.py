@@ -479,17 +479,13 @@ class Readable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _is_damage(error):
+        # Parsers of files raise what they like.
+        if isinstance(error, Exception) and not isinstance(error, (WaygraphError, MemoryError)):
             raise RegistryUnusable(
                 self._folder,
                 f"the search index cannot be read ({str(error)[:200]}). "
                 "If it is damaged, remove this folder: the index is built anew from the graph.",
             ) from error
-
-
-def _is_damage(error: BaseException | None) -> bool:
-    """Parsers of files raise what they like."""
-    return isinstance(error, Exception) and not isinstance(error, (WaygraphError, MemoryError))
 
 
 def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:

@@ -392,16 +392,12 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
         if fault != BEING_MADE:
             engine.run(load("neo4j/schema/drop_index"), name=name)
     if faults_by_name or labels_not_unique(engine):
-        _define(engine, dimension, by_owner=by_owner)
-
-
-def _define(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
-    for migration in MIGRATIONS:
-        for statement in migration.statements:
-            engine.define(load(statement))
-    make_text_indexes(engine)
-    if dimension:
-        make_vector_indexes(engine, dimension, by_owner=by_owner)
+        for migration in MIGRATIONS:
+            for statement in migration.statements:
+                engine.define(load(statement))
+        make_text_indexes(engine)
+        if dimension:
+            make_vector_indexes(engine, dimension, by_owner=by_owner)
 
 
 def _text_index(name: str, labels: tuple[str, ...], properties: str) -> Index:
