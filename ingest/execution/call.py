@@ -17,13 +17,14 @@ from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
+    Undecodable,
     UnusableProxy,
     connection_fault,
+    decode_body,
     http_client,
     same_origin,
     trust,
 )
-from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool

@@ -24,10 +24,10 @@ from waygraph.registry.http.addresses import Reach, split_url
 from waygraph.registry.http.client import (
     UnusableProxy,
     connection_fault,
+    decode_body,
     http_client,
     same_origin,
 )
-from waygraph.registry.http.coding import decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import SourceError, UpstreamRefused

@@ -35,14 +35,15 @@ from waygraph.ingest.upstream.wire import (
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     PAST_PROXIES,
+    Undecodable,
     UnusableProxy,
     causes,
     check_proxies,
     connection_fault,
+    decode_body,
     same_origin,
     trust,
 )
-from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings

@@ -34,7 +34,7 @@ from waygraph.registry.model.validation import (
     setting_changes,
     stated_toolset,
 )
-from waygraph.registry.routing.answering import Answering
+from waygraph.registry.routing.answering import Answering, Walks
 from waygraph.registry.routing.browse import browse_index, with_members
 from waygraph.registry.routing.queries import (
     about,
@@ -53,7 +53,6 @@ from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_nam
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
 from waygraph.registry.routing.seen_toolsets import seen_toolset, seen_toolsets
-from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.location import named_place, open_store
 from waygraph.registry.storage.store import Store
 

@@ -22,8 +22,8 @@ from waygraph.registry.model.nouns import Filters, Principal, Query, Route
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.taxonomy import Mode, Of, TaxonomySettings
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph_lab.evaluation.dataset import Asked
 from waygraph_lab.evaluation.run import Trial, run

@@ -13,8 +13,7 @@ from waygraph.ingest.conversations.call_counts import read_call_counts
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.graph.read import read_transitions
-from waygraph.registry.index.call_graph import CallGraph, fitting_tools
-from waygraph.registry.index.next_tool import NextTools
+from waygraph.registry.index.call_graph import CallGraph, NextTools, fitting_tools
 from waygraph.registry.model.changes import Manifest
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal

@@ -17,11 +17,10 @@ from cachetools import LRUCache
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
-from waygraph.registry.index.call_graph import CallGraph
+from waygraph.registry.index.call_graph import CallGraph, NextTools
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
 from waygraph.registry.index.local.scoring import Postings, VisibleTexts, align_rows, best, cosines
-from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,

@@ -23,6 +23,7 @@ from waygraph.registry.index.call_graph import (
     MOST_ALIKE,
     Alike,
     CallGraph,
+    NextTools,
     counted_tools,
     fitting_tools,
     keep_best,
@@ -36,7 +37,6 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
