@@ -338,10 +338,7 @@ class _Conversation:
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
                 now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
         except anyio.get_cancelled_exc_class():
-            with (
-                anyio.move_on_after(CANCEL_S, shield=True),
-                suppress(UpstreamError),
-            ):  # nobody hears why
+            with anyio.move_on_after(CANCEL_S, shield=True), suppress(UpstreamError):  # nobody hears why
                 dialect = self._interface.dialect
                 await self._send(dialect.cancel, dialect.task(now.task_id, self._interface.tenant))
             raise

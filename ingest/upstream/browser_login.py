@@ -40,11 +40,7 @@ class LoginStart:
 
 
 async def begin_login(
-    launch: HttpLaunch,
-    settings: Settings,
-    callback: str,
-    client: Mapping[str, Any] | None = None,
-    issuer: str = "",
+    launch: HttpLaunch, settings: Settings, callback: str, client: Mapping[str, Any] | None = None, issuer: str = ""
 ) -> LoginStart:
     """Asks the server, which names its issuer, and registers there. `client`: one that was registered by hand, whose
     secret any issuer gets that the server names; with `issuer`, no other one.

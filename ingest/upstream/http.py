@@ -146,9 +146,7 @@ class OriginClient(httpx2.AsyncClient):
         self._url = url
         self._form = launch.form
         self._own_headers = [name.lower() for name in launch.headers]
-        self._settings = settings
-        self._wire = wire
-        self._discretion = discretion
+        self._settings, self._wire, self._discretion = settings, wire, discretion
         self._streams_missed = 0
         self._has_answered = False
         """A request within the session."""
@@ -335,10 +333,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
-        self._inner = inner
-        self._most_bytes = most_bytes
-        self._note_fault = note_fault
-        self._events = events
+        self._inner, self._most_bytes, self._note_fault, self._events = inner, most_bytes, note_fault, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read, last = 0, b""  # since the last event ended

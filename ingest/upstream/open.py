@@ -27,11 +27,7 @@ from waygraph.registry.model.settings import Settings
 
 @asynccontextmanager
 async def connect(
-    launch: Launch,
-    settings: Settings,
-    *,
-    follow: bool = True,
-    open_page: OpenPage | None = None,
+    launch: Launch, settings: Settings, *, follow: bool = True, open_page: OpenPage | None = None
 ) -> AsyncGenerator[CallConnection]:
     """An open connection, within `upstream_connect_timeout_s`; within MOST_TIMES as long while a program that fetches
     the server shows signs of life. It is closed within 2 s, a child process ended; within 10 s more where its login by
@@ -58,19 +54,10 @@ class _Opening:
     """The attempts to open one connection: the last one is the connection."""
 
     def __init__(
-        self,
-        launch: Launch,
-        settings: Settings,
-        *,
-        follow: bool,
-        open_page: OpenPage | None,
-        tasks: TaskGroup,
+        self, launch: Launch, settings: Settings, *, follow: bool, open_page: OpenPage | None, tasks: TaskGroup
     ) -> None:
         hush()
-        self._launch = launch
-        self._settings = settings
-        self._follow = follow
-        self._open_page = open_page
+        self._launch, self._settings, self._follow, self._open_page = launch, settings, follow, open_page
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
@@ -129,12 +116,7 @@ class _Opening:
         wire = Wire(on_life=self._prolong)
         transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
-            transport,
-            wire,
-            self._settings,
-            self._discretion,
-            mode=mode,
-            follow=self._follow,
+            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.await_open()

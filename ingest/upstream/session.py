@@ -111,9 +111,7 @@ class OpenConnection:
     ) -> None:
         self.wire = wire
         self.ended_by_itself = False
-        self._transport = transport
-        self._settings = settings
-        self._discretion = discretion
+        self._transport, self._settings, self._discretion = transport, settings, discretion
         self._mode: Mode = mode
         self._following = Following(wire, wants_changes=follow)
         self._terms: SessionTerms | None = None

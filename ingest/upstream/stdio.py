@@ -252,10 +252,7 @@ class _Server:
     """A child process and the streams between it and the SDK."""
 
     def __init__(self, child: Child, settings: Settings, wire: Wire, discretion: Discretion) -> None:
-        self._child = child
-        self._settings = settings
-        self._wire = wire
-        self._discretion = discretion
+        self._child, self._settings, self._wire, self._discretion = child, settings, wire, discretion
         self._errors = Ring(settings.upstream_stderr_bytes)
         self._most = settings.upstream_max_message_bytes + CHUNK
         self._lines, self._idle = _Lines(self._most), 0

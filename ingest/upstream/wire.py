@@ -146,11 +146,7 @@ def _reason_in(document: object) -> str:
 
 
 CHANGES = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-    }
+    {"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 )
 MOST_UNANSWERED = 100
 """A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
@@ -224,8 +220,7 @@ class WatchedStream:
     """A transport's read stream. Notifications of changes are counted as one word and go no further."""
 
     def __init__(self, inner: "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
+        self._inner, self._wire = inner, wire
 
     @property
     def last_context(self) -> Context | None:
@@ -310,8 +305,7 @@ class CountedStream:
     """A transport's write stream, on which the answers to a server's own requests are counted."""
 
     def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
+        self._inner, self._wire = inner, wire
 
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message

@@ -78,8 +78,7 @@ class KeyFile:
     """
 
     def __init__(self, path: Path, *, lock_timeout_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
-        self.path = path
-        self._lock_timeout_s, self._clock = lock_timeout_s, clock
+        self.path, self._lock_timeout_s, self._clock = path, lock_timeout_s, clock
         self._held: tuple[Signature, Mapping[str, ApiKey]] | None = None
 
     def create(

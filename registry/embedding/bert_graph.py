@@ -62,13 +62,7 @@ def write_bert_onnx(
         graph.build()
     except KeyError as exc:
         raise EmbedderRefused(f"{weights} has no {exc.args[0]}: it does not fit its config.json") from exc
-    onnx.save(
-        graph.model(),
-        target,
-        save_as_external_data=True,
-        location=f"{target.name}.data",
-        size_threshold=4096,
-    )
+    onnx.save(graph.model(), target, save_as_external_data=True, location=f"{target.name}.data", size_threshold=4096)
 
 
 def _read_weights(path: Path) -> dict[str, Array]:

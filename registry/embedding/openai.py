@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BASE_URL", "OpenAIEmbedder"]
 
 EMBEDDINGS = Purpose(path="embeddings", doing="embed", unavailable=EmbedderUnavailable, refused=EmbedderRefused)
-NATIVE_DIMENSIONS = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-}
+NATIVE_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 MOST_NUMBER = 1e15
 """Of a vector that is taken: of larger ones float32 cannot hold the squares."""
 MAX_TEXT_CHARS = 8_000
@@ -50,8 +46,7 @@ class OpenAIEmbedder:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.place = base_url
-        self._model, self._asked_dimension = model, dimension
+        self.place, self._model, self._asked_dimension = base_url, model, dimension
         self._known_dimension = dimension or NATIVE_DIMENSIONS.get(model)
         self._batch_texts = batch_texts
         patience = Patience(timeout_s=timeout_s, retries=retries, sleep=sleep, jitter=jitter)

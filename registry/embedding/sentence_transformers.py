@@ -42,10 +42,7 @@ class SentenceTransformersEmbedder:
     def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":
         with self._lock:
             vectors = self._model.encode(
-                list(texts),
-                prompt=self._prompt(role),
-                normalize_embeddings=True,
-                show_progress_bar=False,
+                list(texts), prompt=self._prompt(role), normalize_embeddings=True, show_progress_bar=False
             )
         return np.asarray(vectors, dtype=np.float32)
 

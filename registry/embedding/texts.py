@@ -43,10 +43,7 @@ class Weights:
     questions: float
 
 
-TDWA: Mapping[TextForm, Weights] = {
-    "tdwa-1": Weights(0.2, 0.2, 0.2, 0.4),
-    "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5),
-}
+TDWA: Mapping[TextForm, Weights] = {"tdwa-1": Weights(0.2, 0.2, 0.2, 0.4), "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5)}
 """Tool Document Weighted Average: var-1 and var-2."""
 
 
@@ -261,10 +258,7 @@ class TextForms:
 
 
 def new_vectors(
-    parts: Mapping[str, Parts],
-    held_keys: Mapping[str, str],
-    embedder: Embedder,
-    progress: Progress | None = None,
+    parts: Mapping[str, Parts], held_keys: Mapping[str, str], embedder: Embedder, progress: Progress | None = None
 ) -> NewVectors:
     """Vectors of the entities whose key differs from the one held."""
     keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
@@ -284,10 +278,7 @@ def no_vectors(texts: Iterable[str]) -> NewVectors:
 
 
 def _embed(
-    entities: Sequence[str],
-    parts: Mapping[str, Parts],
-    embedder: Embedder,
-    progress: Progress | None,
+    entities: Sequence[str], parts: Mapping[str, Parts], embedder: Embedder, progress: Progress | None
 ) -> "dict[str, NDArray[np.float32] | None]":
     from waygraph.registry.embedding.texts import unit_mean
 

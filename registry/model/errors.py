@@ -348,9 +348,7 @@ class NotCallable(NotRun):
 
     def __init__(self, tool: str, reason: str, *, how: str = "") -> None:
         self.tool, self.reason, self.how = tool, reason, how
-        super().__init__(
-            f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}",
-        )
+        super().__init__(f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}")
 
 
 class NeedsConsent(NotRun):

@@ -406,11 +406,7 @@ def _reranked_step(step: Route, request: Query, rerank: Rerank, reranker: Rerank
 
 
 def _in_order[T: AgentMatch | ToolMatch](
-    query: Query,
-    matches: tuple[T, ...],
-    describe: Callable[[T], tuple[str, str]],
-    rerank: Rerank,
-    reranker: Reranker,
+    query: Query, matches: tuple[T, ...], describe: Callable[[T], tuple[str, str]], rerank: Rerank, reranker: Reranker
 ) -> tuple[tuple[T, ...], str]:
     """The first `depth` in the reranker's order, the rest behind them as they were; and why, if that failed."""
     best, rest = matches[: rerank.depth], matches[rerank.depth :]

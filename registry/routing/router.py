@@ -288,13 +288,7 @@ def _join_notices(*notices: str) -> str:
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
     best = fuse_tools(
-        ask.recipe,
-        hits.legs,
-        ask.weights,
-        limit,
-        populations=hits.populations,
-        past=past.tools,
-        failures=past.failures,
+        ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations, past=past.tools, failures=past.failures
     )
     agents = hits.records.agents()
     return tuple(

@@ -251,12 +251,7 @@ class LocalIndex:
         }
 
     def _text_legs(
-        self,
-        hits: dict[Leg, LegHits],
-        legs: Sequence[Leg],
-        words: Sequence[str],
-        depth: int,
-        within: "_Within",
+        self, hits: dict[Leg, LegHits], legs: Sequence[Leg], words: Sequence[str], depth: int, within: "_Within"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
         if not legs:

@@ -26,13 +26,7 @@ from waygraph.registry.graph.read import (
     read_state,
     read_vectors,
 )
-from waygraph.registry.index.call_graph import (
-    CallGraph,
-    counted_tools,
-    fitting_tools,
-    near_tools,
-    usable_transitions,
-)
+from waygraph.registry.index.call_graph import CallGraph, counted_tools, fitting_tools, near_tools, usable_transitions
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.incremental import (
     GenerationCache,
