@@ -339,8 +339,7 @@ class _Conversation:
                 now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(CANCEL_S, shield=True), suppress(UpstreamError):  # nobody hears why
-                dialect = self._interface.dialect
-                await self._send(dialect.cancel, dialect.task(now.task_id, self._interface.tenant))
+                await self._send(dialect.cancel, dialect.task(now.task_id, tenant))
             raise
         return now
 

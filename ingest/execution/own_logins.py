@@ -21,6 +21,7 @@ from cachetools import FIFOCache
 from waygraph.ingest.execution.call import Request, ToolCall, Web
 from waygraph.ingest.execution.services import CALLER, KEY, Incomplete, LoginRule, Services
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.fields import fields_of
 from waygraph.ingest.manifest.records import HttpLaunch, Launch
 from waygraph.ingest.manifest.transport import references_only
 from waygraph.ingest.upstream.connection import LoginRefused
@@ -207,10 +208,9 @@ class OwnLogins:
         with anyio.move_on_after(self.settings.upstream_connect_timeout_s):
             answer = await self.web.ask(request)
             try:
-                document = json.loads(answer.content)
+                body = fields_of(json.loads(answer.content))
             except (ValueError, RecursionError):
-                document = None
-            body: Mapping[str, Any] = document if isinstance(document, dict) else {}
+                body = {}
             if answer.status == 200:
                 return body
             reason = refusal_code(body.get("error")) or f"HTTP {answer.status}"

@@ -6,7 +6,7 @@ and all that is asked beside it go on.
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -68,15 +68,12 @@ async def http_transport(
     launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
-    if launch.oauth:
-        async with (
-            log_in(launch, settings, discretion, open_page) as auth,
-            _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
-        ):
-            yield streams
-    else:
-        async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, None)) as streams:
-            yield streams
+    login = log_in(launch, settings, discretion, open_page) if launch.oauth else nullcontext(None)
+    async with (
+        login as auth,
+        _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
+    ):
+        yield streams
 
 
 @asynccontextmanager
@@ -112,15 +109,11 @@ def _client(
     try:
         return OriginClient(launch, settings, wire, discretion, auth)
     except (httpx2.InvalidURL, ValueError, TypeError):
-        raise UpstreamUnreachable(_unsendable()) from None
-
-
-def _unsendable() -> str:
-    try:
-        check_proxies()
-    except UnusableProxy as unusable:
-        return str(unusable)
-    return "its URL or a header of it cannot be sent"
+        try:
+            check_proxies()
+        except UnusableProxy as unusable:
+            raise UpstreamUnreachable(str(unusable)) from None
+        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
 
 
 class OriginClient(httpx2.AsyncClient):

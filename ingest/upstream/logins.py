@@ -30,7 +30,7 @@ from waygraph.registry.model.errors import (
     UpstreamRefused,
     UpstreamUnreachable,
 )
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.files import write_lock, write_private
 from waygraph.registry.model.settings import Settings
 
 VERSION = 1
@@ -283,10 +283,7 @@ class LoginFile:
                 change(tuple(self._current().values())), key=lambda login: (login.caller, login.agent_id, login.by)
             )
             document = {"waygraph_logins": VERSION, "logins": [asdict(login) for login in logins]}
-            try:
-                write_atomically(self.path, json.dumps(document).encode(), mode=PRIVATE)
-            except OSError as exc:
-                raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+            write_private(self.path, json.dumps(document).encode())
 
     def _unusable(self, reason: str) -> LoginsUnusable:
         return LoginsUnusable(self.path, reason)

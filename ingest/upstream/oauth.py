@@ -39,7 +39,7 @@ from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import LoginRefused
 from waygraph.ingest.upstream.logins import LoginEntry, login_file, refusal_code, take_turn
 from waygraph.registry.model.errors import StorageFailed, UpstreamRefused, UpstreamUnreachable
-from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
+from waygraph.registry.model.files import write_lock, write_private
 from waygraph.registry.model.numbers import FAR_S, read_digits, read_number
 from waygraph.registry.model.settings import Settings
 
@@ -99,10 +99,7 @@ class TokenFile:
 
     def _write(self, servers: Mapping[str, Any]) -> None:
         content = json.dumps({"version": VERSION, "servers": servers}, indent=1).encode()
-        try:
-            write_atomically(self.path, content, mode=PRIVATE)
-        except OSError as exc:
-            raise StorageFailed(f"{self.path}: cannot be written: {exc.strerror}") from exc
+        write_private(self.path, content)
 
 
 def token_file(folder: Path, address: str) -> TokenFile:

@@ -13,6 +13,8 @@ from typing import Any
 import httpx2
 from mcp.types import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR, ErrorData
 
+from waygraph.ingest.upstream.wire import object_in
+
 HEADER = "mcp-session-id"
 _OF_THE_REQUEST = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR})
 """Errors that say what is wrong with the request itself."""
@@ -40,7 +42,7 @@ def ends_session(message: Mapping[str, Any], session_id: str, status: int, body:
     """Of an answer with an HTTP error. `has_answered`: the session has taken requests before this one."""
     if not session_id or status in _OF_THE_CALLER:
         return False
-    answer = _object(body)
+    answer = object_in(body)
     fault = answer.get("error")
     error = fault if isinstance(fault, dict) else {}
     if error.get("code") in _OF_THE_REQUEST:
@@ -71,11 +73,3 @@ def _is_of_session(text: str, params: Mapping[str, Any], session_id: str, words:
     if len(text) > _MOST_CHARS or not words.search(text):
         return False
     return session_id in text or "session" not in json.dumps(params).lower()
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}

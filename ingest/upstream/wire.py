@@ -77,13 +77,21 @@ def kind_of(response: httpx2.Response) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+def object_in(text: str | bytes) -> dict[str, Any]:
+    """The object of JSON; empty for anything else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def message_in(request: httpx2.Request) -> dict[str, Any]:
     """What is sent; empty if that is no message."""
     try:
-        message = json.loads(request.content)
-    except (httpx2.RequestNotRead, ValueError):
+        return object_in(request.content)
+    except httpx2.RequestNotRead:
         return {}
-    return message if isinstance(message, dict) else {}
 
 
 def answer_to(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
@@ -114,16 +122,9 @@ async def start_of(response: httpx2.Response) -> bytes:
 
 def error_code(body: bytes) -> int | None:
     """Of a JSON-RPC error; None if it is none."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return None
-    error = message.get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    code = error.get("code")
+    message = object_in(body)
+    error = message.get("error") if message.get("jsonrpc") == "2.0" else None
+    code = error.get("code") if isinstance(error, dict) and isinstance(error.get("message"), str) else None
     return code if isinstance(code, int) else None
 
 
@@ -216,11 +217,26 @@ class Wire:
             self.faults.pop(request_id, None)
 
 
-class WatchedStream:
-    """A transport's read stream. Notifications of changes are counted as one word and go no further."""
+class _WrappedStream:
+    """A transport's stream; closed, it closes that."""
 
-    def __init__(self, inner: "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", wire: Wire) -> None:
+    def __init__(self, inner: Any, wire: Wire) -> None:
         self._inner, self._wire = inner, wire
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class WatchedStream(_WrappedStream):
+    """A transport's read stream. Notifications of changes are counted as one word and go no further."""
 
     @property
     def last_context(self) -> Context | None:
@@ -231,7 +247,7 @@ class WatchedStream:
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item = await self._inner.receive()
+                item: SessionMessage | Exception = await self._inner.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
@@ -276,9 +292,6 @@ class WatchedStream:
             self._wire.on_withdrawal(request_id)
         return method in _UNASKED_METHODS
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -288,24 +301,13 @@ class WatchedStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
 
 _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
 
-class CountedStream:
+class CountedStream(_WrappedStream):
     """A transport's write stream, on which the answers to a server's own requests are counted."""
-
-    def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
-        self._inner, self._wire = inner, wire
 
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
@@ -323,17 +325,6 @@ class CountedStream:
             raise
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._wire.open_questions -= 1
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 async def raw_request(

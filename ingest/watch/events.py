@@ -1,15 +1,11 @@
 """What becomes of servers and sources that are followed, as frozen values and as JSON (docs/json-output.md)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.registry.model.changes import SyncReport
 from waygraph.registry.model.nouns import ONLINE, failing, unreachable
-from waygraph.registry.model.shapes import report
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.shapes import Shape
+from waygraph.registry.model.shapes import Shape, report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

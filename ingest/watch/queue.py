@@ -296,7 +296,9 @@ class Writer:
         Of a source that was read in part only that is gone which it says so of.
         """
         manifest = parts.manifest
-        claimed_keys = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
+        summary = self._known_source(manifest.source)
+        claimed_keys = {key for key, _ in summary.claims} if summary else set()
+        claimed_keys |= {failure.key for failure in summary.failures if failure.key} if summary else set()
         keys = {server.key for server in parts.servers} | {
             key for entry in manifest.entries for key in (entry.key, entry.key_in_document)
         }
@@ -318,7 +320,8 @@ class Writer:
         if self.policy is not None and source not in self._confirmations:
             return  # the policy is to be written
         unknown = [key for key in answers if (source, key) not in self._hashes]
-        ids = dict(self._claims(source)) if unknown else {}
+        summary = self._known_source(source) if unknown else None
+        ids = dict(summary.claims) if summary else {}
         for key in unknown:
             answer = answers[key]
             whole = answer.entry if not answer.rejected else None
@@ -350,14 +353,6 @@ class Writer:
     def _abandon_if_stopping(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
         if self.stopping:
             raise WriteAbandoned
-
-    def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
-        summary = self._known_source(source)
-        return summary.claims if summary else ()
-
-    def _failing_keys(self, source: str) -> set[str]:
-        summary = self._known_source(source)
-        return {failure.key for failure in summary.failures if failure.key} if summary else set()
 
     def _known_source(self, name: str) -> SourceSummary | None:
         sources = self.registry.sources() if self.registry.exists else []

@@ -26,7 +26,6 @@ from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
     from waygraph.registry.embedding.embedder import Matrix
-    from waygraph.registry.embedding.openai import OpenAIEmbedder
 
 
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
@@ -107,28 +106,24 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
             return OnnxEmbedder.open(parts, settings)
         case "openai":
-            return _openai(parts, settings, environ)
+            from waygraph.registry.embedding.openai import OpenAIEmbedder
+            from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL
+
+            return OpenAIEmbedder(
+                base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+                api_key=environ.get("OPENAI_API_KEY", ""),
+                model=parts.model,
+                dimension=_dimension(parts),
+                timeout_s=settings.openai_timeout_s,
+                batch_texts=settings.openai_batch_texts,
+                retries=settings.openai_retries,
+            )
         case "sentence-transformers":
             from waygraph.registry.embedding.sentence_transformers import SentenceTransformersEmbedder
 
             return SentenceTransformersEmbedder(parts.model)
         case _:
             return open_contributed(parts, settings, environ)
-
-
-def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":
-    from waygraph.registry.embedding.openai import OpenAIEmbedder
-    from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL
-
-    return OpenAIEmbedder(
-        base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-        api_key=environ.get("OPENAI_API_KEY", ""),
-        model=spec.model,
-        dimension=_dimension(spec),
-        timeout_s=settings.openai_timeout_s,
-        batch_texts=settings.openai_batch_texts,
-        retries=settings.openai_retries,
-    )
 
 
 def _dimension(spec: EmbedderSpec) -> int | None:
@@ -177,7 +172,10 @@ class OpenedEmbedders:
         with self._lock:
             embedder = self.open(spec).embedder
             if embedder is not None and spec not in self._documents:
-                self._documents[spec] = self._with_cache(embedder)
+                from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
+
+                path = vector_file_path(self._settings, _maker_name(embedder))
+                self._documents[spec] = CachedEmbedder(embedder, path)
             return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
 
     def queries(self, embedder: Embedder) -> "QueryCache":
@@ -200,11 +198,6 @@ class OpenedEmbedders:
             for embedder in resources:
                 if isinstance(embedder, ConnectedEmbedder):
                     closing.callback(embedder.close)
-
-    def _with_cache(self, embedder: Embedder) -> Embedder:
-        from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
-
-        return CachedEmbedder(embedder, vector_file_path(self._settings, _maker_name(embedder)))
 
 
 def _maker_name(embedder: Embedder) -> str:

@@ -3,13 +3,13 @@
 import random
 import time
 from collections.abc import Callable, Sequence
-from itertools import batched
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import httpx2
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order, unit_rows
+from waygraph.registry.embedding.embedder import Progress, Role, embed_in_batches, in_order, unit_rows
 from waygraph.registry.http.openai_endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 
@@ -67,12 +67,8 @@ class OpenAIEmbedder:
         Raises EmbedderUnavailable (retryable) if the endpoint does not answer within `timeout_s` or stays
         overloaded, EmbedderRefused if it refuses or answers something else.
         """
-        distinct_texts = distinct(texts)
-        vectors: dict[str, Any] = {}
-        for some in batched(distinct_texts, self._batch_texts):
-            vectors.update(zip(some, self._request(some, is_urgent=role == "query"), strict=True))
-            if progress:
-                progress(len(vectors), len(distinct_texts))
+        embed = partial(self._request, is_urgent=role == "query")
+        vectors = embed_in_batches(texts, self._batch_texts, embed, progress)
         return in_order(texts, vectors, self.dimension)
 
     def close(self) -> None:

@@ -51,6 +51,14 @@ def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> 
     sync_path(path.parent)
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Replaces a file that its owner alone may read. Raises StorageFailed."""
+    try:
+        write_atomically(path, content, mode=PRIVATE)
+    except OSError as exc:
+        raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
 def write_named(path: Path, text: str) -> None:
     """A file that somebody named: whole, or as it was. What is no plain file, such as a pipe, is written to.
 

@@ -231,8 +231,6 @@ def known_vectors(folder: Path) -> "Rows":
 
     A key is made of model and text, so its vector holds anywhere.
     """
-    import numpy as np
-
     with suppress(RegistryError, OSError, ValueError, TypeError):
         path = folder / generation.current_name(folder)
         keys = json.loads((path / generation.KEYS).read_text(encoding="utf-8"))
