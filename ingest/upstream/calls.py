@@ -12,9 +12,11 @@ import anyio
 from mcp import Client, MCPError
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    CLIENT_CAPABILITIES_META_KEY,
     INTERNAL_ERROR,
     INVALID_REQUEST,
     LOG_LEVEL_META_KEY,
@@ -30,7 +32,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from waygraph.ingest.manifest.fields import sendable
 from waygraph.ingest.upstream.connection import CALL, Host, NotAnswered, Question, Result
 from waygraph.ingest.upstream.inflight import LOG_LEVEL, CallsUnderway, Underway
-from waygraph.ingest.upstream.wire import Wire, raw_cancel, raw_request
+from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 
 MOST_ROUNDS = 10
@@ -52,6 +54,34 @@ _CAPABILITIES: dict[Question, tuple[str, dict[str, Any]]] = {
     "sampling/createMessage": ("sampling", {}),
     "roots/list": ("roots", {}),
 }
+
+
+async def raw_request(
+    session: ClientSession,
+    method: str,
+    params: Mapping[str, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    capabilities: Mapping[str, Any] | None = None,
+    cancels: bool = True,
+) -> Mapping[str, Any]:
+    """The result, unchecked. Stamped as the era asks: headers, and `_meta` in the modern one. Raises MCPError.
+
+    `capabilities`: what the client can for this request alone, where the era lets a request say so. `cancels`: whether
+    the server is told, with a wait of up to 5 s, that nobody waits any more.
+    """
+    data: dict[str, Any] = {"method": method, "params": dict(params)}
+    options: CallOptions = {"cancel_on_abandon": cancels, "headers": dict(headers or {})}
+    session._stamp(data, options)
+    meta = data["params"].get("_meta") or {}
+    if capabilities is not None and CLIENT_CAPABILITIES_META_KEY in meta:
+        meta[CLIENT_CAPABILITIES_META_KEY] = dict(capabilities)
+    return await session._dispatcher.send_raw_request(method, data["params"] or None, options)
+
+
+async def raw_cancel(session: ClientSession, request_id: RequestId, reason: str) -> None:
+    """Tells the server that nobody waits for that request any more, as the transport does it."""
+    await session._dispatcher.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
 
 @dataclass(frozen=True, slots=True)

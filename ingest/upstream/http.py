@@ -19,17 +19,19 @@ from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import LoginRefused, NotDelivered
 from waygraph.ingest.upstream.oauth import OpenPage, Provider, log_in
-from waygraph.ingest.upstream.session_end import HEADER, ends_session, session_of
 from waygraph.ingest.upstream.wire import (
+    HEADER,
     KINDS,
     Wire,
     answer_to,
+    ends_session,
     error_code,
     error_to,
     hush,
     kind_of,
     message_in,
     refusal_text,
+    session_of,
     start_of,
 )
 from waygraph.registry.http.addresses import Reach

@@ -23,7 +23,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from waygraph.ingest.manifest.redaction import Discretion
-from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls
+from waygraph.ingest.upstream.calls import Following, Questions, ToolCalls, raw_request
 from waygraph.ingest.upstream.connection import (
     CALL,
     LISTS,
@@ -39,9 +39,8 @@ from waygraph.ingest.upstream.connection import (
     number_of,
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
-from waygraph.ingest.upstream.session_end import error_ends_session
 from waygraph.ingest.upstream.unreadable import fault_of
-from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, quietly, raw_request
+from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, quietly
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamAnswered,

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,11 +14,10 @@ from typing import Any, Self
 
 import anyio
 import httpx2
-from mcp.client.session import ClientSession
-from mcp.shared.dispatcher import CallOptions
 from mcp.shared.message import SessionMessage
 from mcp.types import (
-    CLIENT_CAPABILITIES_META_KEY,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -327,29 +327,67 @@ class CountedStream(_WrappedStream):
             self._wire.open_questions -= 1
 
 
-async def raw_request(
-    session: ClientSession,
-    method: str,
-    params: Mapping[str, Any],
-    *,
-    headers: Mapping[str, str] | None = None,
-    capabilities: Mapping[str, Any] | None = None,
-    cancels: bool = True,
-) -> Mapping[str, Any]:
-    """The result, unchecked. Stamped as the era asks: headers, and `_meta` in the modern one. Raises MCPError.
+HEADER = "mcp-session-id"
+_OF_THE_REQUEST = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR})
+"""Errors that say what is wrong with the request itself."""
+_OF_THE_CALLER = frozenset({401, 403, 407, 408, 425, 429})
+"""Who may ask, and how often."""
+_MOST_CHARS = 300
+"""A longer text says more than that."""
+_SESSION = re.compile(r"(?i)session|not\s+(?:yet\s+|been\s+)?initiali[sz]ed")
+_NO_SESSION = re.compile(
+    r"""(?xi)
+    \b(?:no|un(?:known|recognized)|invalid|expired|missing|stale)\b [^.;]{0,30} \bsession
+    | \bsession (?:[\s_-]?id)? \b [^.;]{0,60}
+      \b(?:not|no\ longer|unknown|invalid|expired|missing|terminated|closed|ended|gone|lost|timed\ out|doesn't)\b
+    | \bnot\ (?:yet\ |been\ )? initiali[sz]ed\b"""
+)
 
-    `capabilities`: what the client can for this request alone, where the era lets a request say so. `cancels`: whether
-    the server is told, with a wait of up to 5 s, that nobody waits any more.
+
+def session_of(request: httpx2.Request, form: str) -> str:
+    """By which a request names its session: the older transport gives each an address to post to."""
+    session_id: str = request.headers.get(HEADER, "")
+    return session_id or (request.url.raw_path.decode() if form == "sse" and request.method == "POST" else "")
+
+
+def ends_session(message: Mapping[str, Any], session_id: str, status: int, body: bytes, *, has_answered: bool) -> bool:
+    """Whether a refusal by HTTP means that the server no longer knows the session, however it says so.
+
+    By the protocol that is HTTP 404 (MCP 2025-11-25, Transports, Session Management). Servers also answer 410, 400 and
+    500, or with a JSON-RPC error within 200. What such a server refused has not run, so that it may be asked anew in a
+    session of its own: whatever leaves that open, or speaks of the arguments, is no end of a session.
+    `has_answered`: the session has taken requests before this one.
     """
-    data: dict[str, Any] = {"method": method, "params": dict(params)}
-    options: CallOptions = {"cancel_on_abandon": cancels, "headers": dict(headers or {})}
-    session._stamp(data, options)
-    meta = data["params"].get("_meta") or {}
-    if capabilities is not None and CLIENT_CAPABILITIES_META_KEY in meta:
-        meta[CLIENT_CAPABILITIES_META_KEY] = dict(capabilities)
-    return await session._dispatcher.send_raw_request(method, data["params"] or None, options)
+    if not session_id or status in _OF_THE_CALLER:
+        return False
+    answer = object_in(body)
+    fault = answer.get("error")
+    error = fault if isinstance(fault, dict) else {}
+    if error.get("code") in _OF_THE_REQUEST:
+        return status == 404 and error["code"] != METHOD_NOT_FOUND
+    if status in {404, 410}:
+        return True
+    reason = error.get("message") or (body.decode("utf-8", "replace") if not answer else json.dumps(answer))
+    if status != 400:
+        return names_no_session(str(reason), message, session_id)
+    # Nothing runs that is answered with 400; without this request's id it was refused before it was read.
+    of_request = bool(answer) and answer.get("id") == message.get("id")
+    return _is_of_session(str(reason), message, session_id, _SESSION) or (has_answered and not of_request)
 
 
-async def raw_cancel(session: ClientSession, request_id: RequestId, reason: str) -> None:
-    """Tells the server that nobody waits for that request any more, as the transport does it."""
-    await session._dispatcher.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
+def error_ends_session(error: ErrorData, params: Mapping[str, Any], session_id: str) -> bool:
+    """The same of a JSON-RPC error. Here only its words tell whether anything ran."""
+    if not session_id or error.code in _OF_THE_REQUEST:
+        return False
+    return names_no_session(error.message, params, session_id)
+
+
+def names_no_session(text: str, params: Mapping[str, Any], session_id: str) -> bool:
+    return _is_of_session(text, params, session_id, _NO_SESSION)
+
+
+def _is_of_session(text: str, params: Mapping[str, Any], session_id: str, words: re.Pattern[str]) -> bool:
+    """Not where the request names a session of another kind: the tool may be speaking of that one."""
+    if len(text) > _MOST_CHARS or not words.search(text):
+        return False
+    return session_id in text or "session" not in json.dumps(params).lower()

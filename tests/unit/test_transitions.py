@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests.sync_graph import entry
 from waygraph.api.cli.app import app
 from waygraph.api.mcp.learning import CallCounter, open_counter
-from waygraph.ingest.conversations.call_counts import read_call_counts
+from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.graph.read import read_transitions

@@ -15,8 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from waygraph.ingest.conversations.call_counts import TRAJECTORIES
-from waygraph.ingest.conversations.data_folder import AGENTS, checksum_of_bytes, lines
+from waygraph.ingest.conversations import AGENTS, TRAJECTORIES, checksum_of_bytes, lines
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
 from waygraph.registry.http.model_answers import ModelAnswers, Usage
