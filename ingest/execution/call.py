@@ -243,7 +243,8 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         body, document = _redact_body(response, secrets)
         content = {"content": [text(body)]}
         return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
-    return {"content": [file_of(_blot_secrets(response.content, secrets), response.media, name)]}
+    blob = b64encode(_blot_secrets(response.content, secrets)).decode()
+    return {"content": [file_of(blob, response.media, name)]}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -262,9 +263,8 @@ def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
     return content
 
 
-def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
-    """An image or a sound as such, anything else as a resource that is in the result itself."""
-    blob = b64encode(content).decode()
+def file_of(blob: str, media: str, name: str) -> dict[str, Any]:
+    """An image or a sound as such, anything else as a resource that is in the result itself. `blob`: in base64."""
     media = media or "application/octet-stream"
     kind = media.partition("/")[0]
     if kind in ("image", "audio"):

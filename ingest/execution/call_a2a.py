@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, text
+from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, file_of, text
 from waygraph.ingest.execution.services import (
     Incomplete,
     Login,
@@ -225,21 +225,12 @@ def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(part.get("text"), str):
         yield text(part["text"])
     elif isinstance(blob := part.get("raw") or file.get("bytes"), str):
-        yield _file(blob, media, name)
+        yield file_of(blob, media, quote(name or "file", safe=""))
     elif address := text_of(part.get("url")) or text_of(file.get("uri")):
         link = {"type": "resource_link", "uri": address, "name": name or address}
         yield {**link, "mimeType": media} if media else link
     elif "data" in part:
         yield text(json.dumps(part["data"], ensure_ascii=False))
-
-
-def _file(blob: str, media: str, name: str) -> dict[str, Any]:
-    kind = media.partition("/")[0]
-    if kind in ("image", "audio"):
-        return {"type": kind, "data": blob, "mimeType": media}
-    address = f"waygraph:answer/{quote(name or 'file', safe='')}"
-    resource = {"uri": address, "mimeType": media or "application/octet-stream", "blob": blob}
-    return {"type": "resource", "resource": resource}
 
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 2.0

@@ -16,8 +16,8 @@ from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.connection import CallConnection
 from waygraph.ingest.upstream.http import http_transport, speaks_older_form
-from waygraph.ingest.upstream.launchers import MOST_TIMES
 from waygraph.ingest.upstream.oauth import OpenPage
+from waygraph.ingest.upstream.process_health import MOST_TIMES
 from waygraph.ingest.upstream.session import Mode, OpenConnection
 from waygraph.ingest.upstream.stdio import stdio_transport
 from waygraph.ingest.upstream.wire import Wire, hush

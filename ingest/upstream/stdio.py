@@ -34,9 +34,15 @@ from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherite
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.error_output import failure_line
-from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
 from waygraph.ingest.upstream.process import CHUNK, GONE_ERRORS, Child, Chunks, LinesOut
+from waygraph.ingest.upstream.process_health import (
+    COMES_WITH,
+    LOOK_S,
+    activity_of,
+    failure_line,
+    is_pulling,
+    launcher_of,
+)
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable

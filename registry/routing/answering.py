@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +17,6 @@ from waygraph.registry.model.errors import (
     LanguageModelRefused,
     ModelNotFound,
     RecipeNeedsTexts,
-    RegistryClosed,
 )
 from waygraph.registry.model.nouns import Query, Route, ToolRoute
 from waygraph.registry.model.settings import Settings
@@ -27,7 +25,14 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.browse import findable_taxonomy
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Rerank, Walk, with_rerank
-from waygraph.registry.routing.rerank import OpenedRerankers, Reranker, reranked_route, reranked_tools, widen_query
+from waygraph.registry.routing.rerank import (
+    OpenedRerankers,
+    Reranker,
+    Resources,
+    reranked_route,
+    reranked_tools,
+    widen_query,
+)
 from waygraph.registry.routing.router import Ask, Router, without_history
 from waygraph.registry.taxonomy.prompts import Service
 
@@ -54,8 +59,8 @@ class Walks:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
-        self._models: dict[str, ChatModel] = {}
-        self._lock, self._is_closed = threading.Lock(), False
+        self._models = Resources(self._open_model)
+        self.close = self._models.close
 
     def walk(self, index: SearchIndex, query: Query, ask: Ask) -> Walked:
         """By the recipe's stage, over what the caller may see. `failure` says why nothing was walked.
@@ -93,22 +98,14 @@ class Walks:
 
     def _open(self, spec: str) -> "ChatModel":
         """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
-        from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
+        from waygraph.registry.http.openai_endpoint import configured_model
 
-        model = configured_model(spec, self._environ, option="walk by", purpose="for the walk")
-        with self._lock:
-            if self._is_closed:
-                raise RegistryClosed
-            if model not in self._models:
-                self._models[model] = ChatModel.open(model, self._settings, self._environ)
-            return self._models[model]
+        return self._models.open(configured_model(spec, self._environ, option="walk by", purpose="for the walk"))
 
-    def close(self) -> None:
-        """Ends the connections of each, also if one of them fails at it."""
-        with self._lock, ExitStack() as closing:
-            self._is_closed = True
-            while self._models:
-                closing.callback(self._models.popitem()[1].close)
+    def _open_model(self, model: str) -> "ChatModel":
+        from waygraph.registry.http.openai_endpoint import ChatModel
+
+        return ChatModel.open(model, self._settings, self._environ)
 
 
 def _texts(index: SearchIndex, of: Of) -> "Read":
