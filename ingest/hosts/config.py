@@ -212,15 +212,8 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     as it will be."""
     if before.text == after.text:
         return []
-    lines = difflib.unified_diff(
-        _mask_config(before, "").splitlines(),
-        _mask_config(after, name).splitlines(),
-        str(before.path),
-        str(after.path),
-        "",
-        "",
-        2,
-    )
+    sides = (_mask_config(before, "").splitlines(), _mask_config(after, name).splitlines())
+    lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
     return [line.rstrip() for line in lines]
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
@@ -84,25 +83,13 @@ async def _streams(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     if launch.form == "sse":
         wire.push_decision.set()
-        async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
+        # The SDK asks for a client by what it would set itself.
+        async with sse_client(launch.url, httpx_client_factory=lambda *_, **__: client) as streams:
             yield streams
         return
     most = 2 * settings.upstream_max_message_bytes  # beyond our own bound, which says by which setting it can be moved
     async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
         yield streams
-
-
-def _always(client: "OriginClient") -> McpHttpClientFactory:
-    """The SDK asks for a client by what it would set itself."""
-
-    def make_client(
-        headers: dict[str, str] | None = None,  # noqa: ARG001
-        timeout: httpx2.Timeout | None = None,  # noqa: ARG001
-        auth: httpx2.Auth | None = None,  # noqa: ARG001
-    ) -> httpx2.AsyncClient:
-        return client
-
-    return make_client
 
 
 def _client(

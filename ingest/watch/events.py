@@ -111,7 +111,7 @@ def status_of(event: ServerEvent) -> str:
             return ""
 
 
-def shape_of_event(event: WatchEvent) -> "Shape":
+def shape_of_event(event: WatchEvent) -> Shape:
     match event:
         case ServerSeen():
             return {"source": event.source, "server": event.key, **_server(event.event)}
@@ -126,7 +126,7 @@ def shape_of_event(event: WatchEvent) -> "Shape":
             return {"event": "not-written", "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
 
 
-def _server(event: "ServerEvent") -> "Shape":
+def _server(event: ServerEvent) -> Shape:
     match event:
         case Starting():
             return {"event": "starting"}

@@ -193,13 +193,8 @@ SETTINGS = "settings.json"
 """What operators said, and the tools they said it of as their sources state them. Absent in those of before."""
 TAXONOMIES, TOOLSETS = "taxonomies.json", "toolsets.json"
 """Absent without any."""
-VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
-    "vectors.npy",
-    "keys.json",
-    "capability_text",
-    "agent_text",
-    "graph.grafeo",
-)
+VECTORS, KEYS, GRAPH = "vectors.npy", "keys.json", "graph.grafeo"
+CAPABILITY_TEXT, AGENT_TEXT = "capability_text", "agent_text"
 _OF_TANTIVY = "meta.json"
 PENDING_TOOLS = "pending_tools"
 """In the tables: positions of the tools that wait for approval; absent without any."""

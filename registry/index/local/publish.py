@@ -259,17 +259,7 @@ def read_snapshot(
     calls = CallGraph(transitions, near, fitting_tools(schemas, agents))
     settings = contents.settings
     return Snapshot(
-        state=IndexState(
-            revision=state.revision,
-            embedder=state.embedder,
-            embedder_spec=state.embedder_spec,
-            texts=state.texts,
-            dimension=int(vectors.shape[1]),
-            agents=len(order),
-            tools=len(tools),
-            schema_version=state.schema_version,
-            commit=state.commit,
-        ),
+        state=IndexState(**asdict(state), dimension=int(vectors.shape[1]), agents=len(order), tools=len(tools)),
         agents=order,
         tools=overlay_tools(tools_of_sources, settings),
         settings=list(settings.values()),
