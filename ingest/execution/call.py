@@ -17,13 +17,14 @@ from waygraph.ingest.sources.formats.openapi_calls import is_json
 from waygraph.ingest.upstream.connection import CALL, Deaf, Host, MayHaveRun, Result
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
+    Undecodable,
     UnusableProxy,
     connection_fault,
+    decode_body,
     http_client,
     same_origin,
     trust,
 )
-from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.nouns import Agent, Tool
@@ -91,12 +92,25 @@ class Web:
 
     def _client(self, *, any_host: bool) -> httpx2.AsyncClient:
         """Made by the first request that needs it: a gateway that starts would wait for it, and most need none."""
-        if any_host not in self._clients:
-            try:
-                self._clients[any_host] = _new_client(self._settings, any_host=any_host)
-            except UnusableProxy as unusable:
-                raise UpstreamRefused(str(unusable)) from None
-        return self._clients[any_host]
+        if any_host in self._clients:
+            return self._clients[any_host]
+        try:
+            client = http_client(
+                httpx2.AsyncClient,
+                guard=Guard(beyond=Reach.MACHINE if any_host else Reach.INTERNET),
+                verify=trust(),
+                # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
+                transport=None if any_host else httpx2.AsyncHTTPTransport(verify=trust()),
+                # A call has a deadline.
+                timeout=httpx2.Timeout(self._settings.upstream_connect_timeout_s, read=None, write=None),
+                follow_redirects=False,
+                headers={"accept-encoding": "identity", "user-agent": "waygraph"},
+            )
+        except UnusableProxy as unusable:
+            raise UpstreamRefused(str(unusable)) from None
+        client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self._clients[any_host] = client
+        return client
 
     async def aclose(self) -> None:
         for client in self._clients.values():
@@ -111,8 +125,7 @@ class Web:
                 content=request.content or None,
                 files=list(request.parts) or None,
             ) as response:
-                following = _redirect(request, response)
-                return following or await self._answer(response)
+                return _redirect(request, response) or await self._answer(response)
         except UpstreamError as error:
             raise _plain_error(error) from None
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError) as exc:
@@ -137,21 +150,6 @@ class Web:
             content=bytes(content[: self._most_bytes]),
             whole=whole,
         )
-
-
-def _new_client(settings: Settings, *, any_host: bool) -> httpx2.AsyncClient:
-    client = http_client(
-        httpx2.AsyncClient,
-        guard=Guard(beyond=Reach.MACHINE if any_host else Reach.INTERNET),
-        verify=trust(),
-        # Given a transport, a client takes no proxy from the environment: that would resolve names by itself.
-        transport=None if any_host else httpx2.AsyncHTTPTransport(verify=trust()),
-        timeout=httpx2.Timeout(settings.upstream_connect_timeout_s, read=None, write=None),  # a call has a deadline
-        follow_redirects=False,
-        headers={"accept-encoding": "identity", "user-agent": "waygraph"},
-    )
-    client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-    return client
 
 
 def _redirect(request: Request, response: httpx2.Response) -> Request | None:
@@ -251,7 +249,8 @@ def result_of(response: Response, name: str, secrets: tuple[str, ...], settings:
         body, document = _redact_body(response, secrets)
         content = {"content": [text(body)]}
         return {**content, "structuredContent": document} if isinstance(document, Mapping) else content
-    return {"content": [file_of(_blot_secrets(response.content, secrets), response.media, name)]}
+    blob = b64encode(_blot_secrets(response.content, secrets)).decode()
+    return {"content": [file_of(blob, response.media, name)]}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -270,9 +269,8 @@ def _blot_secrets(content: bytes, secrets: tuple[str, ...]) -> bytes:
     return content
 
 
-def file_of(content: bytes, media: str, name: str) -> dict[str, Any]:
-    """An image or a sound as such, anything else as a resource that is in the result itself."""
-    blob = b64encode(content).decode()
+def file_of(blob: str, media: str, name: str) -> dict[str, Any]:
+    """An image or a sound as such, anything else as a resource that is in the result itself. `blob`: in base64."""
     media = media or "application/octet-stream"
     kind = media.partition("/")[0]
     if kind in ("image", "audio"):

@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 from anyio import to_thread
 
-from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, text
+from waygraph.ingest.execution.call import Request, Response, ToolCall, Web, file_of, text
 from waygraph.ingest.execution.services import (
     Incomplete,
     Login,
@@ -225,21 +225,12 @@ def _content(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(part.get("text"), str):
         yield text(part["text"])
     elif isinstance(blob := part.get("raw") or file.get("bytes"), str):
-        yield _file(blob, media, name)
+        yield file_of(blob, media, quote(name or "file", safe=""))
     elif address := text_of(part.get("url")) or text_of(file.get("uri")):
         link = {"type": "resource_link", "uri": address, "name": name or address}
         yield {**link, "mimeType": media} if media else link
     elif "data" in part:
         yield text(json.dumps(part["data"], ensure_ascii=False))
-
-
-def _file(blob: str, media: str, name: str) -> dict[str, Any]:
-    kind = media.partition("/")[0]
-    if kind in ("image", "audio"):
-        return {"type": kind, "data": blob, "mimeType": media}
-    address = f"waygraph:answer/{quote(name or 'file', safe='')}"
-    resource = {"uri": address, "mimeType": media or "application/octet-stream", "blob": blob}
-    return {"type": "resource", "resource": resource}
 
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.1, 2.0
@@ -338,17 +329,10 @@ class _Conversation:
                 pause_s = min(1.5 * pause_s, LONGEST_LOOK_S)
                 now = await self._ask(dialect.get, dialect.task(now.task_id, tenant))
         except anyio.get_cancelled_exc_class():
-            with (
-                anyio.move_on_after(CANCEL_S, shield=True),
-                suppress(UpstreamError),
-            ):  # nobody hears why
-                await self._cancel_task(now.task_id)
+            with anyio.move_on_after(CANCEL_S, shield=True), suppress(UpstreamError):  # nobody hears why
+                await self._send(dialect.cancel, dialect.task(now.task_id, tenant))
             raise
         return now
-
-    async def _cancel_task(self, task_id: str) -> None:
-        dialect = self._interface.dialect
-        await self._send(dialect.cancel, dialect.task(task_id, self._interface.tenant))
 
     async def _ask(self, method: str, params: Mapping[str, Any]) -> AgentReply:
         """Raises UpstreamError."""

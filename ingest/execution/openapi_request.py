@@ -228,11 +228,7 @@ def _plain(media: str) -> str:
 
 
 def _whole(
-    pattern: str,
-    argument: str,
-    arguments: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    encoding: Mapping[str, Any],
+    pattern: str, argument: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], encoding: Mapping[str, Any]
 ) -> Body:
     value, media = arguments[argument], _exact(pattern, is_raw=is_bytes(schema))
     if _plain(media) in (FORM, PARTS) and isinstance(value, Mapping):

@@ -93,11 +93,9 @@ class Pool:
     def __init__(
         self, tasks: TaskGroup, launch_of: LaunchOf, settings: Settings, clock: Clock, connect: OpenConnections
     ) -> None:
-        self._tasks = tasks
-        self._launch_of = launch_of
+        self._tasks, self._launch_of = tasks, launch_of
         self._idle_s = settings.call_idle_s
-        self._clock = clock
-        self._connect = connect
+        self._clock, self._connect = clock, connect
         self._starts = Starts(settings.upstream_starts_at_once, PATIENCE_S, clock)
         self._lines: dict[_Key, _Line] = {}
         self._failures = FIFOCache[_Key, _Failure](MOST_AGENTS)
@@ -289,8 +287,7 @@ class _Line:
         self.launch = launch
         self.is_over = False
         """No call begins on it any more."""
-        self._clock = clock
-        self._idle_s = idle_s
+        self._clock, self._idle_s = clock, idle_s
         self._connection: CallConnection | None = None
         self._failure: UpstreamError | None = None
         self._settled = anyio.Event()

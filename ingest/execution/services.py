@@ -57,17 +57,32 @@ class Login:
     """No message and no result shows any of these: what `auth` holds, and headers that are secret by their name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Service(_Strict):
     """One entry of the file, unresolved: its texts may hold references."""
 
-    agent: str = ""
-    source: str = ""
-    base_url: str
-    also: tuple[str, ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: "Auth | None" = field(default=None, repr=False)
+    agent: Text = ""
+    source: Text = ""
+    base_url: Text
+    also: list[Text] = []
+    headers: dict[HeaderName, str] = Field(default={}, repr=False)
+    auth: "Auth | None" = Field(default=None, repr=False)
     allow_private: bool = False
+
+    @model_validator(mode="after")
+    def _sound(self) -> "Service":
+        if bool(self.agent) == bool(self.source):
+            raise ValueError("name an agent by its id, or a source: one of the two")
+        for address in (self.base_url, *self.also):
+            if not origin_of(address).startswith(("http://", "https://")) or not address.isprintable():
+                raise ValueError("an address begins with https:// or http:// and a host")
+            if names_user(address) or "?" in address or "#" in address:
+                raise ValueError("an address is shown in errors: it may hold no login, `?` or `#`; use auth or headers")
+        self.base_url, self.also = self.base_url.rstrip("/"), list(map(origin_of, self.also))
+        return self
 
     def login(self, surroundings: Surroundings) -> Login:
         """Raises Incomplete."""
@@ -126,7 +141,7 @@ def load_services(path: str) -> Services:
         raise InvalidSetting(f"services file {path}, at {_first_fault(exc)}") from None
     except (ValueError, RecursionError) as exc:  # also a number of more digits than Python reads
         raise InvalidSetting(f"services file {path}: no TOML: {exc}") from None
-    return Services(tuple(entry.service() for entry in content.service), path, tuple(content.login))
+    return Services(tuple(content.service), path, tuple(content.login))
 
 
 # -- as it is written ------------------------------------------------------------------------------
@@ -141,10 +156,6 @@ class _Credential:
 
     def of(self, place: Place) -> dict[str, str]:
         return {self.name: self.value} if self.name and self.place == place else {}
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Auth(_Strict):
@@ -175,40 +186,8 @@ class Auth(_Strict):
         return _Credential("header", "Authorization", f"Basic {credentials}", (password, credentials))
 
 
-class _Entry(_Strict):
-    agent: Text | None = None
-    source: Text | None = None
-    base_url: Text
-    also: list[Text] = []
-    headers: dict[HeaderName, str] = {}
-    auth: Auth | None = None
-    allow_private: bool = False
-
-    @model_validator(mode="after")
-    def _sound(self) -> "_Entry":
-        if (self.agent is None) == (self.source is None):
-            raise ValueError("name an agent by its id, or a source: one of the two")
-        for address in (self.base_url, *self.also):
-            if not origin_of(address).startswith(("http://", "https://")) or not address.isprintable():
-                raise ValueError("an address begins with https:// or http:// and a host")
-            if names_user(address) or "?" in address or "#" in address:
-                raise ValueError("an address is shown in errors: it may hold no login, `?` or `#`; use auth or headers")
-        return self
-
-    def service(self) -> Service:
-        return Service(
-            agent=self.agent or "",
-            source=self.source or "",
-            base_url=self.base_url.rstrip("/"),
-            also=tuple(map(origin_of, self.also)),
-            headers=self.headers,
-            auth=self.auth,
-            allow_private=self.allow_private,
-        )
-
-
 class _File(_Strict):
-    service: list[_Entry] = []
+    service: list[Service] = []
     login: list[LoginRule] = []
 
     @model_validator(mode="after")
@@ -230,7 +209,7 @@ def _first_fault(error: ValidationError) -> str:
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     """What is known where this key stands."""
-    table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else _Entry
+    table: type[BaseModel] = LoginRule if place[0] == "login" else Auth if "auth" in place[:-1] else Service
     table = _File if len(place) == 1 else table
     return [field.alias or name for name, field in table.model_fields.items()]
 
@@ -386,7 +365,9 @@ class ReachNow:
     def _reason(self, agent: Agent, claims: list[SourceClaim]) -> str:
         match agent.kind:
             case "mcp_server":
-                return self._of_server(agent, claims)
+                if any(servers_vouched_for(self.trust_file, claims, agent)):
+                    return ""
+                return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
             case "openapi":
                 return "" if self._is_configured(agent, claims) else NOT_CONFIGURED
             case "a2a_agent":
@@ -395,11 +376,6 @@ class ReachNow:
             case "skill":
                 return "" if places_vouched_for(self.trust_file, claims) else NOT_READ_HERE
         return f"nothing here runs tools of a {agent.kind} agent"
-
-    def _of_server(self, agent: Agent, claims: list[SourceClaim]) -> str:
-        if any(servers_vouched_for(self.trust_file, claims, agent)):
-            return ""
-        return NOT_ASKED_HERE if any(claim.is_live for claim in claims) else OF_A_CATALOGUE
 
     def _is_configured(self, agent: Agent, claims: list[SourceClaim]) -> bool:
         sources = (claim.source for claim in claims)

@@ -19,7 +19,7 @@ from typing import Any
 
 from waygraph.ingest.hosts.config import HostConfig, content_of, read_config
 from waygraph.registry.model.errors import SourceError, StorageFailed
-from waygraph.registry.model.files import PRIVATE, is_taken, sync_path, write_atomically
+from waygraph.registry.model.files import is_taken, sync_path, write_private
 
 # A host's file replaced: a backup beside it first, then the new one in its place, whole or not at all.
 
@@ -220,11 +220,9 @@ class Shelf:
             raise StorageFailed(f"{self.folder}: cannot be written: {exc.strerror}") from exc
 
     def _write(self, path: Path, document: Mapping[str, Any]) -> None:
-        try:
+        with suppress(OSError):  # the writing says what is wrong with it
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False).encode(), mode=PRIVATE)
-        except OSError as exc:
-            raise StorageFailed(f"{path}: cannot be written: {exc.strerror}") from exc
+        write_private(path, document, indent=2)
 
 
 def shelf_of(data: Path, host_id: str, path: Path, usual: Path) -> Shelf:

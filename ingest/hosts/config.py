@@ -4,11 +4,11 @@ import difflib
 import json
 import re
 import stat
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from waygraph.ingest.hosts import edit_json, edit_toml
 from waygraph.ingest.hosts.hosts import Host, reaches_gateway
@@ -62,7 +62,10 @@ class HostConfig:
     def repeated_names(self, folder: str = "") -> list[str]:
         """Names that more than one of these servers has; of them `servers_of` has the last one. Raises SourceError."""
         there = self.servers_of(folder)
-        return _SYNTAXES[self.host.syntax].repeated_names(self.text or "", self._table(folder)) if there else []
+        if not there or self.host.syntax == "toml":  # a text that has one twice is not TOML
+            return []
+        members = edit_json.members(self.text or "", self._table(folder))
+        return repeated_names(member.name for member in members or ())
 
     @property
     def others(self) -> dict[str, Any]:
@@ -75,7 +78,7 @@ class HostConfig:
         return self._change(
             table,
             {**self.servers_of(folder), **entries},
-            lambda text, syntax: _each(text, entries.items(), lambda text, item: syntax.put(text, table, *item)),
+            lambda text, syntax: reduce(lambda text, item: syntax.put(text, table, *item), entries.items(), text),
         )
 
     def without_servers(self, names: Sequence[str], folder: str = "") -> "HostConfig":
@@ -111,7 +114,7 @@ class HostConfig:
         try:
             config = replace(self, text=change(text, syntax))
             after = config._document()
-        except (edit_json.Unfit, edit_toml.Unfit, SourceError, ValueError, RecursionError):
+        except (edit_json.Unfit, SourceError, ValueError, RecursionError):
             after, config = {}, self
         if not _same(_fill_table(after, table), _fill_table(_put(before, table, dict(servers)), table)):
             raise self._fault("is written in a way that cannot be changed safely; it was left as it is")
@@ -121,57 +124,21 @@ class HostConfig:
         return SourceError(str(self.path), reason)
 
 
-class Syntax(Protocol):
+@dataclass(frozen=True, slots=True)
+class Syntax:
     """A file's own syntax. `put` and `remove` raise Unfit, ValueError; `parse` raises ValueError, RecursionError."""
 
     empty: str
-
-    @abstractmethod
-    def parse(self, text: str) -> Any: ...
-
-    @abstractmethod
-    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]: ...
-
-    @abstractmethod
-    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str: ...
-
-    @abstractmethod
-    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str: ...
+    parse: Callable[[str], Any]
+    put: Callable[[str, Sequence[str], str, Mapping[str, Any]], str]
+    """Text, path of the table, name and entry to the new text."""
+    remove: Callable[[str, Sequence[str], Sequence[str]], str]
 
 
-class _Json:
-    empty = "{}\n"
-
-    def parse(self, text: str) -> Any:
-        return json_document(text)
-
-    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:
-        return repeated_names(member.name for member in edit_json.members(text, table) or ())
-
-    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
-        return edit_json.with_member(text, table, name, entry)
-
-    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
-        return edit_json.without_members(text, table, names)
-
-
-class _Toml:
-    empty = ""
-
-    def parse(self, text: str) -> Any:
-        return toml_document(text)
-
-    def repeated_names(self, text: str, table: Sequence[str]) -> list[str]:  # noqa: ARG002 - such a text is not TOML
-        return []
-
-    def put(self, text: str, table: Sequence[str], name: str, entry: Mapping[str, Any]) -> str:
-        return edit_toml.with_member(text, table[0], name, entry)
-
-    def remove(self, text: str, table: Sequence[str], names: Sequence[str]) -> str:
-        return edit_toml.without_members(text, table[0], names)
-
-
-_SYNTAXES: Mapping[str, Syntax] = {"json": _Json(), "toml": _Toml()}
+_SYNTAXES: Mapping[str, Syntax] = {
+    "json": Syntax("{}\n", json_document, edit_json.with_member, edit_json.without_members),
+    "toml": Syntax("", toml_document, edit_toml.with_member, edit_toml.without_members),
+}
 
 
 def read_config(host: Host, path: Path) -> HostConfig:
@@ -203,12 +170,6 @@ def decode_config(path: Path, content: bytes | None) -> str | None:
         return None if content is None else content.decode()
     except UnicodeDecodeError as exc:
         raise SourceError(str(path), f"is not UTF-8 text (byte {exc.start})") from None
-
-
-def _each[T](text: str, items: Iterable[T], change: Callable[[str, T], str]) -> str:
-    for item in items:
-        text = change(text, item)
-    return text
 
 
 def _put(document: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
@@ -251,15 +212,8 @@ def difference(before: HostConfig, after: HostConfig, name: str) -> list[str]:
     as it will be."""
     if before.text == after.text:
         return []
-    lines = difflib.unified_diff(
-        _mask_config(before, "").splitlines(),
-        _mask_config(after, name).splitlines(),
-        str(before.path),
-        str(after.path),
-        "",
-        "",
-        2,
-    )
+    sides = (_mask_config(before, "").splitlines(), _mask_config(after, name).splitlines())
+    lines = difflib.unified_diff(*sides, str(before.path), str(after.path), n=2)
     return [line.rstrip() for line in lines]
 
 

@@ -56,7 +56,8 @@ def with_member(text: str, path: Sequence[str], name: str, value: Any) -> str:
             raise Unfit("it is no object")
         return with_member(text, path[:-1], path[-1], {name: value})
     for member in reversed(existing):
-        if member.name == name and _says(member.value, value):
+        # The same JSON, in whatever order and layout; `1` is not `true`.
+        if member.name == name and json.dumps(member.value, sort_keys=True) == json.dumps(value, sort_keys=True):
             return text
         if member.name == name:
             value_text = _format_value(value, text, _indent_of_line(text, member.start))
@@ -72,11 +73,6 @@ def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str
         if index is None:
             return text
         text = _cut(text, existing, index)
-
-
-def _says(one: Any, other: Any) -> bool:
-    """The same JSON, in whatever order and layout; `1` is not `true`."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _members(plain: str, start: int) -> Iterator[Member]:

@@ -4,15 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from waygraph.ingest.hosts.edit_json import Unfit
+
 BOM = "\ufeff"
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _HEAD = re.compile(rf"(\s*\[{{1,2}}\s*{_PART}(?:\s*\.\s*{_PART})*\s*\]{{1,2}})\s*(?:#.*)?$")
 _CLOSED_TEXT = re.compile(r"""\"{3}.*?\"{3}|'{3}.*?'{3}|"(?!"")(?:\\.|[^"\\])*"|'(?!'')[^']*'|(?:\"{3}|'{3}|#).*""")
 """What on one line is text or a comment, and opens and closes no list."""
-
-
-class Unfit(Exception):
-    """Why a text cannot be changed; it holds nothing of the text."""
 
 
 def lines(text: str) -> Iterator[tuple[str, Literal["head", "rest", "other"]]]:
@@ -58,10 +56,11 @@ def is_head_of(line: str, table: str, name: str) -> bool:
     return re.match(rf"\s*\[\s*{table}\s*\.\s*[\"']?{re.escape(name)}[\"']?\s*[\].]", line) is not None
 
 
-def with_member(text: str, table: str, name: str, value: Mapping[str, Any]) -> str:
-    """The text with the member of the table set. Raises Unfit."""
+def with_member(text: str, path: Sequence[str], name: str, value: Mapping[str, Any]) -> str:
+    """The text with the member of the table set. `path`: of one name, that of the table. Raises Unfit."""
     import tomlkit
 
+    (table,) = path
     document = _document(text)
     servers = document.get(table)
     if servers is None:
@@ -74,23 +73,19 @@ def with_member(text: str, table: str, name: str, value: Mapping[str, Any]) -> s
     return _like(text, _with_comments(tomlkit.dumps(document), text, table, name))
 
 
-def without_members(text: str, table: str, names: Sequence[str]) -> str:
+def without_members(text: str, path: Sequence[str], names: Sequence[str]) -> str:
     """The text without these. Raises Unfit."""
-    for name in names:
-        text = _without_member(text, table, name)
-    return text
-
-
-def _without_member(text: str, table: str, name: str) -> str:
     import tomlkit
 
-    document = _document(text)
-    servers = document.get(table, {})
-    if name in servers:
-        del servers[name]
-    if servers is not document and table in document and not servers:
-        del document[table]
-    return _like(text, _with_comments(tomlkit.dumps(document), text, table, name))
+    (table,) = path
+    for name in names:
+        document = _document(text)
+        servers = document.get(table, {})
+        servers.pop(name, None)
+        if table in document and not servers:
+            del document[table]
+        text = _like(text, _with_comments(tomlkit.dumps(document), text, table, name))
+    return text
 
 
 def _with_comments(after: str, before: str, table: str, name: str) -> str:

@@ -339,12 +339,7 @@ def reaches_gateway(host: Host, entry: object) -> bool:
 
 
 def start_entry(
-    program: Sequence[str],
-    location: str | Path,
-    environ: Mapping[str, str],
-    *,
-    embedder: str = "",
-    namespace: str = "",
+    program: Sequence[str], location: str | Path, environ: Mapping[str, str], *, embedder: str = "", namespace: str = ""
 ) -> Gateway:
     """`waygraph mcp` on this registry. `program`: what starts Waygraph; `location`: absolute, or a URL.
 

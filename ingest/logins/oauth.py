@@ -217,9 +217,7 @@ class Provider(OAuthClientProvider):
         open_page: OpenPage | None,
         listener: "Callback | None",
     ) -> None:
-        self._token_store = token_store
-        self._callback = callback
-        self._open_page = open_page
+        self._token_store, self._callback, self._open_page = token_store, callback, open_page
         self._listener = listener
         self._taken_up: dict[str, Any] = {}
         self.refusal_status = 0

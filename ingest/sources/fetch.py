@@ -25,10 +25,10 @@ from waygraph.registry.http.addresses import Reach, split_url
 from waygraph.registry.http.client import (
     UnusableProxy,
     connection_fault,
+    decode_body,
     http_client,
     same_origin,
 )
-from waygraph.registry.http.coding import decode_body
 from waygraph.registry.http.guard import Guard, NotPublic
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id

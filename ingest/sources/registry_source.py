@@ -21,12 +21,13 @@ from waygraph.registry.http.addresses import names_user, split_url
 from waygraph.registry.http.client import (
     TooMuch,
     TooSlow,
+    Undecodable,
     UnusableProxy,
+    decode_body,
     http_client,
     wait_s,
     whole_body,
 )
-from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import SourceError, UpstreamRefused
 from waygraph.registry.model.identity import agent_id

@@ -187,8 +187,7 @@ class Questions:
 
     def __init__(self, wire: Wire, calls: CallsUnderway) -> None:
         self.writing: Any = None
-        self._wire = wire
-        self._calls = calls
+        self._wire, self._calls = wire, calls
         self._open: dict[RequestId, anyio.CancelScope] = {}
 
     def take(self, request: JSONRPCRequest, context: Context | None) -> bool:
@@ -252,8 +251,7 @@ class Following:
     """Many notifications are one flag: it is set on the wire, and costs no task and no parsing."""
 
     def __init__(self, wire: Wire, *, wants_changes: bool) -> None:
-        self._wire = wire
-        self._wants_changes = wants_changes
+        self._wire, self._wants_changes = wire, wants_changes
         self._told = False
         self.changes = 0
         """How often the server told of a change."""

@@ -6,25 +6,25 @@ and all that is asked beside it go on.
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
 
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import McpHttpClientFactory
 
 from waygraph.ingest.logins.oauth import OpenPage, Provider, log_in
 from waygraph.ingest.logins.store import LoginRefused
 from waygraph.ingest.manifest.records import HttpLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.upstream.connection import NotDelivered
-from waygraph.ingest.upstream.session_end import HEADER, ends_session, session_of
 from waygraph.ingest.upstream.wire import (
+    HEADER,
     KINDS,
     Wire,
     answer_to,
+    ends_session,
     error_code,
     error_to,
     hush,
@@ -32,19 +32,21 @@ from waygraph.ingest.upstream.wire import (
     message_in,
     quietly,
     refusal_text,
+    session_of,
     start_of,
 )
 from waygraph.registry.http.addresses import Reach
 from waygraph.registry.http.client import (
     PAST_PROXIES,
+    Undecodable,
     UnusableProxy,
     causes,
     check_proxies,
     connection_fault,
+    decode_body,
     same_origin,
     trust,
 )
-from waygraph.registry.http.coding import Undecodable, decode_body
 from waygraph.registry.http.guard import Guard
 from waygraph.registry.model.errors import RegistryError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from waygraph.registry.model.settings import Settings
@@ -69,15 +71,12 @@ async def http_transport(
     launch: HttpLaunch, settings: Settings, wire: Wire, discretion: Discretion, open_page: OpenPage | None
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """The streams of a server at an address. Raises UpstreamError."""
-    if launch.oauth:
-        async with (
-            log_in(launch, settings, discretion, open_page) as auth,
-            _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
-        ):
-            yield streams
-    else:
-        async with _streams(launch, settings, wire, _client(launch, settings, wire, discretion, None)) as streams:
-            yield streams
+    login = log_in(launch, settings, discretion, open_page) if launch.oauth else nullcontext(None)
+    async with (
+        login as auth,
+        _streams(launch, settings, wire, _client(launch, settings, wire, discretion, auth)) as streams,
+    ):
+        yield streams
 
 
 @asynccontextmanager
@@ -100,25 +99,13 @@ async def _streams(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     if launch.form == "sse":
         wire.push_decision.set()
-        async with sse_client(launch.url, httpx_client_factory=_always(client)) as streams:
+        # The SDK asks for a client by what it would set itself.
+        async with sse_client(launch.url, httpx_client_factory=lambda *_, **__: client) as streams:
             yield streams
         return
     most = 2 * settings.upstream_max_message_bytes  # beyond our own bound, which says by which setting it can be moved
     async with client, streamable_http_client(launch.url, http_client=client, max_sse_event_size=most) as streams:
         yield streams
-
-
-def _always(client: "OriginClient") -> McpHttpClientFactory:
-    """The SDK asks for a client by what it would set itself."""
-
-    def make_client(
-        headers: dict[str, str] | None = None,  # noqa: ARG001
-        timeout: httpx2.Timeout | None = None,  # noqa: ARG001
-        auth: httpx2.Auth | None = None,  # noqa: ARG001
-    ) -> httpx2.AsyncClient:
-        return client
-
-    return make_client
 
 
 def _client(
@@ -127,15 +114,11 @@ def _client(
     try:
         return OriginClient(launch, settings, wire, discretion, auth)
     except (httpx2.InvalidURL, ValueError, TypeError):
-        raise UpstreamUnreachable(_unsendable()) from None
-
-
-def _unsendable() -> str:
-    try:
-        check_proxies()
-    except UnusableProxy as unusable:
-        return str(unusable)
-    return "its URL or a header of it cannot be sent"
+        try:
+            check_proxies()
+        except UnusableProxy as unusable:
+            raise UpstreamUnreachable(str(unusable)) from None
+        raise UpstreamUnreachable("its URL or a header of it cannot be sent") from None
 
 
 class OriginClient(httpx2.AsyncClient):
@@ -161,9 +144,7 @@ class OriginClient(httpx2.AsyncClient):
         self._url = url
         self._form = launch.form
         self._own_headers = [name.lower() for name in launch.headers]
-        self._settings = settings
-        self._wire = wire
-        self._discretion = discretion
+        self._settings, self._wire, self._discretion = settings, wire, discretion
         self._streams_missed = 0
         self._has_answered = False
         """A request within the session."""
@@ -263,19 +244,16 @@ class OriginClient(httpx2.AsyncClient):
     def _no_answer(self, request: httpx2.Request, error: UpstreamError, status: int = 502) -> httpx2.Response:
         """An error answer that names the reason, in the form that the SDK hands on."""
         if self._form == "http" and request.method == "GET":
-            self._missed_stream(status)
+            # A server may have no stream of its own accord (405); one that was there and is gone twice is lost.
+            self._streams_missed += 1
+            if status < 500 or self._streams_missed > 1:
+                self._settle(False)
         elif self._wire.trouble is None or _asks(request):  # what asks nothing hides no reason
             self._wire.trouble = error
         if self._form == "sse":
             self._wire.on_end()  # the SDK would wait for an answer that cannot come
         json_error = {"code": -32000, "message": error.reason, "data": {self._wire.mark: type(error).__name__}}
         return error_to(request, status if status >= 400 else 502, json_error)
-
-    def _missed_stream(self, status: int) -> None:
-        """A server may have no stream of its own accord (405); one that was there and is gone twice is lost."""
-        self._streams_missed += 1
-        if status < 500 or self._streams_missed > 1:
-            self._settle(False)
 
     def _settle(self, pushes: bool) -> None:
         self._streams_missed = 0 if pushes else self._streams_missed
@@ -353,10 +331,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int, note_fault: NoteFault, *, events: bool) -> None:
-        self._inner = inner
-        self._most_bytes = most_bytes
-        self._note_fault = note_fault
-        self._events = events
+        self._inner, self._most_bytes, self._note_fault, self._events = inner, most_bytes, note_fault, events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read, last = 0, b""  # since the last event ended

@@ -62,11 +62,8 @@ class Underway:
         return self.has_begun or (self.is_delivered and self.request_id is not None)
 
     def note_progress(self, params: Mapping[str, Any]) -> None:
-        amount, total, message = (
-            read_number(params.get("progress")),
-            read_number(params.get("total")),
-            params.get("message"),
-        )
+        amount, total = read_number(params.get("progress")), read_number(params.get("total"))
+        message = params.get("message")
         if amount is not None:
             text = self.discretion.strike(message[:MOST_NOTICE_CHARS]) if isinstance(message, str) else None
             self._note(lambda: self.host.progress(amount, total, text))

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from waygraph.ingest.manifest.records import HttpLaunch, Launch, StdioLaunch
 from waygraph.ingest.manifest.redaction import discretion
 from waygraph.ingest.upstream.connection import CallConnection
-from waygraph.ingest.upstream.launchers import MOST_TIMES
+from waygraph.ingest.upstream.process_health import MOST_TIMES
 from waygraph.ingest.upstream.session import Mode, OpenConnection
 from waygraph.ingest.upstream.stdio import stdio_transport
 from waygraph.ingest.upstream.wire import Wire, hush
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connect(
-    launch: Launch,
-    settings: Settings,
-    *,
-    follow: bool = True,
-    open_page: "OpenPage | None" = None,
+    launch: Launch, settings: Settings, *, follow: bool = True, open_page: "OpenPage | None" = None
 ) -> AsyncGenerator[CallConnection]:
     """An open connection, within `upstream_connect_timeout_s`; within MOST_TIMES as long while a program that fetches
     the server shows signs of life. It is closed within 2 s, a child process ended; within 10 s more where its login by
@@ -60,19 +56,10 @@ class _Opening:
     """The attempts to open one connection: the last one is the connection."""
 
     def __init__(
-        self,
-        launch: Launch,
-        settings: Settings,
-        *,
-        follow: bool,
-        open_page: "OpenPage | None",
-        tasks: TaskGroup,
+        self, launch: Launch, settings: Settings, *, follow: bool, open_page: "OpenPage | None", tasks: TaskGroup
     ) -> None:
         hush()
-        self._launch = launch
-        self._settings = settings
-        self._follow = follow
-        self._open_page = open_page
+        self._launch, self._settings, self._follow, self._open_page = launch, settings, follow, open_page
         self._tasks = tasks
         self._discretion = discretion(launch)
         self._attempt: OpenConnection | None = None
@@ -133,12 +120,7 @@ class _Opening:
         wire = Wire(on_life=self._prolong)
         transport = self._transport(launch, wire)
         self._attempt = OpenConnection(
-            transport,
-            wire,
-            self._settings,
-            self._discretion,
-            mode=mode,
-            follow=self._follow,
+            transport, wire, self._settings, self._discretion, mode=mode, follow=self._follow
         )
         self._tasks.start_soon(self._attempt.run)
         await self._attempt.await_open()

@@ -143,16 +143,13 @@ class Child:
         try:
             REAPER.watch_over(self._process.pid)
         except BaseException:  # nobody would end it
-            self._take_back()
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+            REAPER.let_go(self._process.pid)
+            for file in self._pipes():
+                file.close()
             raise
         self.stdin, self.stdout, self.stderr = map(Pipe, self._pipes())
-
-    def _take_back(self) -> None:
-        self.signal(signal.SIGKILL)
-        self._process.wait()
-        REAPER.let_go(self._process.pid)
-        for pipe in self._pipes():
-            pipe.close()
 
     def _pipes(self) -> list[IO[bytes]]:
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)

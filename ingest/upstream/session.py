@@ -37,9 +37,8 @@ from waygraph.ingest.upstream.connection import (
 )
 from waygraph.ingest.upstream.inflight import CallsUnderway, Underway
 from waygraph.ingest.upstream.requests import Items, all_of, number_of
-from waygraph.ingest.upstream.session_end import error_ends_session
 from waygraph.ingest.upstream.unreadable import fault_of
-from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, quietly
+from waygraph.ingest.upstream.wire import UNREAD, CountedStream, WatchedStream, Wire, error_ends_session, quietly
 from waygraph.registry.model.errors import (
     CallTimedOut,
     UpstreamAnswered,
@@ -103,9 +102,7 @@ class OpenConnection:
     ) -> None:
         self.wire = wire
         self.ended_by_itself = False
-        self._transport = transport
-        self._settings = settings
-        self._discretion = discretion
+        self._transport, self._settings, self._discretion = transport, settings, discretion
         self._mode: Mode = mode
         self._following = Following(wire, wants_changes=follow)
         self._terms: SessionTerms | None = None
@@ -265,7 +262,8 @@ class OpenConnection:
             with quietly(), anyio.move_on_after(timeout_s):
                 return self._discretion.redact_result({LISTS[method]: await self._list(method)})
             raise CallTimedOut(name, timeout_s)
-        _refuse_unoffered(method, self._terms.capabilities)
+        if _capability_of(method, self._terms.capabilities) is None:
+            raise NotOffered(f"says that it does not know {method}")
         calls = ToolCalls(
             self._terms.session,
             self._terms.version,
@@ -423,11 +421,6 @@ def _capability_of(method: str, capabilities: ServerCapabilities) -> object:
         "completion": capabilities.completions,
     }
     return kinds.get(method.partition("/")[0], capabilities)
-
-
-def _refuse_unoffered(method: str, capabilities: ServerCapabilities) -> None:
-    if _capability_of(method, capabilities) is None:
-        raise NotOffered(f"says that it does not know {method}")
 
 
 async def _nobody(*_: Any, **__: Any) -> ErrorData:

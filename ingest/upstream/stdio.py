@@ -32,10 +32,16 @@ from waygraph.ingest.manifest.environment import CERTIFICATES_TO_TRUST, inherite
 from waygraph.ingest.manifest.records import StdioLaunch
 from waygraph.ingest.manifest.redaction import Discretion
 from waygraph.ingest.manifest.transport import references_only
-from waygraph.ingest.upstream.error_output import failure_line
-from waygraph.ingest.upstream.launchers import COMES_WITH, LOOK_S, activity_of, is_pulling, launcher_of
 from waygraph.ingest.upstream.pipes import CHUNK, GONE_ERRORS, Item, LinesOut, MessagesIn, MessagesOut
 from waygraph.ingest.upstream.process import Child
+from waygraph.ingest.upstream.process_health import (
+    COMES_WITH,
+    LOOK_S,
+    activity_of,
+    failure_line,
+    is_pulling,
+    launcher_of,
+)
 from waygraph.ingest.upstream.unreadable import Unreadable, unreadable_document, unreadable_text
 from waygraph.ingest.upstream.wire import Wire
 from waygraph.registry.model.errors import UpstreamError, UpstreamRefused, UpstreamUnreachable
@@ -155,10 +161,7 @@ class _Server:
     """A child process and the streams between it and the SDK."""
 
     def __init__(self, child: Child, settings: Settings, wire: Wire, discretion: Discretion) -> None:
-        self._child = child
-        self._settings = settings
-        self._wire = wire
-        self._discretion = discretion
+        self._child, self._settings, self._wire, self._discretion = child, settings, wire, discretion
         self._errors = Ring(settings.upstream_stderr_bytes)
         self._most = settings.upstream_max_message_bytes + CHUNK
         self._lines, self._idle = _Lines(self._most), 0

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ import anyio
 import httpx2
 from mcp.shared.message import SessionMessage
 from mcp.types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
@@ -74,13 +77,21 @@ def kind_of(response: httpx2.Response) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+def object_in(text: str | bytes) -> dict[str, Any]:
+    """The object of JSON; empty for anything else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
 def message_in(request: httpx2.Request) -> dict[str, Any]:
     """What is sent; empty if that is no message."""
     try:
-        message = json.loads(request.content)
-    except (httpx2.RequestNotRead, ValueError):
+        return object_in(request.content)
+    except httpx2.RequestNotRead:
         return {}
-    return message if isinstance(message, dict) else {}
 
 
 def answer_to(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
@@ -111,16 +122,9 @@ async def start_of(response: httpx2.Response) -> bytes:
 
 def error_code(body: bytes) -> int | None:
     """Of a JSON-RPC error; None if it is none."""
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return None
-    error = message.get("error")
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    code = error.get("code")
+    message = object_in(body)
+    error = message.get("error") if message.get("jsonrpc") == "2.0" else None
+    code = error.get("code") if isinstance(error, dict) and isinstance(error.get("message"), str) else None
     return code if isinstance(code, int) else None
 
 
@@ -143,11 +147,7 @@ def _reason_in(document: object) -> str:
 
 
 CHANGES = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-    }
+    {"notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed"}
 )
 MOST_UNANSWERED = 100
 """A server that asks on and does not read the answers is heard no more; each question would be a task of the SDK's."""
@@ -217,12 +217,26 @@ class Wire:
             self.faults.pop(request_id, None)
 
 
-class WatchedStream:
-    """A transport's read stream. Notifications of changes are counted as one word and go no further."""
+class _WrappedStream:
+    """A transport's stream; closed, it closes that."""
 
-    def __init__(self, inner: "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
+    def __init__(self, inner: Any, wire: Wire) -> None:
+        self._inner, self._wire = inner, wire
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class WatchedStream(_WrappedStream):
+    """A transport's read stream. Notifications of changes are counted as one word and go no further."""
 
     @property
     def last_context(self) -> Context | None:
@@ -233,7 +247,7 @@ class WatchedStream:
     async def receive(self) -> SessionMessage | Exception:
         while True:
             try:
-                item = await self._inner.receive()
+                item: SessionMessage | Exception = await self._inner.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 self._wire.on_end()
                 raise
@@ -278,9 +292,6 @@ class WatchedStream:
             self._wire.on_withdrawal(request_id)
         return method in _UNASKED_METHODS
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -290,25 +301,13 @@ class WatchedStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
 
 _NEVER_ANSWERED = "subscriptions/listen"
 """It stands as long as the connection."""
 
 
-class CountedStream:
+class CountedStream(_WrappedStream):
     """A transport's write stream, on which the answers to a server's own requests are counted."""
-
-    def __init__(self, inner: "anyio.abc.ObjectSendStream[SessionMessage]", wire: Wire) -> None:
-        self._inner = inner
-        self._wire = wire
 
     async def send(self, item: SessionMessage, /) -> None:
         message = item.message
@@ -327,13 +326,68 @@ class CountedStream:
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._wire.open_questions -= 1
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
+HEADER = "mcp-session-id"
+_OF_THE_REQUEST = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR})
+"""Errors that say what is wrong with the request itself."""
+_OF_THE_CALLER = frozenset({401, 403, 407, 408, 425, 429})
+"""Who may ask, and how often."""
+_MOST_CHARS = 300
+"""A longer text says more than that."""
+_SESSION = re.compile(r"(?i)session|not\s+(?:yet\s+|been\s+)?initiali[sz]ed")
+_NO_SESSION = re.compile(
+    r"""(?xi)
+    \b(?:no|un(?:known|recognized)|invalid|expired|missing|stale)\b [^.;]{0,30} \bsession
+    | \bsession (?:[\s_-]?id)? \b [^.;]{0,60}
+      \b(?:not|no\ longer|unknown|invalid|expired|missing|terminated|closed|ended|gone|lost|timed\ out|doesn't)\b
+    | \bnot\ (?:yet\ |been\ )? initiali[sz]ed\b"""
+)
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
+
+def session_of(request: httpx2.Request, form: str) -> str:
+    """By which a request names its session: the older transport gives each an address to post to."""
+    session_id: str = request.headers.get(HEADER, "")
+    return session_id or (request.url.raw_path.decode() if form == "sse" and request.method == "POST" else "")
+
+
+def ends_session(message: Mapping[str, Any], session_id: str, status: int, body: bytes, *, has_answered: bool) -> bool:
+    """Whether a refusal by HTTP means that the server no longer knows the session, however it says so.
+
+    By the protocol that is HTTP 404 (MCP 2025-11-25, Transports, Session Management). Servers also answer 410, 400 and
+    500, or with a JSON-RPC error within 200. What such a server refused has not run, so that it may be asked anew in a
+    session of its own: whatever leaves that open, or speaks of the arguments, is no end of a session.
+    `has_answered`: the session has taken requests before this one.
+    """
+    if not session_id or status in _OF_THE_CALLER:
+        return False
+    answer = object_in(body)
+    fault = answer.get("error")
+    error = fault if isinstance(fault, dict) else {}
+    if error.get("code") in _OF_THE_REQUEST:
+        return status == 404 and error["code"] != METHOD_NOT_FOUND
+    if status in {404, 410}:
+        return True
+    reason = error.get("message") or (body.decode("utf-8", "replace") if not answer else json.dumps(answer))
+    if status != 400:
+        return names_no_session(str(reason), message, session_id)
+    # Nothing runs that is answered with 400; without this request's id it was refused before it was read.
+    of_request = bool(answer) and answer.get("id") == message.get("id")
+    return _is_of_session(str(reason), message, session_id, _SESSION) or (has_answered and not of_request)
+
+
+def error_ends_session(error: ErrorData, params: Mapping[str, Any], session_id: str) -> bool:
+    """The same of a JSON-RPC error. Here only its words tell whether anything ran."""
+    if not session_id or error.code in _OF_THE_REQUEST:
+        return False
+    return names_no_session(error.message, params, session_id)
+
+
+def names_no_session(text: str, params: Mapping[str, Any], session_id: str) -> bool:
+    return _is_of_session(text, params, session_id, _NO_SESSION)
+
+
+def _is_of_session(text: str, params: Mapping[str, Any], session_id: str, words: re.Pattern[str]) -> bool:
+    """Not where the request names a session of another kind: the tool may be speaking of that one."""
+    if len(text) > _MOST_CHARS or not words.search(text):
+        return False
+    return session_id in text or "session" not in json.dumps(params).lower()

@@ -1,15 +1,11 @@
 """What becomes of servers and sources that are followed, as frozen values and as JSON (docs/json-output.md)."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.registry.model.changes import SyncReport
 from waygraph.registry.model.nouns import ONLINE, failing, unreachable
-from waygraph.registry.model.shapes import report
-
-if TYPE_CHECKING:
-    from waygraph.registry.model.shapes import Shape
+from waygraph.registry.model.shapes import Shape, report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +111,7 @@ def status_of(event: ServerEvent) -> str:
             return ""
 
 
-def shape_of_event(event: WatchEvent) -> "Shape":
+def shape_of_event(event: WatchEvent) -> Shape:
     match event:
         case ServerSeen():
             return {"source": event.source, "server": event.key, **_server(event.event)}
@@ -130,7 +126,7 @@ def shape_of_event(event: WatchEvent) -> "Shape":
             return {"event": "not-written", "reason": event.reason, "again_in_s": round(event.again_in_s, 3)}
 
 
-def _server(event: "ServerEvent") -> "Shape":
+def _server(event: ServerEvent) -> Shape:
     match event:
         case Starting():
             return {"event": "starting"}

@@ -16,13 +16,58 @@ from waygraph.ingest.sync.apply import Member, put_statuses, sync
 from waygraph.ingest.upstream.clock import Clock, first_of
 from waygraph.ingest.upstream.connection import ServerListing
 from waygraph.ingest.watch.events import SourceFailed, SourceRead, SourceSynced, WatchEvent
-from waygraph.ingest.watch.intervals import Intervals
 from waygraph.registry.model.changes import AgentEntry, Policy, Rejected, SourceSummary
 from waygraph.registry.model.errors import MassRemoval
 from waygraph.registry.model.failures import bounded_key, status_of_fault
 from waygraph.registry.model.nouns import ONLINE
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
+
+FREE_REVISIONS = 5
+"""So many follow one another at once: a person who edits a file waits for nothing."""
+FIRST_PAUSE_S, MOST_PAUSE_S = 1.0, 300.0
+RECOVER_S = 600.0
+"""After so long one revision of a source counts no more."""
+_MOST_COUNTED = FREE_REVISIONS + 9.0
+"""By then the pause is the longest: what changed for a year recovers as fast as what changed for an hour."""
+
+
+@dataclass(slots=True)
+class _Rate:
+    revisions: float = 0.0
+    """The revisions of late."""
+    at_s: float = 0.0
+
+    def count_now(self, now_s: float) -> float:
+        return max(0.0, self.revisions - (now_s - self.at_s) / RECOVER_S)
+
+
+@dataclass(slots=True)
+class Intervals:
+    """The least time from one revision of a source to the next, by a clock of which the caller tells the seconds.
+
+    Each revision of a registry costs a new index, and a server may change one word each second. The pause doubles with
+    each revision, after the first few, and halves with each `RECOVER_S` of rest.
+    """
+
+    _rates: dict[str, _Rate] = field(default_factory=dict)
+
+    def count_revision(self, source: str, now_s: float) -> None:
+        """A known part of the source changed, and was written."""
+        rate = self._rates.get(source, _Rate())
+        self._rates[source] = _Rate(min(rate.count_now(now_s) + 1, _MOST_COUNTED), now_s)
+
+    def pause_s(self, source: str, now_s: float, more: int = 0) -> float:
+        """From one revision of the source to the next, after so many more."""
+        count = min(self._rates.get(source, _Rate()).count_now(now_s) + more, _MOST_COUNTED)
+        if count < FREE_REVISIONS:
+            return 0.0
+        return min(FIRST_PAUSE_S * 2 ** (count - FREE_REVISIONS), MOST_PAUSE_S)
+
+    def wait_s(self, source: str, now_s: float) -> float:
+        """From now to the next revision of the source; 0: it may be written."""
+        rate = self._rates.get(source, _Rate())
+        return max(0.0, rate.at_s + self.pause_s(source, rate.at_s) - now_s) if rate.revisions else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +234,9 @@ class Writer:
         for source, parts in batch.parts.items():
             if parts is not self._parts.get(source):  # else it is told already, and written again
                 self._parts[source] = parts
-                self._tell_read(source, parts)
+                agents = sum(entry.key not in parts.must_answer for entry in parts.manifest.entries)
+                rejections = len(parts.manifest.rejected)
+                self.tell(SourceRead(source=source, servers=len(parts.servers), agents=agents, rejected=rejections))
         for source in dict.fromkeys([*batch.parts, *(source for source, _ in batch.offers)]):
             self._write_source(source, batch)
         statuses = batch.statuses | self._refusals
@@ -199,11 +246,6 @@ class Writer:
             }
         self._statuses |= statuses
         return self._written_sources
-
-    def _tell_read(self, source: str, parts: Parts) -> None:
-        agents = sum(entry.key not in parts.must_answer for entry in parts.manifest.entries)
-        rejections = len(parts.manifest.rejected)
-        self.tell(SourceRead(source=source, servers=len(parts.servers), agents=agents, rejected=rejections))
 
     def _write_source(self, source: str, batch: Batch) -> None:
         parts = self._parts[source]
@@ -255,7 +297,9 @@ class Writer:
         Of a source that was read in part only that is gone which it says so of.
         """
         manifest = parts.manifest
-        claimed_keys = {key for key, _ in self._claims(manifest.source)} | self._failing_keys(manifest.source)
+        summary = self._known_source(manifest.source)
+        claimed_keys = {key for key, _ in summary.claims} if summary else set()
+        claimed_keys |= {failure.key for failure in summary.failures if failure.key} if summary else set()
         keys = {server.key for server in parts.servers} | {
             key for entry in manifest.entries for key in (entry.key, entry.key_in_document)
         }
@@ -277,7 +321,8 @@ class Writer:
         if self.policy is not None and source not in self._confirmations:
             return  # the policy is to be written
         unknown = [key for key in answers if (source, key) not in self._hashes]
-        ids = dict(self._claims(source)) if unknown else {}
+        summary = self._known_source(source) if unknown else None
+        ids = dict(summary.claims) if summary else {}
         for key in unknown:
             answer = answers[key]
             whole = answer.entry if not answer.rejected else None
@@ -309,14 +354,6 @@ class Writer:
     def _abandon_if_stopping(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far it is
         if self.stopping:
             raise WriteAbandoned
-
-    def _claims(self, source: str) -> tuple[tuple[str, str], ...]:
-        summary = self._known_source(source)
-        return summary.claims if summary else ()
-
-    def _failing_keys(self, source: str) -> set[str]:
-        summary = self._known_source(source)
-        return {failure.key for failure in summary.failures if failure.key} if summary else set()
 
     def _known_source(self, name: str) -> SourceSummary | None:
         sources = self.registry.sources() if self.registry.store.exists else []

@@ -151,7 +151,8 @@ class Watch:
             for source in self._sources:
                 group.start_soon(self._follow, source, fleet)
             if once:
-                await self._first_round(fleet)
+                while not self._refusal and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
+                    await anyio.sleep(0.02)
                 group.cancel_scope.cancel()
         if self._refusal:
             raise self._refusal
@@ -240,10 +241,6 @@ class Watch:
             self._inbox.offer(member, Offer(server, event.listing))
         if status := status_of(event):
             self._inbox.status(member, status)
-
-    async def _first_round(self, fleet: Fleet) -> None:
-        while not self._refusal and (self._is_reading(fleet) or self._writing or not self._inbox.is_empty):
-            await anyio.sleep(0.02)
 
     def _is_reading(self, fleet: Fleet) -> bool:
         return bool(self._unread or fleet.names - self._latest.keys())

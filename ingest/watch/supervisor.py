@@ -102,10 +102,8 @@ class SupervisedServer:
     def __init__(self, name: str, launch: Launch, supervision: Supervision) -> None:
         self._name, self._launch, self._supervision = name, launch, supervision
         self._clock = supervision.clock
-        self._loss_backoff, self._refusal_backoff = (
-            Backoff(supervision.pace, supervision.random),
-            Backoff(supervision.pace, supervision.random),
-        )
+        self._loss_backoff = Backoff(supervision.pace, supervision.random)
+        self._refusal_backoff = Backoff(supervision.pace, supervision.random)
         self._connected_s: float | None = None
         self._gone_since = ""
 

@@ -78,8 +78,7 @@ class KeyFile:
     """
 
     def __init__(self, path: Path, *, lock_timeout_s: float = 30.0, clock: Callable[[], float] = time.time) -> None:
-        self.path = path
-        self._lock_timeout_s, self._clock = lock_timeout_s, clock
+        self.path, self._lock_timeout_s, self._clock = path, lock_timeout_s, clock
         self._held: tuple[Signature, Mapping[str, ApiKey]] | None = None
 
     def create(
@@ -97,16 +96,25 @@ class KeyFile:
         Raises InvalidSetting for a name, scope, group or life that cannot be, RegistryLocked if another process
         writes for too long, StorageFailed if the disk refuses.
         """
-        fresh = replace(
-            _check_key(name, scopes, groups, everything, toolset),
-            created_at=self._time(),
-            expires_at=self._time(_checked_life(expires_in)) if expires_in is not None else "",
-        )
+        scope_set, members = frozenset(scopes), tuple(dict.fromkeys(groups))
+        _check_key(name, scope_set, members, everything, toolset)
+        if expires_in is not None and not timedelta() < expires_in <= LONGEST_LIFE:
+            raise InvalidSetting(f"a key lives for more than nothing and at most {LONGEST_LIFE.days} days, or for ever")
 
         def add_key(keys: Mapping[str, ApiKey]) -> tuple[dict[str, ApiKey], tuple[ApiKey, str]]:
             key_id = next(new for new in iter(lambda: secrets.token_hex(6), None) if new not in keys)
             text = f"wg_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-            key = replace(fresh, id=key_id, sha256=_digest(text))
+            key = ApiKey(
+                id=key_id,
+                name=name,
+                scopes=tuple(scope for scope in SCOPES if scope in scope_set),
+                groups=members,
+                everything=everything,
+                toolset=toolset,
+                created_at=self._time(),
+                expires_at=self._time(expires_in) if expires_in is not None else "",
+                sha256=_digest(text),
+            )
             return {**keys, key_id: key}, (key, text)
 
         return self._change(add_key)
@@ -207,43 +215,25 @@ class KeyFile:
         return result
 
 
-def _check_key(name: str, scopes: Iterable[str], groups: Iterable[str], everything: bool, toolset: str) -> ApiKey:
-    """A key that has no id, hash and time yet. Raises InvalidSetting."""
-    scope_set, members = frozenset(scopes), tuple(dict.fromkeys(groups))
-    if unknown := sorted(scope_set.difference(SCOPES)):
+def _check_key(name: str, scopes: frozenset[str], groups: tuple[str, ...], everything: bool, toolset: str) -> None:
+    """Raises InvalidSetting."""
+    if unknown := sorted(scopes.difference(SCOPES)):
         raise InvalidSetting(f"scope {unknown[0]!r} is not known; known: {', '.join(SCOPES)}")
-    if not scope_set:
+    if not scopes:
         raise InvalidSetting(f"a key needs at least one scope of {', '.join(SCOPES)}")
-    if everything and members:
+    if everything and groups:
         raise InvalidSetting("a key sees everything or what its groups may see, not both")
-    if toolset and not scope_set <= _OF_ENDPOINT:
+    if toolset and not scopes <= _OF_ENDPOINT:
         raise InvalidSetting("a key of a toolset reaches its endpoint of MCP alone: its scopes are route and use")
-    labels = (("name", name), *(("group", group) for group in members), *([("toolset", toolset)] if toolset else []))
+    labels = (("name", name), *(("group", group) for group in groups), *([("toolset", toolset)] if toolset else []))
     for what, text in labels:
         if not is_plain(text):
             raise InvalidSetting(f"{text[:50]!r} is no {what}: 1 to {MAX_NAME_CHARS} printable characters are")
-    own_scopes = tuple(scope for scope in SCOPES if scope in scope_set)
-    return ApiKey(
-        id="",
-        name=name,
-        scopes=own_scopes,
-        groups=members,
-        everything=everything,
-        toolset=toolset,
-        created_at="",
-        sha256="",
-    )
 
 
 def is_plain(text: str) -> bool:
     """Whether a name or group is one line without blanks at its ends, and not too long."""
     return text.isprintable() and text == text.strip() and 0 < len(text) <= MAX_NAME_CHARS
-
-
-def _checked_life(life: timedelta) -> timedelta:
-    if not timedelta() < life <= LONGEST_LIFE:
-        raise InvalidSetting(f"a key lives for more than nothing and at most {LONGEST_LIFE.days} days, or for ever")
-    return life
 
 
 def _id_in(text: str) -> str:

@@ -36,12 +36,7 @@ class RateLimit:
     """
 
     def __init__(
-        self,
-        per_minute: float,
-        burst: int,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        max_callers: int = 10_000,
+        self, per_minute: float, burst: int, clock: Callable[[], float] = time.monotonic, *, max_callers: int = 10_000
     ) -> None:
         if not math.isfinite(per_minute) or per_minute < 0 or burst < 1 or max_callers < 1:
             raise InvalidSetting(

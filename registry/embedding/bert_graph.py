@@ -62,13 +62,7 @@ def write_bert_onnx(
         graph.build()
     except KeyError as exc:
         raise EmbedderRefused(f"{weights} has no {exc.args[0]}: it does not fit its config.json") from exc
-    onnx.save(
-        graph.model(),
-        target,
-        save_as_external_data=True,
-        location=f"{target.name}.data",
-        size_threshold=4096,
-    )
+    onnx.save(graph.model(), target, save_as_external_data=True, location=f"{target.name}.data", size_threshold=4096)
 
 
 def _read_weights(path: Path) -> dict[str, Array]:
@@ -130,13 +124,10 @@ class _BertGraph:
     def _layer(self, states: Name, prefix: str) -> Name:
         attention = self._linear(self._attention(states, f"{prefix}attention.self."), f"{prefix}attention.output.dense")
         states = self._norm_sum(attention, states, f"{prefix}attention.output.LayerNorm")
-        return self._norm_sum(self._feed_forward(states, prefix), states, f"{prefix}output.LayerNorm")
-
-    def _feed_forward(self, states: Name, prefix: str) -> Name:
         activation = ACTIVATIONS[self._shape.activation, self._precision]
         inner = self._op(activation, self._linear(states, f"{prefix}intermediate.dense"), domain=MICROSOFT)
         outer = self._linear if self._precision == "float32" else self._linear_by_token
-        return outer(inner, f"{prefix}output.dense")
+        return self._norm_sum(outer(inner, f"{prefix}output.dense"), states, f"{prefix}output.LayerNorm")
 
     def _attention(self, states: Name, prefix: str) -> Name:
         triple = self._linear(states, *(f"{prefix}{part}" for part in ("query", "key", "value")))

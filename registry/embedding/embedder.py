@@ -12,6 +12,7 @@ acme:MODEL?any=option                                  an embedder that another 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import batched
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from urllib.parse import parse_qsl
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
     Vector = NDArray[np.float32]
-    from numpy.typing import NDArray
 
 
 Role = Literal["query", "document"]
@@ -110,26 +110,17 @@ def parse_spec(text: str) -> EmbedderSpec:
     name, _, query = full_spec(text).partition("?")
     scheme, _, model = name.partition(":")
     if scheme not in OPTIONS:
-        _check_brought(scheme)
+        from waygraph.registry.model.plugins import names  # a start with an embedder of ours needs nothing of it
+
+        if scheme not in (plugin_names := names(GROUP)):
+            raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *SHORT_NAMES, *plugin_names)))
     if bool(model) == (scheme == "none"):
-        raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{_example(scheme)}`")
-    return EmbedderSpec(scheme=scheme, model=model, options=_options(scheme, query))
-
-
-def _check_brought(scheme: str) -> None:
-    from waygraph.registry.model.plugins import names  # a start with an embedder of ours needs nothing of it
-
-    plugin_names = names(GROUP)
-    if scheme not in plugin_names:
-        raise EmbedderRefused(_unknown("embedder", scheme, (*OPTIONS, *SHORT_NAMES, *plugin_names)))
-
-
-def _options(scheme: str, query: str) -> dict[str, str]:
+        raise EmbedderRefused(f"embedder {text!r}: write `none`, or `{scheme if model == '' else 'onnx'}:MODEL`")
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if scheme in OPTIONS and name not in OPTIONS[scheme]:
             raise EmbedderRefused(_unknown(f"option of {scheme}:", name, OPTIONS[scheme]))
-    return options
+    return EmbedderSpec(scheme=scheme, model=model, options=options)
 
 
 def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
@@ -138,13 +129,21 @@ def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
     return f"{noun} {name!r} is not known; known: {', '.join(names) or 'nothing'}.{hint}"
 
 
-def _example(scheme: str) -> str:
-    return f"{'onnx' if scheme == 'none' else scheme}:MODEL"
-
-
 def distinct(texts: Iterable[str]) -> list[str]:
     """The texts worth embedding, each once, in the order of their first coming."""
     return [text for text in dict.fromkeys(texts) if text and not text.isspace()]
+
+
+def embed_in_batches(
+    texts: Sequence[str], most: int, embed: "Callable[[Sequence[str]], Iterable[Vector]]", progress: Progress | None
+) -> "dict[str, Vector]":
+    """Of each text worth embedding its vector, `most` of them at a time."""
+    distinct_texts, vectors = distinct(texts), dict[str, "Vector"]()
+    for some in batched(distinct_texts, most):
+        vectors.update(zip(some, embed(some), strict=True))
+        if progress:
+            progress(len(vectors), len(distinct_texts))
+    return vectors
 
 
 def in_order(texts: Sequence[str], vectors: Mapping[str, "NDArray[np.float32]"], dimension: int) -> "Matrix":

@@ -26,7 +26,6 @@ from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 if TYPE_CHECKING:
     from waygraph.registry.embedding.cache import QueryCache
     from waygraph.registry.embedding.embedder import Matrix
-    from waygraph.registry.embedding.openai import OpenAIEmbedder
 
 
 type Opens = Callable[[EmbedderSpec, Settings, Mapping[str, str]], Embedder]
@@ -41,19 +40,15 @@ def open_contributed(spec: EmbedderSpec, settings: Settings, environ: Mapping[st
     opens: Opens = brings
     with blaming(plugin_name, EmbedderRefused):
         inner = opens(spec, settings, environ)
-        _check_names(inner, spec.scheme, plugin_name)
+        # Fingerprints are keys of caches, which embedders must not share.
+        fingerprint, dimension = inner.fingerprint, inner.dimension
+        if not (fingerprint.startswith(f"{spec.scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
+            raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{spec.scheme}:`")
+        if " " in fingerprint or type(dimension) is not int or dimension < 1:
+            raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
     if isinstance(inner, ConnectedEmbedder):
         return _ConnectedAtArmsLength(inner, inner, plugin_name)
     return _AtArmsLength(inner, plugin_name)
-
-
-def _check_names(embedder: Embedder, scheme: str, plugin_name: str) -> None:
-    """Raises EmbedderRefused. Fingerprints are keys of caches, which embedders must not share."""
-    fingerprint, dimension = embedder.fingerprint, embedder.dimension
-    if not (fingerprint.startswith(f"{scheme}:") and fingerprint.isascii() and fingerprint.isprintable()):
-        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint in ASCII that begins with `{scheme}:`")
-    if " " in fingerprint or type(dimension) is not int or dimension < 1:
-        raise EmbedderRefused(f"{plugin_name}: expected a fingerprint without blanks and a dimension from 1")
 
 
 class _AtArmsLength:
@@ -111,28 +106,24 @@ def open_embedder(spec: str, settings: Settings, environ: Mapping[str, str]) -> 
 
             return OnnxEmbedder.open(parts, settings)
         case "openai":
-            return _openai(parts, settings, environ)
+            from waygraph.registry.embedding.openai import OpenAIEmbedder
+            from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL
+
+            return OpenAIEmbedder(
+                base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
+                api_key=environ.get("OPENAI_API_KEY", ""),
+                model=parts.model,
+                dimension=_dimension(parts),
+                timeout_s=settings.openai_timeout_s,
+                batch_texts=settings.openai_batch_texts,
+                retries=settings.openai_retries,
+            )
         case "sentence-transformers":
             from waygraph.registry.embedding.sentence_transformers import SentenceTransformersEmbedder
 
             return SentenceTransformersEmbedder(parts.model)
         case _:
             return open_contributed(parts, settings, environ)
-
-
-def _openai(spec: EmbedderSpec, settings: Settings, environ: Mapping[str, str]) -> "OpenAIEmbedder":
-    from waygraph.registry.embedding.openai import OpenAIEmbedder
-    from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL
-
-    return OpenAIEmbedder(
-        base_url=environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL,
-        api_key=environ.get("OPENAI_API_KEY", ""),
-        model=spec.model,
-        dimension=_dimension(spec),
-        timeout_s=settings.openai_timeout_s,
-        batch_texts=settings.openai_batch_texts,
-        retries=settings.openai_retries,
-    )
 
 
 def _dimension(spec: EmbedderSpec) -> int | None:
@@ -181,7 +172,10 @@ class OpenedEmbedders:
         with self._lock:
             embedder = self.open(spec).embedder
             if embedder is not None and spec not in self._documents:
-                self._documents[spec] = self._with_cache(embedder)
+                from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
+
+                path = vector_file_path(self._settings, _maker_name(embedder))
+                self._documents[spec] = CachedEmbedder(embedder, path)
             return ChosenEmbedder(embedder=self._documents.get(spec), spec=spec)
 
     def queries(self, embedder: Embedder) -> "QueryCache":
@@ -204,11 +198,6 @@ class OpenedEmbedders:
             for embedder in resources:
                 if isinstance(embedder, ConnectedEmbedder):
                     closing.callback(embedder.close)
-
-    def _with_cache(self, embedder: Embedder) -> Embedder:
-        from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
-
-        return CachedEmbedder(embedder, vector_file_path(self._settings, _maker_name(embedder)))
 
 
 def _maker_name(embedder: Embedder) -> str:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from itertools import batched
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -19,7 +18,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 from tokenizers import Tokenizer
 
-from waygraph.registry.embedding.embedder import EmbedderSpec, Languages, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.embedder import EmbedderSpec, Languages, Progress, Role, embed_in_batches, in_order
 from waygraph.registry.embedding.weights import (
     GRAPH,
     TOKENIZER,
@@ -96,11 +95,6 @@ def built_graph(weights: Path, shape: BertShape, precision: "Precision", target:
         yield _build(weights, shape, precision, Path(folder))
 
 
-def discard(target: Path) -> None:
-    """Remove a damaged build."""
-    shutil.rmtree(target, ignore_errors=True)
-
-
 def _build_into_cache(weights: Path, shape: BertShape, precision: "Precision", target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=".building-", ignore_cleanup_errors=True) as folder:
@@ -175,13 +169,10 @@ class OnnxEmbedder:
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
         if len(texts) == 1 and not progress:
             return self._one(texts[0], role)
-        distinct_texts, prompt = distinct(texts), self._prompts[role]
-        vectors: dict[str, Vector] = {}
-        with _map_on_threads(len(distinct_texts)) as map_texts:
-            for some in batched(distinct_texts, TEXTS_A_ROUND):
-                vectors.update(zip(some, map_texts(lambda text: self._vector(prompt + text), some), strict=True))
-                if progress:
-                    progress(len(vectors), len(distinct_texts))
+        prompt = self._prompts[role]
+        with _map_on_threads(len(texts)) as map_texts:
+            embed = partial(map_texts, lambda text: self._vector(prompt + text))
+            vectors = embed_in_batches(texts, TEXTS_A_ROUND, embed, progress)
         return in_order(texts, vectors, self.dimension)
 
     def _one(self, text: str, role: Role) -> "Matrix":
@@ -250,7 +241,7 @@ def _cached_session(
                 return _session(graph)
             except UNLOADABLE as exc:
                 failure = exc
-        discard(target)
+        shutil.rmtree(target, ignore_errors=True)
     raise EmbedderRefused(f"onnxruntime cannot load the graph of {folder}: {failure}") from failure
 
 

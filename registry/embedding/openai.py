@@ -3,13 +3,13 @@
 import random
 import time
 from collections.abc import Callable, Sequence
-from itertools import batched
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import httpx2
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order, unit_rows
+from waygraph.registry.embedding.embedder import Progress, Role, embed_in_batches, in_order, unit_rows
 from waygraph.registry.language_model.endpoint import DEFAULT_BASE_URL, OpenAIEndpoint, Patience, Purpose
 from waygraph.registry.model.errors import EmbedderRefused, EmbedderUnavailable
 
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_BASE_URL", "OpenAIEmbedder"]
 
 EMBEDDINGS = Purpose(path="embeddings", doing="embed", unavailable=EmbedderUnavailable, refused=EmbedderRefused)
-NATIVE_DIMENSIONS = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-}
+NATIVE_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 MOST_NUMBER = 1e15
 """Of a vector that is taken: of larger ones float32 cannot hold the squares."""
 MAX_TEXT_CHARS = 8_000
@@ -50,8 +46,7 @@ class OpenAIEmbedder:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.place = base_url
-        self._model, self._asked_dimension = model, dimension
+        self.place, self._model, self._asked_dimension = base_url, model, dimension
         self._known_dimension = dimension or NATIVE_DIMENSIONS.get(model)
         self._batch_texts = batch_texts
         patience = Patience(timeout_s=timeout_s, retries=retries, sleep=sleep, jitter=jitter)
@@ -72,12 +67,8 @@ class OpenAIEmbedder:
         Raises EmbedderUnavailable (retryable) if the endpoint does not answer within `timeout_s` or stays
         overloaded, EmbedderRefused if it refuses or answers something else.
         """
-        distinct_texts = distinct(texts)
-        vectors: dict[str, Any] = {}
-        for some in batched(distinct_texts, self._batch_texts):
-            vectors.update(zip(some, self._request(some, is_urgent=role == "query"), strict=True))
-            if progress:
-                progress(len(vectors), len(distinct_texts))
+        embed = partial(self._request, is_urgent=role == "query")
+        vectors = embed_in_batches(texts, self._batch_texts, embed, progress)
         return in_order(texts, vectors, self.dimension)
 
     def close(self) -> None:

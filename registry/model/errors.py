@@ -118,6 +118,26 @@ def _restore(kind: type[WaygraphError], args: tuple[object, ...], facts: dict[st
     return error
 
 
+class _AtPlace(Exception):
+    """A fault of what is at a place, which is no path. `_text`: the message, with both in braces."""
+
+    _text = "{}: {}"
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(self._text.format(place, reason))
+
+
+class _OfFile(Exception):
+    """The same of a file."""
+
+    _text = ""
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        self.path, self.reason = str(path), reason
+        super().__init__(self._text.format(path, reason))
+
+
 class InvalidQuery(WaygraphError):
     pass
 
@@ -170,10 +190,8 @@ class RegistryNotFound(RegistryError):
         super().__init__(f"there is no registry at {self.path}{' yet' if writer else ''}. {advice}.")
 
 
-class RegistryUnusable(RegistryError):
-    def __init__(self, path: str | Path, reason: str) -> None:
-        self.path, self.reason = str(path), reason
-        super().__init__(f"{self.path} cannot be used as a registry: {reason}")
+class RegistryUnusable(_OfFile, RegistryError):
+    _text = "{} cannot be used as a registry: {}"
 
 
 class RegistryLocked(RegistryError):
@@ -221,18 +239,13 @@ class NotPublished(StorageFailed):
         super().__init__(f"{self.path}: what was written is kept, and shown as soon as it can be: {reason}")
 
 
-class ServerUnavailable(RegistryError):
+class ServerUnavailable(_AtPlace, RegistryError):
     retryable = True
-
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(f"{place} does not answer: {reason}")
+    _text = "{} does not answer: {}"
 
 
-class ServerRefused(RegistryError):
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(f"{place}: {reason}")
+class ServerRefused(_AtPlace, RegistryError):
+    pass
 
 
 class EngineError(RegistryError):
@@ -348,9 +361,7 @@ class NotCallable(NotRun):
 
     def __init__(self, tool: str, reason: str, *, how: str = "") -> None:
         self.tool, self.reason, self.how = tool, reason, how
-        super().__init__(
-            f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}",
-        )
+        super().__init__(f"{tool!r} was not run: {reason}; {how}" if how else f"{tool!r} cannot be called: {reason}")
 
 
 class NeedsConsent(NotRun):
@@ -485,44 +496,32 @@ class TooManySessions(AccessError):
         )
 
 
-class KeysUnusable(AccessError):
-    def __init__(self, path: str | Path, reason: str) -> None:
-        self.path, self.reason = str(path), reason
-        super().__init__(f"{self.path} cannot be used as a file of API keys: {reason}")
+class KeysUnusable(_OfFile, AccessError):
+    _text = "{} cannot be used as a file of API keys: {}"
 
 
-class LoginsUnusable(AccessError):
-    def __init__(self, path: str | Path, reason: str) -> None:
-        self.path, self.reason = str(path), reason
-        super().__init__(f"{self.path} cannot be used as a file of callers' logins: {reason}")
+class LoginsUnusable(_OfFile, AccessError):
+    _text = "{} cannot be used as a file of callers' logins: {}"
 
 
-class IssuerUnavailable(AccessError):
+class IssuerUnavailable(_AtPlace, AccessError):
     """`place` is the issuer's host."""
 
     retryable = True
-
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(f"tokens cannot be checked: their issuer at {place} {reason}")
+    _text = "tokens cannot be checked: their issuer at {} {}"
 
 
 class ServiceError(WaygraphError):
     pass
 
 
-class ServiceUnavailable(ServiceError):
+class ServiceUnavailable(_AtPlace, ServiceError):
     retryable = True
-
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(f"the service at {place} does not answer: {reason}")
+    _text = "the service at {} does not answer: {}"
 
 
-class ServiceFailed(ServiceError):
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-        super().__init__(f"the service at {place}: {reason}")
+class ServiceFailed(_AtPlace, ServiceError):
+    _text = "the service at {}: {}"
 
 
 class ServiceStopping(ServiceError):

@@ -1,4 +1,4 @@
-"""What a tool promises of its answers: schemas that every host can compile, and answers that keep them.
+"""Schemas and what they promise: values against ours, and of a tool's answers what every host can compile and keeps.
 
 A host on the SDK in TypeScript compiles each schema of an answer when it lists tools. It refuses the whole list for
 one that it cannot compile, and each answer that does not fit. So only what surely compiles there is promised.
@@ -6,12 +6,41 @@ one that it cannot compile, and each answer that does not fit. So only what sure
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 from waygraph.registry.model.arguments import MAX_SCHEMA_CHARS, compile_schema, is_affordable
-from waygraph.registry.model.json_schema import fits_draft_7, is_valid
 from waygraph.registry.model.parameters import MOST_DEEP, follow_reference, subschemas
+
+
+class Validator(Protocol):
+    def is_valid(self, instance: Any) -> bool: ...
+
+
+def validator_of(schema: Mapping[str, Any], formats: Mapping[str, Callable[[str], bool]]) -> Validator:
+    """Of draft 2020-12, which looks at these formats."""
+    import jsonschema_rs
+
+    return jsonschema_rs.Draft202012Validator(dict(schema), validate_formats=True, formats=dict(formats))
+
+
+def is_valid(validator: Validator, value: Any) -> bool:
+    """False also for what cannot be looked at: a number that JSON does not have, or values nested too deep."""
+    try:
+        return validator.is_valid(value)
+    except ValueError:
+        return False
+
+
+def fits_draft_7(schema: Mapping[str, Any]) -> bool:
+    """Whether each keyword of draft 7 has a value of the kind that it takes."""
+    import jsonschema_rs
+
+    try:
+        return jsonschema_rs.meta.is_valid({**schema, "$schema": "http://json-schema.org/draft-07/schema#"})
+    except (ValueError, RecursionError):
+        return False
+
 
 _REFUSED_KEYWORDS = frozenset({"id", "$id", "$async", "$anchor", "$dynamicRef", "$recursiveRef", "nullable"})
 """Keywords that ajv refuses, or reads in a way of its own."""

@@ -1,6 +1,6 @@
 """Every limit, timeout and place with its default, and the variables of the environment that set them.
 
-A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic-settings parses and checks the
+A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic parses and checks the
 values; it is imported only if such a variable is present, since its import costs more than a route.
 """
 
@@ -308,26 +308,13 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 
 def _parse(environ: Mapping[str, str]) -> Settings:
     from pydantic import ValidationError, create_model
-    from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource
 
     from waygraph.registry.model.validation import reason_of
 
-    class MappingSource(EnvSettingsSource):
-        """Reads the mapping handed in, not the process's environment."""
-
-        def _load_env_vars(self) -> Mapping[str, str | None]:
-            return {name.lower(): value for name, value in environ.items()}
-
-    class FromEnvironment(BaseSettings):
-        @classmethod
-        def settings_customise_sources(  # type: ignore[override]
-            cls, settings_cls: type[BaseSettings], **_: object
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (MappingSource(settings_cls, env_prefix=PREFIX, env_ignore_empty=True),)
-
     shape: dict[str, Any] = {f.name: (f.type, f.default) for f in fields(Settings)}
+    texts = {name: text for name in shape if (text := environ.get(PREFIX + name.upper()))}
     try:
-        model = create_model("ParsedSettings", __base__=FromEnvironment, **shape)()
+        model = create_model("ParsedSettings", **shape)(**texts)
     except ValidationError as exc:
         first = exc.errors()[0]
         name = PREFIX + str(first["loc"][0]).upper()

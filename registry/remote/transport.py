@@ -12,8 +12,7 @@ from typing import Any, TypedDict
 
 import httpx2
 
-from waygraph.registry.http.client import BoundedBody, TooMuch, TooSlow, http_client, wait_s
-from waygraph.registry.http.coding import Undecodable, decode_body
+from waygraph.registry.http.client import BoundedBody, TooMuch, TooSlow, Undecodable, decode_body, http_client, wait_s
 from waygraph.registry.http.problems import MEDIA_TYPE, error_of
 from waygraph.registry.model.errors import (
     InvalidQuery,

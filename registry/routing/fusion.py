@@ -259,16 +259,12 @@ def _one_list(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights) -> 
         for place, (_, _, at, use) in enumerate(hits, start=1)
     ]
     votes.sort(key=lambda pair: (-pair[1].contribution, pair[1].rank))
-    return _traverse(votes)
-
-
-def _global_vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
-    return _vote(use.leg, hits, at, place, weight=weight, contribution=weight / (use.k + place))
-
-
-def _traverse(votes: Iterable[tuple[str, Vote]]) -> list[Candidate]:
-    """Algorithm 1, lines 9–15: walk from each entity to its agent; distinct agents in order, each by its first."""
+    # Algorithm 1, lines 9–15: walk from each entity to its agent; distinct agents in order, each by its first.
     first: dict[str, Vote] = {}
     for owner, vote in votes:
         first.setdefault(owner, vote)
     return [Candidate(owner, vote.contribution, (vote,)) for owner, vote in first.items()]
+
+
+def _global_vote(use: RecipeLeg, hits: LegHits, at: int, place: int, weight: float) -> Vote:
+    return _vote(use.leg, hits, at, place, weight=weight, contribution=weight / (use.k + place))

@@ -224,11 +224,8 @@ class Recipe:
         Where recipes merge by score, the best agent's score if that is more: it tells how much the best stands out,
         which of many alike none does.
         """
-        near = self._nearness(similarity, coverage)
+        near = similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage
         return max(score, near) if self.merge == "by_score" else near
-
-    def _nearness(self, similarity: float, coverage: float) -> float:
-        return similarity + _COVERAGE_SHARE * coverage if self.needs_vectors else coverage
 
     @property
     def leg_names(self) -> tuple[Leg, ...]:

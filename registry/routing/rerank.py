@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from waygraph.registry.embedding.texts import agent_texts, query_text, tool_texts
 from waygraph.registry.index.search_index import VECTOR_LEGS, SearchIndex
@@ -45,11 +45,11 @@ GROUP = "waygraph.rerankers"
 """Entry points, each called as its scheme is."""
 
 
-class Reranker(Protocol):
-    """Puts candidates in order by their texts. Threads may share it."""
+class ContributedReranker(Protocol):
+    """What another package brings: it puts candidates in order by their texts. Threads may share it."""
 
     def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
-        """Every index into `documents` once, best first. Raises LanguageModelUnavailable, LanguageModelRefused."""
+        """Every index into `documents` once, best first."""
         ...
 
     def close(self) -> None: ...
@@ -68,16 +68,17 @@ class Choice:
     matches: Matches = ()
 
 
-@runtime_checkable
-class Chooser(Protocol):
-    """A reranker that reads names and the turns before a request too."""
+class Reranker(Protocol):
+    """Puts candidates in order. Threads may share it."""
 
-    def choose(self, choice: Choice) -> Sequence[int]:
-        """As `Reranker.order`."""
+    def order(self, choice: Choice) -> Sequence[int]:
+        """Every index of a candidate once, best first. Raises LanguageModelUnavailable, LanguageModelRefused."""
         ...
 
+    def close(self) -> None: ...
 
-type Opens = Callable[[str, Settings, Mapping[str, str]], Reranker]
+
+type Opens = Callable[[str, Settings, Mapping[str, str]], ContributedReranker]
 """What an entry point is: the model's name, the settings and the environment → a reranker."""
 
 
@@ -86,20 +87,21 @@ def open_contributed(scheme: str, model: str, settings: Settings, environ: Mappi
     brings, plugin_name = find_plugin(GROUP, scheme, "reranker", InvalidSetting)
     opens: Opens = brings
     with blaming(plugin_name, InvalidSetting):
-        return _ContributedReranker(opens(model, settings, environ), plugin_name)
+        return _AtArmsLength(opens(model, settings, environ), plugin_name)
 
 
-class _ContributedReranker:
+class _AtArmsLength:
     """The same reranker, with LanguageModelRefused in place of whatever else it raises, and its order looked at."""
 
-    def __init__(self, inner: Reranker, plugin_name: str) -> None:
+    def __init__(self, inner: ContributedReranker, plugin_name: str) -> None:
         self._inner, self._plugin_name = inner, plugin_name
 
-    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
+    def order(self, choice: Choice) -> Sequence[int]:
+        count = len(choice.documents)
         with blaming(self._plugin_name, LanguageModelRefused):
-            order = [int(at) for at in self._inner.order(query, documents)]
-        if sorted(order) != list(range(len(documents))):
-            raise LanguageModelRefused(f"{self._plugin_name}: expected each of {len(documents)} candidates once")
+            order = [int(at) for at in self._inner.order(choice.query, choice.documents)]
+        if sorted(order) != list(range(count)):
+            raise LanguageModelRefused(f"{self._plugin_name}: expected each of {count} candidates once")
         return order
 
     def close(self) -> None:
@@ -119,11 +121,12 @@ class CrossEncoderReranker:
         self._model = _load(model)
         self._lock = Lock()  # its tokenizer refuses two threads at once
 
-    def order(self, query: str, documents: Sequence[str]) -> tuple[int, ...]:
+    def order(self, choice: Choice) -> Sequence[int]:
         """Every index once, by falling score, equal ones as they were."""
+        pairs = [(choice.query, text) for text in choice.documents]
         with self._lock:
-            scores = self._model.predict([(query, text) for text in documents], show_progress_bar=False)
-        return tuple(sorted(range(len(documents)), key=lambda at: -float(scores[at])))
+            scores = self._model.predict(pairs, show_progress_bar=False)
+        return sorted(range(len(pairs)), key=lambda at: -float(scores[at]))
 
     def close(self) -> None:
         """Nothing is open."""
@@ -162,16 +165,12 @@ class ListwiseReranker:
     def __init__(self, model: "ChatModel") -> None:
         self._model = model
 
-    def order(self, query: str, documents: Sequence[str]) -> tuple[int, ...]:
+    def order(self, choice: Choice) -> tuple[int, ...]:
         """Every index once, best first; those that the model leaves out come last, as they were. It reads the query
-        without pasted files.
+        without pasted files, names and history.
 
         Raises LanguageModelUnavailable; LanguageModelRefused if the answer is no order of the candidates.
         """
-        return self.choose(Choice(query=query, names=(), documents=documents))
-
-    def choose(self, choice: Choice) -> tuple[int, ...]:
-        """The same with names and history. Raises as `order`."""
         pairs = enumerate(choice.documents, start=1)
         candidates: list[dict[str, object]] = [{"number": number, "text": text} for number, text in pairs]
         for candidate, name in zip(candidates, choice.names, strict=False):
@@ -234,12 +233,8 @@ class RankerStage:
             raise InvalidSetting(f"{self._ranker.version} reads the votes of {HYBRID.name!r}, not of {recipe.name!r}")
         return RankerStage(self._ranker, index)
 
-    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:  # noqa: ARG002 - of the protocol
-        """As they were: it reads votes, not texts."""
-        return range(len(documents))
-
-    def choose(self, choice: Choice) -> Sequence[int]:
-        """Raises LanguageModelRefused where no vector was searched."""
+    def order(self, choice: Choice) -> Sequence[int]:
+        """By votes, not by texts. Raises LanguageModelRefused where no vector was searched."""
         matches = choice.matches
         if self._index is None or not any(vote.leg in VECTOR_LEGS for match in matches for vote in match.votes):
             raise LanguageModelRefused(f"{self._ranker.version} reads the votes of vectors, and there are none")
@@ -287,13 +282,10 @@ class _ByOperator:
     def __init__(self, opens: Callable[[], Reranker]) -> None:
         self._opens = opens
 
-    def order(self, query: str, documents: Sequence[str]) -> Sequence[int]:
-        return self.choose(Choice(query=query, names=(), documents=documents))
-
-    def choose(self, choice: Choice) -> Sequence[int]:
+    def order(self, choice: Choice) -> Sequence[int]:
         """Raises LanguageModelUnavailable for whatever stands against it: the log has it."""
         try:
-            return _order_by(self._opens(), choice)
+            return self._opens().order(choice)
         except (InvalidSetting, LanguageModelError, MissingExtra, ModelNotFound) as error:
             _log.warning("the reranker of WAYGRAPH_RERANK gave no order: %s", error)
             raise LanguageModelUnavailable("the operator's reranker gave no order; the log says why") from error
@@ -302,25 +294,47 @@ class _ByOperator:
         """OpenedRerankers closes what it opened."""
 
 
-def _order_by(reranker: Reranker, choice: Choice) -> Sequence[int]:
-    if isinstance(reranker, Chooser):
-        return reranker.choose(choice)
-    return reranker.order(choice.query, choice.documents)
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Resources[T: Closable]:
+    """What is opened by its name, each once, until all are closed. Threads may share it."""
+
+    def __init__(self, opens: Callable[[str], T]) -> None:
+        self._opens, self._lock, self._is_closed = opens, threading.Lock(), False
+        self._by_name: dict[str, T] = {}
+
+    def open(self, name: str) -> T:
+        """Raises RegistryClosed after `close`, which would not end it any more."""
+        with self._lock:
+            if self._is_closed:
+                raise RegistryClosed
+            if name not in self._by_name:
+                self._by_name[name] = self._opens(name)
+            return self._by_name[name]
+
+    def close(self) -> None:
+        """Ends the connections of each, also if one of them fails at it."""
+        with self._lock, ExitStack() as closing:
+            self._is_closed = True
+            while self._by_name:
+                closing.callback(self._by_name.popitem()[1].close)
 
 
 class OpenedRerankers:
     """Opens specs, each once. Threads may share it."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
-        self._settings, self._environ = settings, environ
-        self._rerankers: dict[str, Reranker] = {}
-        self._lock, self._is_closed = threading.Lock(), False
+        self._settings = settings
+        self._rerankers = Resources(lambda spec: open_reranker(spec, settings, environ))
+        self.close = self._rerankers.close
 
     def open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
         """For candidates that the recipe found in the index.
 
         Raises as `open_reranker` and `RankerStage.over`, and InvalidSetting for the operator's where none is set;
-        RegistryClosed after `close`, which would not end it any more.
+        RegistryClosed.
         """
         if spec != BY_OPERATOR:
             return self._open(spec, recipe, index)
@@ -329,23 +343,8 @@ class OpenedRerankers:
         return _ByOperator(partial(self._open, self._settings.rerank, recipe, index))
 
     def _open(self, spec: str, recipe: Recipe, index: Callable[[], SearchIndex]) -> Reranker:
-        reranker = self._open_once(spec)
+        reranker = self._rerankers.open(spec)
         return reranker.over(index(), recipe) if isinstance(reranker, RankerStage) else reranker
-
-    def _open_once(self, spec: str) -> Reranker:
-        with self._lock:
-            if self._is_closed:
-                raise RegistryClosed
-            if spec not in self._rerankers:
-                self._rerankers[spec] = open_reranker(spec, self._settings, self._environ)
-            return self._rerankers[spec]
-
-    def close(self) -> None:
-        """Ends the connections of each, also if one of them fails at it."""
-        with self._lock, ExitStack() as closing:
-            self._is_closed = True
-            while self._rerankers:
-                closing.callback(self._rerankers.popitem()[1].close)
 
 
 def widen_query(query: Query, rerank: Rerank) -> Query:
@@ -379,21 +378,17 @@ def reranked_tools(route: ToolRoute, query: Query, rerank: Rerank, reranker: Rer
     start = time.perf_counter()
     matches, failure = _in_order(query, route.matches, _tool_text, rerank, reranker)
     took_ms = (time.perf_counter() - start) * 1000
+    # Tools whose last call failed come last, whatever a model says: who routes again is offered another.
+    outcomes = {turn.tool: turn.outcome for turn in query.history if turn.role == "call"}
     return replace(
         route,
         query=without_history(query),
-        matches=_put_failed_last(matches, query.history)[: query.limit],
+        matches=tuple(
+            sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
+        )[: query.limit],
         notice=_join_texts(route.notice, _failure_text(failure)),
         not_reranked=failure,
         elapsed_ms=route.elapsed_ms + took_ms,
-    )
-
-
-def _put_failed_last(matches: Sequence[ToolMatch], history: Sequence[Turn]) -> tuple[ToolMatch, ...]:
-    """Tools whose last call failed come last, whatever a model says: who routes again is offered another."""
-    outcomes = {turn.tool: turn.outcome for turn in history if turn.role == "call"}
-    return tuple(
-        sorted(matches, key=lambda match: "failed" in map(outcomes.get, (match.tool.id, match.tool.call_name)))
     )
 
 
@@ -410,11 +405,7 @@ def _reranked_step(step: Route, request: Query, rerank: Rerank, reranker: Rerank
 
 
 def _in_order[T: AgentMatch | ToolMatch](
-    query: Query,
-    matches: tuple[T, ...],
-    describe: Callable[[T], tuple[str, str]],
-    rerank: Rerank,
-    reranker: Reranker,
+    query: Query, matches: tuple[T, ...], describe: Callable[[T], tuple[str, str]], rerank: Rerank, reranker: Reranker
 ) -> tuple[tuple[T, ...], str]:
     """The first `depth` in the reranker's order, the rest behind them as they were; and why, if that failed."""
     best, rest = matches[: rerank.depth], matches[rerank.depth :]
@@ -423,7 +414,7 @@ def _in_order[T: AgentMatch | ToolMatch](
     try:
         names, documents = zip(*map(describe, best), strict=True)
         choice = Choice(query=query.text, names=names, documents=documents, history=query.history, matches=best)
-        order = _order_by(reranker, choice)
+        order = reranker.order(choice)
     except LanguageModelError as error:
         return matches, str(error)
     return (*(best[at] for at in order), *rest), ""

@@ -1,7 +1,7 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from operator import attrgetter
@@ -155,7 +155,10 @@ class Router:
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
         matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
-        pinned_matches = _pinned_matches(apart, candidates, may_see) if apart else ()
+        by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
+        pinned_matches = tuple(
+            by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()
+        )
         return Route(
             query=without_history(query),
             matches=matches,
@@ -288,13 +291,7 @@ def _join_notices(*notices: str) -> str:
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
     best = fuse_tools(
-        ask.recipe,
-        hits.legs,
-        ask.weights,
-        limit,
-        populations=hits.populations,
-        past=past.tools,
-        failures=past.failures,
+        ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations, past=past.tools, failures=past.failures
     )
     agents = hits.records.agents()
     return tuple(
@@ -354,17 +351,6 @@ def _confidence(
     fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
-
-
-def _pinned_matches(
-    agents: Mapping[str, Agent], candidates: Iterable[AgentMatch], may_see: Shows | None
-) -> tuple[AgentMatch, ...]:
-    """Each as it was found; without score, votes and tools if it was not."""
-    matches = {match.agent.id: match for match in candidates}
-    return tuple(
-        matches.get(agent_id) or AgentMatch(agent=as_seen(agent, may_see), score=0.0)
-        for agent_id, agent in agents.items()
-    )
 
 
 def _milliseconds_since(start: float) -> float:

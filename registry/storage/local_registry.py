@@ -37,11 +37,10 @@ from waygraph.registry.model.validation import (
 )
 from waygraph.registry.operators.sources import put_statuses
 from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets
-from waygraph.registry.routing.answering import Answering
+from waygraph.registry.routing.answering import Answering, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
-from waygraph.registry.routing.walking import Walks
 from waygraph.registry.storage.graph_access import GraphAccess
 from waygraph.registry.storage.local_operator import LocalOperator
 from waygraph.registry.storage.location import named_place, open_store

@@ -26,7 +26,6 @@ IMPORT_NAMES = {
     "opentelemetry-sdk": "opentelemetry",
     "pystemmer": "Stemmer",
     "pyyaml": "yaml",
-    "pydantic-settings": "pydantic_settings",
     "python-dotenv": "dotenv",
     "sentence-transformers": "sentence_transformers",
     "sse-starlette": "sse_starlette",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waygraph.ingest.conversations.trajectories import Trajectory
+from waygraph.ingest.conversations import Trajectory
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph.registry.model.nouns import Turn, TurnRole
 from waygraph.registry.model.settings import Settings

@@ -15,7 +15,7 @@ import pytest
 
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
-from waygraph.ingest.conversations.data_folder import read_catalogue
+from waygraph.ingest.conversations import read_catalogue
 from waygraph.registry.language_model.answers import MOST_REFUSALS, object_in
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.settings import Settings

@@ -16,8 +16,8 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Settings
 from waygraph.registry.model.errors import InvalidQuery
 from waygraph.registry.registry import Registry
+from waygraph.registry.routing.answering import OPERATORS_FAILED
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.walking import OPERATORS_FAILED
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 

@@ -28,14 +28,13 @@ HEAVY = (
     "onnx",
     "onnxruntime",
     "pydantic",
-    "pydantic_settings",
     "rich",
     "Stemmer",
     "tokenizers",
     "waygraph.registry.registry",
     "yaml",
 )
-NOT_FOR_A_ROUTE = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "pydantic_settings", "rich", "yaml")
+NOT_FOR_A_ROUTE = ("asyncio", "grafeo", "huggingface_hub", "networkx", "onnx", "rich", "yaml")
 IMPORTED = """
 import sys
 from waygraph.api.cli.app import main

@@ -8,8 +8,7 @@ import anyio
 import httpx2
 import pytest
 
-from waygraph.registry.http.client import connection_fault
-from waygraph.registry.http.coding import PIECE_BYTES, SLACK_BYTES, Undecodable, decode_body
+from waygraph.registry.http.client import PIECE_BYTES, SLACK_BYTES, Undecodable, connection_fault, decode_body
 
 TEXT = b'{"harbour": "' + b"quay, " * 400 + b'"}'
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from waygraph.api.cli.app import main
-from waygraph.ingest.conversations.call_counts import read_call_counts
+from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.execution.services import load_services
 from waygraph.registry.access.policy import load_policy
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting

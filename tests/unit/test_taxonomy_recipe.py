@@ -20,8 +20,8 @@ from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, NotReranked
 from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.routing.recipes import recipe_named
-from waygraph.registry.routing.walking import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
 from waygraph.registry.taxonomy.tree import Of, TaxonomySettings

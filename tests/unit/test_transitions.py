@@ -9,12 +9,11 @@ from typer.testing import CliRunner
 from tests.sync_graph import entry
 from waygraph.api.cli.app import app
 from waygraph.api.mcp.learning import CallCounter, open_counter
-from waygraph.ingest.conversations.call_counts import read_call_counts
+from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.read import read_transitions
-from waygraph.registry.index.call_graph import CallGraph, fitting_tools
-from waygraph.registry.index.next_tool import NextTools
+from waygraph.registry.index.call_graph import CallGraph, NextTools, fitting_tools
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings

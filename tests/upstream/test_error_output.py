@@ -2,7 +2,7 @@
 
 import pytest
 
-from waygraph.ingest.upstream.error_output import failure_line
+from waygraph.ingest.upstream.process_health import failure_line
 
 PYTHON = """\
 Traceback (most recent call last):

@@ -12,7 +12,7 @@ import pytest
 from tests.upstream.launches import PROGRAMS, SETTINGS, listing_of
 from waygraph.ingest.manifest.environment import CERTIFICATES, inherited_variables, logins_in
 from waygraph.ingest.manifest.records import StdioLaunch
-from waygraph.ingest.upstream.launchers import Activity, activity_of, is_pulling, launcher_of
+from waygraph.ingest.upstream.process_health import Activity, activity_of, is_pulling, launcher_of
 from waygraph.registry.model.errors import UpstreamUnreachable
 
 PASSED = {

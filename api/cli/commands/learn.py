@@ -47,7 +47,7 @@ def transitions(
     that the registry does not hold is left out.
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.ingest.conversations.call_counts import read_call_counts
+    from waygraph.ingest.conversations import read_call_counts
     from waygraph.registry.model import shapes
     from waygraph.registry.operators.transition_counts import learn_transitions
     from waygraph.registry.storage.embedded import now

@@ -120,7 +120,9 @@ def publish(folder: Path, revision: int, build: Callable[[Path], None]) -> Path:
         building.mkdir()
         (building / LEASE).touch()
         build(building)
-        _sync_tree(building)
+        for each in building.rglob("*"):  # of folders what they hold
+            sync_path(each)
+        sync_path(building)
         final = folder / f"gen-{revision:010d}-{secrets.token_hex(4)}"
         building.rename(final)
         write_atomically(folder / CURRENT, final.name.encode())
@@ -189,25 +191,14 @@ def _aside(path: Path) -> Path:
     return path.with_name(f"removed-{path.name}")
 
 
-def _sync_tree(path: Path) -> None:
-    for each in path.rglob("*"):  # of folders what they hold
-        sync_path(each)
-    sync_path(path)
-
-
 STATE, TABLES, NAMES, RECORDS, OFFSETS = "state.json", "tables.json", "names.json", "tools.jsonl", "offsets.npy"
 SOURCES = "sources.json"
 CALLS = "calls.json"
 """Absent where nothing is known of calls."""
 SETTINGS = "settings.json"
 """What operators said, and the tools they said it of as their sources state them. Absent in those of before."""
-VECTORS, KEYS, CAPABILITY_TEXT, AGENT_TEXT, GRAPH = (
-    "vectors.npy",
-    "keys.json",
-    "capability_text",
-    "agent_text",
-    "graph.grafeo",
-)
+VECTORS, KEYS, GRAPH = "vectors.npy", "keys.json", "graph.grafeo"
+CAPABILITY_TEXT, AGENT_TEXT = "capability_text", "agent_text"
 _OF_TANTIVY = "meta.json"
 PENDING_TOOLS = "pending_tools"
 """In the tables: positions of the tools that wait for approval; absent without any."""

@@ -123,7 +123,11 @@ class GenerationCache:
     """
 
     _entities: IndexedEntities = field(default_factory=IndexedEntities)
-    _vectors: "Rows" = field(default_factory=dict)
+    vectors: "Rows" = field(default_factory=dict)
+    """Vector key → vector of the generation before: float32 of shape (dimension,); empty if they are not kept.
+
+    A key is made of model and text.
+    """
     _tools: Sequence[StoredTool] = ()
     _of: RegistryState | None = None
     """The state of which `_tools` are all; None: nothing is kept."""
@@ -135,7 +139,7 @@ class GenerationCache:
         """A session of writes begins. What another process wrote meanwhile makes all that is kept void."""
         self._changed_agents, self._writes = set(), 0
         if self._of is not None and read_state(session) != self._of:
-            self._of, self._vectors = None, {}
+            self._of, self.vectors = None, {}
 
     @contextmanager
     def note(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:  # noqa: ARG002
@@ -157,21 +161,13 @@ class GenerationCache:
         self._changed_agents, self._writes = set(), 0
         return tools
 
-    @property
-    def vectors(self) -> "Rows":
-        """Vector key → vector of the generation before: float32 of shape (dimension,); empty if they are not kept.
-
-        A key is made of model and text.
-        """
-        return self._vectors
-
     def make_entities(self, snapshot: Snapshot) -> IndexedEntities:
         """What the generation of this snapshot holds of each entity."""
         entities = make_entities(snapshot, self._entities)
         keeps = self._of is not None
         self._entities = entities if keeps else IndexedEntities()
         rows = zip(snapshot.vector_keys, snapshot.vectors, strict=True) if keeps else ()
-        self._vectors = {key: row for key, row in rows if key}
+        self.vectors = {key: row for key, row in rows if key}
         self._has_published = True
         return entities
 

@@ -3,12 +3,11 @@
 import json
 import mmap
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,11 +17,10 @@ from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import SCHEMA_VERSION
 from waygraph.registry.index.analyser import names_in, query_terms
-from waygraph.registry.index.call_graph import CallGraph
+from waygraph.registry.index.call_graph import CallGraph, NextTools
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.generation import Lease, lease_current
 from waygraph.registry.index.local.scoring import Postings, VisibleTexts, align_rows, best, cosines
-from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -159,7 +157,7 @@ class LocalIndex:
     def open(cls, folder: Path, half_life_days: float = HALF_LIFE_DAYS) -> "LocalIndex":
         """The current generation. Raises RegistryNotFound, RegistryUnusable."""
         lease = lease_current(folder)
-        with Readable(folder):
+        with readable(folder):
             return cls(lease, half_life_days)
 
     @property
@@ -168,10 +166,6 @@ class LocalIndex:
         return self.path / generation.GRAPH
 
     # -- search ------------------------------------------------------------------------------------
-
-    @property
-    def transitions(self) -> "Transitions | None":
-        return self._transitions
 
     def search(
         self,
@@ -190,7 +184,7 @@ class LocalIndex:
         hits: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.
         chosen_legs = tuple(legs)
-        with Readable(self._folder):
+        with readable(self._folder):
             similarity = self._vector_legs(
                 hits, [leg for leg in chosen_legs if leg in VECTOR_LEGS], vector, depth, mask
             )
@@ -252,12 +246,7 @@ class LocalIndex:
         }
 
     def _text_legs(
-        self,
-        hits: dict[Leg, LegHits],
-        legs: Sequence[Leg],
-        words: Sequence[str],
-        depth: int,
-        within: "_Within",
+        self, hits: dict[Leg, LegHits], legs: Sequence[Leg], words: Sequence[str], depth: int, within: "_Within"
     ) -> float:
         """Fills the text legs; returns the best coverage of the query's words."""
         if not legs:
@@ -356,12 +345,12 @@ class LocalIndex:
         return self._call_names.owners(call_name)
 
     @cached_property
-    def _transitions(self) -> NextTools | None:
+    def transitions(self) -> "Transitions | None":
         """Read by the first question that has a history."""
         file = self.path / generation.CALLS
         if not file.exists():
             return None
-        with Readable(self._folder):
+        with readable(self._folder):
             return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
@@ -369,13 +358,13 @@ class LocalIndex:
         values = self._values.get(noun.name)
         if values is None:
             file = self.path / generation.file_of(noun)
-            with Readable(self._folder):
+            with readable(self._folder):
                 values = [noun.kind.of_json(each) for each in _read_json(file)] if file.exists() else ()
             self._values[noun.name] = values
         return values
 
     def sources(self) -> "Sequence[SourceSummary]":
-        with Readable(self._folder):
+        with readable(self._folder):
             return generation.read_sources(self.path)
 
     def settings(self) -> "Mapping[str, OperatorSettings]":
@@ -390,7 +379,7 @@ class LocalIndex:
 
     @cached_property
     def _operator(self) -> "dict[str, Any]":
-        with Readable(self._folder):
+        with readable(self._folder):
             document: dict[str, Any] = _read_json(self.path / generation.SETTINGS)
             return document
 
@@ -432,7 +421,7 @@ class LocalIndex:
 
     def _read_tool(self, tool_id: str) -> Tool:
         position = self._positions[tool_id]
-        with Readable(self._folder):
+        with readable(self._folder):
             record = self._records(position)
             tool = tool_of_record(json.loads(record.decode("utf-8", "surrogatepass")))
             if tool.id != tool_id:
@@ -453,29 +442,19 @@ def _as_kept(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Readable:
+@contextmanager
+def readable(folder: Path) -> Iterator[None]:
     """Turns what damaged or missing files lead to into RegistryUnusable. `folder` holds the generations."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if _is_damage(error):
-            raise RegistryUnusable(
-                self._folder,
-                f"the search index cannot be read ({str(error)[:200]}). "
-                "If it is damaged, remove this folder: the index is built anew from the graph.",
-            ) from error
-
-
-def _is_damage(error: BaseException | None) -> bool:
-    """Parsers of files raise what they like."""
-    return isinstance(error, Exception) and not isinstance(error, (WaygraphError, MemoryError))
+    try:
+        yield
+    except (WaygraphError, MemoryError):
+        raise
+    except Exception as error:  # parsers of files raise what they like
+        raise RegistryUnusable(
+            folder,
+            f"the search index cannot be read ({str(error)[:200]}). "
+            "If it is damaged, remove this folder: the index is built anew from the graph.",
+        ) from error
 
 
 def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:

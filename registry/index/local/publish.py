@@ -26,13 +26,7 @@ from waygraph.registry.graph.read import (
     read_state,
     read_vectors,
 )
-from waygraph.registry.index.call_graph import (
-    CallGraph,
-    counted_tools,
-    fitting_tools,
-    near_tools,
-    usable_transitions,
-)
+from waygraph.registry.index.call_graph import CallGraph, counted_tools, fitting_tools, near_tools, usable_transitions
 from waygraph.registry.index.local import generation
 from waygraph.registry.index.local.incremental import (
     GenerationCache,
@@ -47,7 +41,6 @@ from waygraph.registry.index.local.scoring import write_postings
 from waygraph.registry.index.search_index import agent_record, tool_record
 from waygraph.registry.model.changes import IndexState, SourceSummary
 from waygraph.registry.model.errors import RegistryError
-from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.tool_settings import overlay_tools, settings_of_tools
 
 if TYPE_CHECKING:
@@ -238,8 +231,6 @@ def known_vectors(folder: Path) -> "Rows":
 
     A key is made of model and text, so its vector holds anywhere.
     """
-    import numpy as np
-
     with suppress(RegistryError, OSError, ValueError, TypeError):
         if current := generation.current_folder(folder):
             keys = json.loads((current / generation.KEYS).read_text(encoding="utf-8"))
@@ -265,10 +256,15 @@ def read_snapshot(
     order = index_order(contents.overlaid_agents, {item.tool.agent_id for item in tools})
     vectors, keys = _vectors(session, [contents.agents[agent.id] for agent in order], tools, former_rows)
     tools_of_sources = [item.tool for item in tools]
-    calls = _call_graph(contents, tools_of_sources, vectors[len(order) :])
+    # `vectors`: float32 of shape (tools, dimension).
+    agents, ids = contents.overlaid_agents, [tool.id for tool in tools_of_sources]
+    transitions = usable_transitions(contents.transitions, {*agents, *ids})
+    schemas = ((tool.id, tool.input_schema, tool.output_schema) for tool in tools_of_sources)
+    near = near_tools(ids, vectors[len(order) :], counted_tools(transitions), agents)
+    calls = CallGraph(transitions, near, fitting_tools(schemas, agents))
     settings = contents.settings
     return Snapshot(
-        state=_index_state(state, len(order), len(tools), int(vectors.shape[1])),
+        state=IndexState(**asdict(state), dimension=int(vectors.shape[1]), agents=len(order), tools=len(tools)),
         agents=order,
         tools=overlay_tools(tools_of_sources, settings),
         settings=list(settings.values()),
@@ -278,29 +274,6 @@ def read_snapshot(
         sources=contents.sources,
         calls=calls,
         nouns={generation.file_of(noun): [each.as_json() for each in contents.values(noun)] for noun in nouns},
-    )
-
-
-def _call_graph(contents: Contents, tools: Sequence[Tool], vectors: "NDArray[np.float32]") -> CallGraph:
-    """`vectors`: float32 of shape (tools, dimension)."""
-    agents, ids = contents.overlaid_agents, [tool.id for tool in tools]
-    transitions = usable_transitions(contents.transitions, {*agents, *ids})
-    schemas = ((tool.id, tool.input_schema, tool.output_schema) for tool in tools)
-    near = near_tools(ids, vectors, counted_tools(transitions), agents)
-    return CallGraph(transitions, near, fitting_tools(schemas, agents))
-
-
-def _index_state(state: RegistryState, agents: int, tools: int, dimension: int) -> IndexState:
-    return IndexState(
-        revision=state.revision,
-        embedder=state.embedder,
-        embedder_spec=state.embedder_spec,
-        texts=state.texts,
-        dimension=dimension,
-        agents=agents,
-        tools=tools,
-        schema_version=state.schema_version,
-        commit=state.commit,
     )
 
 

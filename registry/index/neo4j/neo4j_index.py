@@ -23,6 +23,7 @@ from waygraph.registry.index.call_graph import (
     MOST_ALIKE,
     Alike,
     CallGraph,
+    NextTools,
     counted_tools,
     fitting_tools,
     keep_best,
@@ -36,7 +37,6 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_vector_indexes,
     vector_index,
 )
-from waygraph.registry.index.next_tool import NextTools
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, CallNames, Hits, Leg, Scope, Transitions
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryNotFound, ServerUnavailable
@@ -405,16 +405,12 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
         if fault != BEING_MADE:
             engine.run(_NEO4J_SCHEMA_DROP_INDEX, name=name)
     if faults_by_name or labels_not_unique(engine):
-        _define(engine, dimension, by_owner=by_owner)
-
-
-def _define(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
-    for migration in MIGRATIONS:
-        for statement in migration.statements:
-            engine.define(statement)
-    make_text_indexes(engine)
-    if dimension:
-        make_vector_indexes(engine, dimension, by_owner=by_owner)
+        for migration in MIGRATIONS:
+            for statement in migration.statements:
+                engine.define(statement)
+        make_text_indexes(engine)
+        if dimension:
+            make_vector_indexes(engine, dimension, by_owner=by_owner)
 
 
 def _text_index(name: str, labels: tuple[str, ...], properties: str) -> Index:

@@ -68,9 +68,7 @@ def make_text_indexes(engine: GraphEngine) -> None:
 def make_vector_indexes(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None:
     """Exact ones, not quantized. `by_owner`: the server can search within a list of owners. Safe to repeat."""
     exact = {"vector.quantization.type": "none"} if by_owner else {"vector.quantization.enabled": False}
-    options = {
-        "indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact},
-    }
+    options = {"indexConfig": {"vector.dimensions": dimension, "vector.similarity_function": "cosine", **exact}}
     for label, statement in (VECTORS_BY_OWNER if by_owner else VECTORS).items():
         engine.define(statement, name=vector_index(label, dimension), options=options)
 

@@ -187,7 +187,7 @@ def router_data(
     waygraph generate router-data played train.jsonl --form chat --split train
     """
     from waygraph.api.cli.render import operation_views
-    from waygraph.ingest.conversations.data_folder import CatalogueNames
+    from waygraph.ingest.conversations import CatalogueNames
     from waygraph.registry.model import shapes
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
 
@@ -200,7 +200,7 @@ def router_data(
 
 def _read(source: str, settings: "Settings") -> "Manifest":
     """Raises InvalidDataset, SourceError."""
-    from waygraph.ingest.conversations.data_folder import read_catalogue
+    from waygraph.ingest.conversations import read_catalogue
 
     catalogue = read_catalogue(source, settings)
     if catalogue.rejected:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import (
+from waygraph.ingest.conversations import (
     CatalogueNames,
     id_of,
     lines,

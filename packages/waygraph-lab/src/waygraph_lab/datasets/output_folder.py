@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import ABOUT
+from waygraph.ingest.conversations import ABOUT
 from waygraph.registry.model.errors import InvalidDataset
 
 

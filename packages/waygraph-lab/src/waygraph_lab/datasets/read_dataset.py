@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from waygraph.ingest.conversations.data_folder import CatalogueNames, checksum
-from waygraph.ingest.conversations.trajectories import TRAJECTORY_FILES
+from waygraph.ingest.conversations import TRAJECTORY_FILES, CatalogueNames, checksum
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import Intake
 from waygraph.ingest.sources.formats.listings import service_record

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
 
-from waygraph.ingest.conversations.data_folder import AGENTS, checksum
+from waygraph.ingest.conversations import AGENTS, checksum
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.questions import bare_sentence
 from waygraph.ingest.manifest.records import AgentRecord, Intake

@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from waygraph.ingest.conversations.data_folder import CatalogueNames, lines
-from waygraph.ingest.conversations.trajectories import TRAJECTORIES, read_trajectories
+from waygraph.ingest.conversations import TRAJECTORIES, CatalogueNames, lines, read_trajectories
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.model.errors import InvalidDataset
 from waygraph_lab.datasets.output_folder import write_lines

@@ -15,8 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from waygraph.ingest.conversations.data_folder import AGENTS, checksum_of_bytes, lines
-from waygraph.ingest.conversations.trajectories import TRAJECTORIES
+from waygraph.ingest.conversations import AGENTS, TRAJECTORIES, checksum_of_bytes, lines
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.registry.embedding.embedder import Embedder
 from waygraph.registry.embedding.texts import TextForms, new_vectors
