@@ -1,17 +1,20 @@
 """What commands are built of: shared options, groups that import a command when it is asked for, lines after `--`."""
 
+import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import AgentKind, Filters, Principal, Turn
+    from waygraph.registry.model.nouns import Principal
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
@@ -42,21 +45,25 @@ class Invocation:
 
     def open(self, settings: "Settings | None" = None) -> "Registry":
         """The registry; `settings`: those that were read already. Raises RegistryUnusable, EmbedderMismatch, …"""
-        return self._open(settings or self.settings(), self.embedder)
+        from waygraph.registry.registry import Registry
+
+        settings = settings or self.settings()
+        return Registry.open(self.place(settings), embedder=self.embedder or None, settings=settings)
+
+    def open_own(self, settings: "Settings | None" = None) -> "Registry":
+        """As `open`, for what needs the registry itself. Raises NeedsRegistry, too."""
+        settings = settings or self.settings()
+        self.own_place(settings)
+        return self.open(settings)
 
     def open_for_reindex(self) -> "Registry":
         """The registry with its own embedder: the one asked for is to come in its place."""
-        return self._open(replace(self.settings(), embedder=""), "")
+        return replace(self, embedder="").open(replace(self.settings(), embedder=""))
 
     @property
     def wanted_embedder(self) -> str:
         """The spec asked for by option or environment; empty if none was."""
         return self.embedder or self.settings().embedder
-
-    def _open(self, settings: "Settings", embedder: str) -> "Registry":
-        from waygraph.registry.registry import Registry
-
-        return Registry.open(self.place(settings), embedder=embedder or None, settings=settings)
 
 
 def invocation(context: typer.Context) -> Invocation:
@@ -71,118 +78,55 @@ Policy = Literal["accept", "hold", "strict"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
 Full = Annotated[bool, typer.Option("--full", help="In a pipe, print descriptions whole.")]
-Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
-RecipeName = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
-]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
-]
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
-    ),
-]
-Agents = Annotated[
-    list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
-]
-Reachable = Annotated[
-    bool, typer.Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
-]
-Within = Annotated[
-    str, typer.Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
-]
-InToolset = Annotated[str, typer.Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
 Groups = Annotated[
     list[str] | None,
     typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
 ]
-
-
-HistoryFile = Annotated[
-    Path | None,
+ServedNamespace = Annotated[
+    str,
     typer.Option(
-        "--history",
-        metavar="FILE",
-        help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
-        "{role: call, tool, outcome: ok|failed}.",
+        "--namespace",
+        "--toolset",
+        metavar="NAME",
+        help="Only what is in this toolset, or else agents of sources with this namespace.",
     ),
 ]
-UsedTools = Annotated[
-    list[str] | None,
-    typer.Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first."),
-]
-FailedTools = Annotated[
-    list[str] | None, typer.Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
+AllowMassRemoval = Annotated[
+    bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
 ]
 
 
-def history(
-    file: Path | None, used_tools: Sequence[str] | None, failed_tools: Sequence[str] | None
-) -> "tuple[Turn, ...]":
-    """The turns of the file, then the calls. Raises InvalidQuery, BadParameter for a file that cannot be read."""
-    from waygraph.registry.model.nouns import Turn
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A parameter that is a dataclass of options stands for them: typer reads each field as an option."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        hints = get_type_hints(groups[name], include_extras=True) if name in groups else {}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters += [
+            inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name])
+            for each in (fields(groups[name]) if name in groups else ())
+        ] or [parameter]
 
-    calls = [Turn(role="call", tool=tool) for tool in used_tools or ()]
-    calls += [Turn(role="call", tool=tool, outcome="failed") for tool in failed_tools or ()]
-    return (*(_read_history(file) if file else ()), *calls)
+    @wraps(command)
+    def run(*args: object, **options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
+        command(*args, **options)
 
-
-def _read_history(file: Path) -> "tuple[Turn, ...]":
-    import json
-
-    from waygraph.registry.model.settings import load_settings
-    from waygraph.registry.model.validation import read_history
-
-    most = load_settings().max_body_bytes
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(most + 1)
-        if len(content) > most:
-            raise typer.BadParameter(f"{file} has more than {most} bytes (WAYGRAPH_MAX_BODY_BYTES)")
-        return read_history(json.loads(content))
-    except (OSError, ValueError, RecursionError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "it is no JSON"
-        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # as `inspect` reads it
+    return run
 
 
 def json_or_text(text: str) -> Any:
     """What an argument says: JSON where it is JSON."""
-    import json
-
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def filters(
-    tags: Sequence[str] | None,
-    kinds: Sequence[str] | None,
-    agents: Sequence[str] | None,
-    *,
-    reachable: bool = False,
-    within: str = "",
-    toolset: str = "",
-) -> "Filters":
-    """What may be found. Raises BadParameter for an unknown kind."""
-    from waygraph.registry.model.nouns import AGENT_KINDS, Filters
-
-    for kind in kinds or ():
-        if kind not in AGENT_KINDS:
-            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
-    chosen_kinds: tuple[AgentKind, ...] = tuple(known_kind for known_kind in AGENT_KINDS if known_kind in (kinds or ()))
-    return Filters(
-        tags=tuple(tags or ()),
-        kinds=chosen_kinds,
-        agent_ids=tuple(agents or ()),
-        reachable=reachable,
-        within=within,
-        toolset=toolset,
-    )
 
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":
@@ -246,23 +190,18 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
 
 
-_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _refusal(command: LazyCommand) -> Callable[[], None]:
-    def refuse() -> None:
-        from waygraph.registry.model.errors import MissingExtra
-
-        raise MissingExtra(f"waygraph {command.place}", package=command.package)
-
-    return refuse
-
-
 def _import_command(name: str, command: LazyCommand) -> Any:
     around = typer.Typer(rich_markup_mode=None)
     thing = command.load()
     if thing is None:
-        around.command(name, add_help_option=False, context_settings=_ANY_ARGUMENTS)(_refusal(command))
+
+        def refuse() -> None:
+            from waygraph.registry.model.errors import MissingExtra
+
+            raise MissingExtra(f"waygraph {command.place}", package=command.package)
+
+        any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
+        around.command(name, add_help_option=False, context_settings=any_arguments)(refuse)
     elif isinstance(thing, typer.Typer):
         around.add_typer(thing, name=name)
     else:

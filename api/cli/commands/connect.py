@@ -4,16 +4,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.cli_json import ConnectOutcome
-from waygraph.api.cli.render.output import print_raw, show
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
 from waygraph.registry.model.files import as_written
 
 if TYPE_CHECKING:
@@ -55,15 +54,7 @@ def connect(
     ] = False,
     file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
     entry_name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "--toolset",
-            metavar="NAME",
-            help="Only what is in this toolset, or else agents of sources with this namespace.",
-        ),
-    ] = "",
+    namespace: ServedNamespace = "",
     as_json: AsJson = False,
 ) -> None:
     """Print the entry by which a host starts this gateway, or write it into the host's config.
@@ -76,8 +67,6 @@ def connect(
     flags = [option for option, is_set in actions.items() if is_set]
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
-    from waygraph.api.cli.render import operation_views
-
     options = invocation(context)
     target = _target(options, name, _EntryOptions(file, project, url, entry_name, namespace))
     if take:
@@ -90,10 +79,37 @@ def connect(
     else:
         outcome = _DOERS[flags[0]](options, target, dry_run) if flags else _entry(target)
     if flags or as_json:
-        show(outcome, operation_views.shape, operation_views.view, as_json)
+        show(outcome, _outcome_json, _view_outcome, as_json)
     else:
         print_raw(outcome.entry.rstrip("\n") + "\n")
-    operation_views.remark(outcome)
+    _remark(outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOutcome:
+    """What became of a host's file. `difference`: lines, without values; only of a dry run.
+
+    `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
+    `kept`: those that came back, and those whose name the file has given to another meanwhile; `whole`: the file is as
+    it was before. `lacking`: variables that the host cannot hand on.
+    """
+
+    host: str
+    file: str
+    changed: bool
+    dry_run: bool
+    entry: str = ""
+    """As a file with nothing else in it would have it; only where nothing was to be done."""
+    restart: str = ""
+    backup: str = ""
+    difference: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
+    kept_in: str = ""
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    whole: bool = False
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +223,7 @@ def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, 
     if dry_run or not outcome.changed:
         return replace(outcome, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
     after, backup = rewrite_file(target.config, change)
-    return replace(outcome, backup=_text(backup))
+    return replace(outcome, backup=str(backup or ""))
 
 
 def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
@@ -230,7 +246,7 @@ def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectO
         outcome,
         taken=takeover.names,
         stays=takeover.stays,
-        backup=_text(takeover.backup),
+        backup=str(takeover.backup or ""),
         kept_in=str(target.shelf.config),
     )
 
@@ -247,7 +263,8 @@ def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOut
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open() as registry:
-        return replace(outcome, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
+        backup = write_back(target.config, back, target.shelf, partial(_forget, registry))
+    return replace(outcome, backup=str(backup or ""))
 
 
 def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOutcome:
@@ -264,10 +281,6 @@ def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOu
     )
 
 
-def _text(path: Path | None) -> str:
-    return "" if path is None else str(path)
-
-
 def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
     from waygraph.api.cli.commands.source_options import opening
@@ -277,7 +290,7 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
     from waygraph.ingest.sources.resolve import open_sources
 
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
-        how = opening(settings, os.environ, registry=registry.store.place, headers=None, env=None, ask=ask)
+        how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()
         manifest = with_answers(parts, ask)
@@ -301,3 +314,39 @@ _DOERS: Mapping[str, Callable[[Invocation, "Target", bool], ConnectOutcome]] = {
     "--import": _take_over,
     "--restore": _restore,
 }
+
+
+def _outcome_json(outcome: ConnectOutcome) -> dict[str, Any]:
+    return {**asdict(outcome), "stays": dict(outcome.stays)}
+
+
+def _view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
+    columns = "host, file, state, backup, behind the gateway=taken, kept in, put back=restored"
+    yield Fields.of(outcome, columns, state=_state)
+    if outcome.stays:
+        yield Table(("stays with the host", "reason"), list(outcome.stays.items()))
+    if outcome.entry:
+        yield Lines(outcome.entry)
+    if outcome.difference:
+        yield Lines("\n".join(outcome.difference))
+
+
+def _remark(outcome: ConnectOutcome) -> None:
+    """What a person has to do, or should know."""
+    if outcome.entry:
+        note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
+    if outcome.changed and not outcome.dry_run and outcome.restart:
+        note(outcome.restart)
+    if outcome.lacking:
+        names = ", ".join(outcome.lacking)
+        note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    if outcome.kept:
+        note(f"the file has other servers of these names now, which stay: {', '.join(outcome.kept)}")
+
+
+def _state(outcome: ConnectOutcome) -> str:
+    if not outcome.changed:
+        return "as it was"
+    if outcome.dry_run:
+        return "would change"
+    return "as it was before the import" if outcome.whole else "written"

@@ -1,16 +1,21 @@
 """The Cypher shell: reads lines until a statement is whole, asks it, goes on after an error."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.options import AsJson, invocation, json_or_text
-from waygraph.api.cli.render.output import complain, note, show
+from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
+from waygraph.registry.model import shapes
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import CypherResult
 
 _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
 """As Grafeo says it, and as Neo4j does."""
@@ -31,9 +36,6 @@ def cypher(
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     params = parameters(param or ())
     options = invocation(context)
     with options.open() as registry:
@@ -41,7 +43,7 @@ def cypher(
         def ask(text: str, values: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.cypher(text, values)
-            show(result, shapes.shape, operation_views.cypher, as_json)
+            show(result, shapes.shape, _view_rows, as_json)
             note(result.notice)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
@@ -54,6 +56,16 @@ def cypher(
         has_failed = shell.converse(options.settings().data_path) if sys.stdin.isatty() else shell.run(sys.stdin)
     if has_failed:
         raise typer.Exit(1)
+
+
+def _view_rows(result: "CypherResult") -> Iterator[Block]:
+    yield Table(columns=result.columns, rows=[[_cell(value) for value in row] for row in result.rows])
+    yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
+
+
+def _cell(value: object) -> Cell:
+    """Texts and numbers as they are, the rest as JSON."""
+    return value if value is None or isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager

@@ -1,12 +1,20 @@
 """`learn`: models and counts from data with known answers."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.options import LAB, AsJson, LazyCommand, LazyGroup, invocation
-from waygraph.api.cli.render.output import print_raw, show
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Fields, print_raw, show
+from waygraph.registry.model import shapes
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.transitions import LearningReport
 
 
 class _Learn(LazyGroup):
@@ -46,9 +54,7 @@ def transitions(
     Counts add up: a file that is learned twice counts twice. No argument, text or caller is kept. What tells of tools
     that the registry does not hold is left out.
     """
-    from waygraph.api.cli.render import operation_views
     from waygraph.ingest.conversations.call_counts import read_call_counts
-    from waygraph.registry.model import shapes
     from waygraph.registry.storage.embedded import now
 
     options = invocation(context)
@@ -61,25 +67,25 @@ def transitions(
                 counts, settings.learn_half_life_days, settings.max_transitions_kept
             )
         )
-    show(result, shapes.shape, operation_views.view_learned, as_json)
+    show(result, shapes.shape, _view_learned, as_json)
+
+
+def _view_learned(result: "LearningReport") -> Iterator[Block]:
+    yield Fields.of(result, "transitions, revision")
+    if result.unknown:
+        yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")
 
 
 def forget(context: typer.Context, as_json: AsJson = False) -> None:
     """Forget which tool was called after which."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         registry.status()
         result = registry.change(lambda session: session.forget_transitions())
-    show(result, shapes.shape, operation_views.view_write, as_json)
+    show(result, shapes.shape, views.write, as_json)
 
 
 def export(context: typer.Context, as_json: AsJson = False) -> None:
     """Write the counts, a JSON object a line, for `learn transitions`."""
-    import json
-    from dataclasses import asdict
-
     from waygraph.registry.graph.read import read_transitions
 
     with invocation(context).open() as registry:

@@ -1,15 +1,16 @@
 """`logins`: whose logins are kept at servers that are called as each caller, and the one of this machine's own user."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waygraph.api.cli.options import AsJson, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render.output import Table, note, read_fields, show
 from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
-    from waygraph.ingest.upstream.logins import LoginFile
+    from waygraph.ingest.upstream.logins import Login, LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
@@ -22,9 +23,7 @@ logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' 
 @logins.command("list")
 def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
     """List whose logins are kept, and where; it needs no key."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
-    show(_file(context).list(), cli_json.logins, operation_views.logins, as_json)
+    _show(_file(context).list(), as_json)
 
 
 @logins.command()
@@ -35,11 +34,9 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Forget a caller's logins, also in a service that runs: the next call has none."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     if not caller.strip():
         raise typer.BadParameter("name a caller", param_hint="'CALLER'")
-    show(_file(context).forget(caller, agent), cli_json.logins, operation_views.logins, as_json)
+    _show(_file(context).forget(caller, agent), as_json)
 
 
 @logins.command()
@@ -54,10 +51,20 @@ def add(context: typer.Context, agent: AgentId) -> None:
 
     options = invocation(context)
     settings = options.settings()
-    options.own_place(settings)
-    with options.open(settings) as registry:
+    with options.open_own(settings) as registry:
         anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
     note(f"calls on this machine act with your account at {agent}")
+
+
+def _show(logins: "Iterable[Login]", as_json: bool) -> None:
+    """Whose they are, never their tokens."""
+    columns = "caller, agent_id, by, at"
+    show(
+        list(logins),
+        lambda each: {"logins": [dict(read_fields(login, columns)) for login in each]},
+        lambda each: [Table.of(each, "caller, agent=agent_id, by, since=at")],
+        as_json,
+    )
 
 
 def _file(context: typer.Context) -> "LoginFile":

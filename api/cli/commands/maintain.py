@@ -1,17 +1,20 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.output import note, print_raw, show
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, read_fields, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
+    from waygraph.registry.storage.migrate import MigrationReport
 
 
 STANDARD_OUTPUT = Path("-")
@@ -30,8 +33,6 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.api.cli.render.cli_json import Export
     from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
@@ -42,19 +43,15 @@ def export(
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
         content = registry.export(form)
-    size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        show(
-            Export(form, size_bytes, path=str(output)),
-            cli_json.export_json,
-            operation_views.view_export,
-            as_json,
-        )
-    elif as_json:
-        show(Export(form, size_bytes, content=content), cli_json.export_json, operation_views.view_export, as_json)
-    else:
+    elif not as_json:
         print_raw(content)
+        return
+    path, size_bytes = str(output) if output else None, len(content.encode())
+    document = {"format": form, "path": path, "size_bytes": size_bytes, "content": None if output else content}
+    fields = Fields((("written", path), ("format", form), ("size in bytes", size_bytes)))
+    show(document, dict, lambda _: [fields], as_json)
 
 
 def doctor(
@@ -63,10 +60,11 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     findings = _findings(invocation(context), deep)
-    show(findings, cli_json.findings, operation_views.findings, as_json)
+    columns = "check, ok, detail, advice"
+    documents = [dict(read_fields(each, columns)) for each in findings]
+    shape = {"ok": all(each.ok for each in findings), "findings": documents}
+    show(findings, lambda _: shape, lambda each: [Table.of(each, columns)], as_json)
     unwell = [finding for finding in findings if not finding.ok]
     if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
@@ -124,17 +122,12 @@ def unlink(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) -> None:
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.storage.candidate_graph import link_tools
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-    options = invocation(context)
-    settings = options.settings()
-    options.own_place(settings)
-    with options.open(settings) as registry:
+    with invocation(context).open_own() as registry:
         assert isinstance(registry, LocalRegistry)  # noqa: S101 - no service keeps it
-        show(link_tools(registry, nearness), shapes.shape, operation_views.view_numbers, as_json)
+        show(link_tools(registry, nearness), shapes.shape, views.numbers, as_json)
 
 
 def migrate(
@@ -152,7 +145,6 @@ def migrate(
     Nothing is embedded anew. The copy counts as a registry once it is found to be the same; if it is cut short, the
     same command goes on with it.
     """
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.registry.storage.migrate import migrate_at
 
@@ -161,9 +153,21 @@ def migrate(
     options.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         migration = migrate_at(source, target, settings, progress)
-    show(migration, cli_json.migration_json, operation_views.view_migration, as_json)
+    show(migration, _migration_json, _view_migration, as_json)
     if not migration.copied:
         note("the copy was there already; it was compared and left as it is")
+
+
+_MIGRATION = "from=source, to=target, revision, agents, tools, sources, claims, {}settings, vectors, {}copied, sha256, "
+
+
+def _migration_json(migration: "MigrationReport") -> dict[str, Any]:
+    return dict(read_fields(migration, f"{_MIGRATION.format('', '')}seconds"))
+
+
+def _view_migration(migration: "MigrationReport") -> list[Block]:
+    columns = _MIGRATION.format("operators' words=", "rows copied=")
+    return [Fields.of(migration, f"{columns}seconds=duration", duration=lambda each: f"{each.seconds:.2f}")]
 
 
 Spec = Annotated[
@@ -187,10 +191,15 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 @model.command("list")
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.registry.embedding.weights import list_models
 
-    show(list_models(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
+    columns = "model=spec, languages, where, folder, sha256"
+    show(
+        list_models(invocation(context).settings()),
+        lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
+        lambda models: [Table.of(models, columns, folder=lambda each: str(each.path))],
+        as_json,
+    )
 
 
 @model.command()
@@ -210,6 +219,5 @@ def _choose_model(spec: str, options: Invocation) -> str:
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    from waygraph.api.cli.render import cli_json, operation_views
-
-    show((spec, folder), cli_json.model_place, operation_views.model_place, as_json)
+    """As text the folder alone, for `cd "$(waygraph model path)"`."""
+    show({"spec": spec, "path": str(folder)}, dict, lambda each: [Lines(each["path"])], as_json)

@@ -1,6 +1,8 @@
 """`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes` and `approve`: what sources changed."""
 
+import json
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -8,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from waygraph.api.cli.options import AsJson, TextForm, invocation, json_or_text
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
+    from waygraph.registry.model.usage import ToolUsage
     from waygraph.registry.registry import Registry
 
 
-def held_source(registry: "Registry", name: str) -> str:
+def source_name(registry: "Registry", name: str) -> str:
     """The source's name; a file or folder may be written as it was ingested, while its name is the whole path.
 
     What is no source's name stays as it is written. Raises RegistryNotFound.
@@ -58,13 +62,12 @@ def set_agent(
 
     waygraph set harbor-git --pin --tag approved
     """
-    _refuse_both(tag, no_tags, "--tag", "--no-tags")
-    _refuse_both(visible_to, everyone, "--visible-to", "--everyone")
+    pairs = {("--tag", "--no-tags"): tag and no_tags, ("--visible-to", "--everyone"): visible_to and everyone}
+    for (one, other), are_both_set in pairs.items():
+        if are_both_set:
+            raise typer.BadParameter(f"{one} and {other} exclude each other", param_hint=f"'{other}'")
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         setting = registry.set(
             name,
@@ -76,7 +79,7 @@ def set_agent(
             removed=False if restore else None,
         )
         comes_back = restore and all(agent.id != name for agent in registry.agents())
-    show(setting, shapes.shape, operation_views.settings, as_json)
+    show(setting, shapes.shape, _view_setting, as_json)
     if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
@@ -119,24 +122,18 @@ def set_tool(
     changes |= {"parameters": parameters} if parameters else {}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         if reset:
             setting = registry.set_tool(name, {"name": None, "description": None, "parameters": None})
         if changes:
             setting = registry.set_tool(name, changes)
-    show(setting, shapes.shape, operation_views.settings, as_json)
+    show(setting, shapes.shape, _view_setting, as_json)
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.remove(name), shapes.shape, operation_views.settings, as_json)
+        show(registry.remove(name), shapes.shape, _view_setting, as_json)
 
 
 @sources.callback()
@@ -144,11 +141,8 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or forget one."""
     if context.invoked_subcommand:
         return
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.sources(), shapes.sources, catalog_views.sources, as_json)
+        show(registry.sources(), shapes.sources, views.sources, as_json)
 
 
 @sources.command()
@@ -158,11 +152,8 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.forget(held_source(registry, name)), shapes.shape, operation_views.view_forget, as_json)
+        show(registry.forget(source_name(registry, name)), shapes.shape, _view_forget, as_json)
 
 
 def reindex(
@@ -176,9 +167,7 @@ def reindex(
 
     waygraph --embedder onnx:BAAI/bge-small-en-v1.5 reindex
     """
-    from waygraph.api.cli.render import operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.registry.model import shapes
 
     options = invocation(context)
     with (
@@ -186,12 +175,7 @@ def reindex(
         progress_bar("Embedding", options.settings().progress_after_s) as progress,
     ):
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
-    show(result, shapes.shape, operation_views.view_write, as_json)
-
-
-def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:
-    if one and other:
-        raise typer.BadParameter(f"{name} and {other_name} exclude each other", param_hint=f"'{other_name}'")
+    show(result, shapes.shape, views.write, as_json)
 
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -212,13 +196,10 @@ def changes(
 
     waygraph changes --since 2d --agent harbor-git
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
         records = registry.changes(since=start, agent_id=agent, limit=limit)
-    show(records, shapes.changes, operation_views.changes, as_json)
+    show(records, shapes.changes, _view_changes, as_json)
     if not records and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
 
@@ -235,12 +216,9 @@ def usage(
 
     waygraph usage --sort errors
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         usages = registry.usage(agent_id=agent, sort=sort, limit=limit)
-    show(usages, shapes.usage, operation_views.view_usage, as_json)
+    show(usages, shapes.usage, _view_usage, as_json)
     if not usages and not as_json:
         note("no call was counted")
 
@@ -265,13 +243,10 @@ def approve(
 
     if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
+        sources = [f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ()]
         approval = registry.approve(*(names or ()), *sources)
-    show(approval, shapes.shape, operation_views.view_approval, as_json)
+    show(approval, shapes.shape, _view_approval, as_json)
     if not (approval.agents or approval.tools or as_json):
         note("nothing of it waited")
 
@@ -290,3 +265,51 @@ def since_when(text: str, now: datetime) -> str:
         message = f"{text!r} is neither a time in ISO 8601 nor one such as 2h or 3d"
         raise typer.BadParameter(message, param_hint="'--since'") from None
     return text
+
+
+def _view_setting(setting: "OperatorSettings") -> Iterator[Block]:
+    columns = f"agent=agent_id, tags, visible to, pinned, hidden, removed{', tools' if setting.tools else ''}"
+    shown_to = "as its source says" if setting.visible_to is None else setting.visible_to or "everyone"
+    yield Fields.of(setting, columns, visible_to=lambda _: shown_to)
+
+
+def _view_forget(result: "Forgotten") -> Iterator[Block]:
+    """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
+    yield Fields((("agents", len(result.agents)), ("tools", len(result.tools)), ("revision", result.revision)))
+    if result.agents:
+        names: dict[str, list[str]] = {agent_id: [] for agent_id in result.agents}
+        for tool_id in result.tools:
+            agent_id, _, name = tool_id.partition("/")
+            names[agent_id].append(name)
+        yield Table(columns=("removed", "tools"), rows=list(names.items()))
+    if result.ingest_again:
+        yield Table(columns=("ingest again",), rows=[(name,) for name in result.ingest_again])
+
+
+def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
+    """A line for each, then the texts of each before and after."""
+    yield Table.of(records, "time=at, revision, agent=agent_id, tool, change=what, fields, source")
+    for each in records:
+        before, after = json.loads(each.before), json.loads(each.after)
+        yield Table(
+            columns=("field", "before", "after"),
+            rows=[(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}],
+            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+        )
+        if each.flags:
+            yield Lines("\n".join(each.flags), title="suspicious")
+        if each.covered:
+            yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
+
+
+def _text(value: object) -> Cell:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _view_usage(usages: "Sequence[ToolUsage]") -> Iterator[Block]:
+    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
+    yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at")
+
+
+def _view_approval(approval: "Approved") -> Iterator[Block]:
+    yield Fields.of(approval, "agents, tools, revision")

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation
+from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, read_fields, show
 from waygraph.api.mcp import Surface, Warm
+from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
-    from waygraph.registry.access.api_keys import KeyFile
+    from waygraph.registry.access.api_keys import ApiKey, KeyFile, KeyState
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
@@ -30,15 +31,7 @@ def mcp(
             "--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
         ),
     ] = "default",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "--toolset",
-            metavar="NAME",
-            help="Only what is in this toolset, or else agents of sources with this namespace.",
-        ),
-    ] = "",
+    namespace: ServedNamespace = "",
 ) -> None:
     """Serve the registry and its tools over MCP on standard input and output.
 
@@ -52,18 +45,13 @@ def mcp(
     options = invocation(context)
     settings = options.settings()
     if is_service(place := options.place(settings)):
-        _bridge(str(place), settings, namespace, surface)
+        from waygraph.api.mcp.bridge import serve_bridge
+
+        if surface != "default":
+            raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
+        serve_bridge(str(place), settings, namespace=namespace)
     else:
         _serve(options, settings, surface, namespace)
-
-
-def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> None:
-    """Raises BadParameter for a surface, which is the service's own."""
-    from waygraph.api.mcp.bridge import serve_bridge
-
-    if surface != "default":
-        raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
-    serve_bridge(place, settings, namespace=namespace)
 
 
 def _serve(options: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
@@ -197,13 +185,13 @@ def create(
 
     waygraph keys create billing-bot --scope route --scope read --group finance --expires-in 90
     """
-    from waygraph.api.cli.render import cli_json, operation_views
-
+    try:
+        lasts = None if expires_in is None else timedelta(days=expires_in)
+    except (OverflowError, ValueError):
+        raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(context)
-    new_key = file.create(
-        name, scope, group or (), everything=everything, toolset=toolset, expires_in=_days(expires_in)
-    )
-    show(new_key, cli_json.created_key, operation_views.created_key, as_json)
+    new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
+    show(new_key, lambda each: {"key": each[1], **_key_json((each[0], "active"))}, _view_new_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -211,10 +199,9 @@ def create(
 @keys.command("list")
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     file = _file(context)
-    show([(key, file.state(key)) for key in file.list()], cli_json.api_keys, operation_views.api_keys, as_json)
+    keys = [(key, file.state(key)) for key in file.list()]
+    show(keys, lambda keys: {"keys": [_key_json(each) for each in keys]}, _view_keys, as_json)
     note(file.caution())
 
 
@@ -225,13 +212,12 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.ingest.upstream.logins import login_file
 
     file = _file(context)
     key = file.revoke(key_id)
     login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
-    show((key, file.state(key)), cli_json.api_key, operation_views.api_key, as_json)
+    show((key, file.state(key)), _key_json, _view_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
@@ -243,9 +229,33 @@ def _file(context: typer.Context) -> "KeyFile":
     return key_file(settings)
 
 
-def _days(days: float | None) -> timedelta | None:
-    """Raises BadParameter for what is no number of days."""
-    try:
-        return None if days is None else timedelta(days=days)
-    except (OverflowError, ValueError):
-        raise typer.BadParameter(f"{days:g} is no number of days", param_hint="'--expires-in'") from None
+def _key_json(key_and_state: "tuple[ApiKey, KeyState]") -> shapes.Shape:
+    """Without the key itself, of which only the hash is stored."""
+    key, state = key_and_state
+    columns = "id, name, state, scopes, groups, everything, toolset, created_at, expires_at, revoked_at"
+    lists = {"scopes": list(key.scopes), "groups": list(key.groups)}
+    return dict(read_fields(key, columns, state=lambda _: state)) | lists
+
+
+_KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
+
+
+def _sees(key: "ApiKey") -> Cell:
+    sees: Cell = "everything" if key.everything else key.groups or "what is public"
+    return f"toolset {key.toolset}" if key.toolset else sees
+
+
+def _view_new_key(new_key: "tuple[ApiKey, str]") -> Iterator[Block]:
+    key, text = new_key
+    yield Fields.of(key, f"key, {_KEY_COLUMNS}", key=lambda _: text, sees=_sees)
+
+
+def _view_key(key_and_state: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
+    key, state = key_and_state
+    yield Fields.of(key, f"{_KEY_COLUMNS}, state, revoked=revoked_at", state=lambda _: state, sees=_sees)
+
+
+def _view_keys(keys: "list[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
+    states = {key.id: state for key, state in keys}
+    columns = "id, name, state, scopes, sees, created=created_at, expires=expires_at"
+    yield Table.of([key for key, _ in keys], columns, state=lambda key: states[key.id], sees=_sees)

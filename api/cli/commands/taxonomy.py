@@ -1,22 +1,28 @@
 """`taxonomy`: trees of categories over agents or tools."""
 
+import json
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation, principal
-from waygraph.api.cli.render.output import note, print_raw, show
+from waygraph.api.cli.options import AsJson, invocation, principal
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.model.taxonomy import Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.model.taxonomy import Category, Of, Taxonomy, TaxonomySettings
     from waygraph.registry.registry import Registry
+    from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
+    from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
@@ -63,11 +69,10 @@ def build(
     It is made of what everyone may see; the rest is placed by its vectors. A build by a model that was stopped goes on
     when it is started again.
     """
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.taxonomy import Of, TaxonomySettings
     from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
     if by and model:
         raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
@@ -82,19 +87,18 @@ def build(
     )
     options = invocation(context)
     own = options.settings()
-    options.own_place(own)
-    with options.open(own) as registry, ExitStack() as stack:
+    with options.open_own(own) as registry, ExitStack() as stack:
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
             services = _services(registry, Of(of), private)
-            show(estimate_build(services, settings), shapes.shape, taxonomy_views.view_estimate, as_json)
+            show(estimate_build(services, settings), shapes.shape, _view_numbers, as_json)
             return
-        builder = _vectors_builder(settings)
+        builder: Builder = partial(build_by_vectors, settings=settings)
         if model:
             builder = _model_builder(model, settings, own, stack)
         tree = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
 @taxonomy.command()
@@ -109,23 +113,18 @@ def place(
 
     waygraph taxonomy place --model openai:gpt-5-mini
     """
-    from functools import partial
-
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
 
     options = invocation(context)
     own = options.settings()
-    options.own_place(own)
-    with options.open(own) as registry, ExitStack() as stack:
+    with options.open_own(own) as registry, ExitStack() as stack:
         former = _find_taxonomy(registry, name)
         builder = partial(place_by_model, answers=_model_answers(model, own, stack))
         tree = registry.build_taxonomy(
             builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
         )
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
 @taxonomy.command("show")
@@ -138,7 +137,6 @@ def show_category(
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
-    from waygraph.api.cli.render import taxonomy_views
     from waygraph.registry.model.errors import UnknownName
 
     with invocation(context).open() as registry:
@@ -146,32 +144,28 @@ def show_category(
     category = tree.at(path)
     if category is None:
         raise UnknownName("category", path, filter(None, tree.paths().values()))
-    view = taxonomy_views.CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
-    show(view, taxonomy_views.category_json, taxonomy_views.view_category, as_json)
+    view = _CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
+    show(view, _category_json, _view_category, as_json)
 
 
 @taxonomy.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import read_drift
 
-    with _open_own(invocation(context)) as registry:
+    with invocation(context).open_own() as registry:
         drifts = registry.read(read_drift)
-    show(drifts, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
+    show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
 
 
 @taxonomy.command()
 def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import Structure
 
     with invocation(context).open() as registry:
         tree = _find_taxonomy(registry, name)
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
 Side = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
@@ -183,20 +177,16 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
 
     waygraph taxonomy diff before.json main
     """
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
     with invocation(context).open() as registry:
         was, now = (_side(registry, each) for each in (first, second))
-    show(compare_taxonomies(was, now), shapes.shape, taxonomy_views.view_difference, as_json)
+    show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
 
 
 @taxonomy.command()
 def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    import json
-
     with invocation(context).open() as registry:
         content = _find_taxonomy(registry, name).as_json()
     if as_json:
@@ -213,18 +203,10 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Remove a taxonomy. Agents and tools stay."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
 
-    with _open_own(invocation(context)) as registry:
+    with invocation(context).open_own() as registry:
         result = registry.forget_taxonomy(name)
-    show(result, shapes.shape, operation_views.view_write, as_json)
-
-
-def _open_own(options: Invocation) -> "Registry":
-    settings = options.settings()
-    options.own_place(settings)
-    return options.open(settings)
+    show(result, shapes.shape, views.write, as_json)
 
 
 def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
@@ -239,8 +221,6 @@ def _find_taxonomy(registry: "Registry", name: str, groups: "Sequence[str] | Non
 
 def _side(registry: "Registry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    import json
-
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.taxonomy import Taxonomy
     from waygraph.registry.model.taxonomy_check import check_taxonomy
@@ -256,24 +236,14 @@ def _side(registry: "Registry", side: str) -> "Taxonomy":
 
 
 def _services(registry: "Registry", of: "Of", private: bool) -> "list[Service]":
-    from functools import partial
-
     from waygraph.registry.taxonomy.upkeep import read_placeable
 
     placeable = registry.read(partial(read_placeable, of=of))
     return [each.service for each in placeable.values() if private or each.is_public]
 
 
-def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
-    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
-
-    return lambda services, vectors, before: build_by_vectors(services, vectors, before, settings)
-
-
 def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
     """Raises InvalidSetting, LanguageModelRefused."""
-    from functools import partial
-
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
     answers = _model_answers(spec, own, stack)
@@ -292,8 +262,6 @@ def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", sta
 
 def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswers":
     """Answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
-    import os
-
     from waygraph.registry.http.model_answers import ModelAnswers
     from waygraph.registry.http.openai_endpoint import ChatModel, configured_model
 
@@ -305,3 +273,81 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     answers = ModelAnswers(ChatModel.open(model, own, os.environ), folder / "answers.jsonl")
     stack.callback(answers.close)
     return answers
+
+
+class _CategoryView(NamedTuple):
+    """A category of a taxonomy, as it is shown. `path` empty: the root."""
+
+    taxonomy: "Taxonomy"
+    category: "Category"
+    path: str
+
+    @property
+    def children(self) -> "list[tuple[Category, int]]":
+        """With the number of entities below each."""
+        below = (self.taxonomy.categories[child] for child in self.category.children)
+        return [(each, sum(1 for _ in self.taxonomy.below(each))) for each in below]
+
+
+def _category_json(view: _CategoryView) -> dict[str, Any]:
+    category, taxonomy = view.category, view.taxonomy
+    return {
+        "taxonomy": taxonomy.name,
+        "built_by": taxonomy.built_by,
+        "of": taxonomy.of.value,
+        "path": view.path,
+        "description": category.description,
+        "boundary": category.boundary,
+        "entities": sum(1 for _ in taxonomy.below(category)),
+        "children": [
+            {"name": each.name, "description": each.description, "boundary": each.boundary, "entities": entities}
+            for each, entities in view.children
+        ],
+        "holds": [{"id": entity, "by": by.value} for entity, by in category.holds.items()],
+    }
+
+
+def _view_category(view: _CategoryView) -> Iterator[Block]:
+    category, taxonomy = view.category, view.taxonomy
+    yield Fields(
+        (
+            ("taxonomy", f"{taxonomy.name}, of {taxonomy.of}, built by {taxonomy.built_by}"),
+            ("path", view.path or "/"),
+            ("description", category.description),
+            ("boundary", category.boundary),
+            (str(taxonomy.of), sum(1 for _ in taxonomy.below(category))),
+        )
+    )
+    if category.children:
+        rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
+        yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
+    if category.holds:
+        yield Table(
+            columns=(str(taxonomy.of), "placed by"), rows=[(each, by.value) for each, by in category.holds.items()]
+        )
+
+
+def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
+    columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
+    yield Table.of(
+        drifts,
+        columns,
+        taxonomy=lambda each: f"{each.name} (current)" if each.current else each.name,
+        built_at=lambda each: each.built_at[:19],
+    )
+    for each in drifts:
+        if each.rebuild:
+            yield Aside(f"build {each.name} anew: {each.rebuild}")
+
+
+def _view_numbers(numbers: "Structure | Estimate") -> Iterator[Block]:
+    yield Fields([(name.replace("_", " "), getattr(numbers, name)) for name in numbers.__dataclass_fields__])
+
+
+def _view_difference(difference: "Difference") -> Iterator[Block]:
+    yield Fields.of(difference, "categories kept=kept, moved, gone, new")
+    rows = [("only in the first", path, "") for path in difference.only_first]
+    rows += [("only in the second", "", path) for path in difference.only_second]
+    rows += [("renamed", was, now) for was, now in difference.renamed]
+    if rows:
+        yield Table(columns=("what", "first", "second"), rows=rows)

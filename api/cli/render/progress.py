@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.render.blocks import one_line
+from waygraph.api.cli.render.output import one_line
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
 from waygraph.ingest.sources.read import Ask
