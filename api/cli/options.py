@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
@@ -76,15 +77,16 @@ TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 Policy = Literal["accept", "hold", "strict"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
-Full = Annotated[bool, typer.Option("--full", help="In a pipe, print descriptions whole.")]
+Texts = list[str] | None
+"""Of an option that may be repeated."""
+AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
+Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
+    Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]
 ServedNamespace = Annotated[
     str,
-    typer.Option(
+    Option(
         "--namespace",
         "--toolset",
         metavar="NAME",
@@ -92,7 +94,7 @@ ServedNamespace = Annotated[
     ),
 ]
 AllowMassRemoval = Annotated[
-    bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
+    bool, Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
 ]
 
 
@@ -207,14 +209,6 @@ def _import_command(name: str, command: LazyCommand) -> Any:
     else:
         around.command(name, cls=command.cls)(thing)
     return get_group(around).commands[name]
-
-
-class DefaultGroup(TyperGroup):
-    """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        has_name = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if has_name or not args else [next(iter(self.commands)), *args])
 
 
 _AFTER_DASHES = "waygraph.after_dashes"

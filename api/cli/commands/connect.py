@@ -10,51 +10,75 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation
+from waygraph.api.cli.commands.source_options import opening
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, with_option_groups
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
+from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
+from waygraph.ingest.hosts.config import HostConfig, check_is_ours, difference, read_config
+from waygraph.ingest.hosts.hosts import (
+    Gateway,
+    Places,
+    absolute,
+    entry_of,
+    hands_on,
+    host_named,
+    program_of,
+    refuse_outside,
+    service_entry,
+    start_entry,
+)
+from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
+from waygraph.ingest.pipeline import Ingestion
+from waygraph.ingest.sources.read import with_answers
+from waygraph.ingest.sources.resolve import open_sources
+from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
 from waygraph.registry.model.files import as_written
+from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
-    from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.hosts import Gateway
-    from waygraph.ingest.hosts.takeover import Target
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
 
+@dataclass(frozen=True, kw_only=True)
+class EntryOptions:
+    """Which file, and which entry."""
+
+    url: Annotated[bool, Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")] = (
+        False
+    )
+    project: Annotated[
+        bool, Option("--project", help="The file of the project in this folder, not the user's own.")
+    ] = False
+    file: Annotated[str, Option(metavar="PATH", help="This file, in the host's form.")] = ""
+    entry_name: Annotated[str, Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph"
+    namespace: ServedNamespace = ""
+
+
+@with_option_groups
 def connect(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="HOST",
             help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
         ),
     ],
     *,
-    write: Annotated[
-        bool, typer.Option("--write", help="Put the entry into the host's file; a backup is kept.")
-    ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the entry out again.")] = False,
+    write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
     take: Annotated[
-        bool,
-        typer.Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there."),
+        bool, Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there.")
     ] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Put those servers back.")] = False,
+    restore: Annotated[bool, Option("--restore", help="Put those servers back.")] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would change in the host's file, without values; change nothing."),
+        bool, Option("--dry-run", help="Show what would change in the host's file, without values; change nothing.")
     ] = False,
-    url: Annotated[
-        bool, typer.Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")
-    ] = False,
-    project: Annotated[
-        bool, typer.Option("--project", help="The file of the project in this folder, not the user's own.")
-    ] = False,
-    file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
-    entry_name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
-    namespace: ServedNamespace = "",
+    entry: EntryOptions,
     as_json: AsJson = False,
 ) -> None:
     """Print the entry by which a host starts this gateway, or write it into the host's config.
@@ -68,10 +92,8 @@ def connect(
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
     options = invocation(context)
-    target = _target(options, name, _EntryOptions(file, project, url, entry_name, namespace))
+    target = _target(options, name, entry)
     if take:
-        from waygraph.ingest.hosts.config import check_is_ours
-
         check_is_ours(target.config, target.name)
     if (take or restore) and not dry_run:
         with _in_turn(target) as current:
@@ -112,100 +134,65 @@ class ConnectOutcome:
     lacking: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryOptions:
-    """The options that say which file and which entry."""
-
-    file: str
-    project: bool
-    url: bool
-    entry_name: str
-    namespace: str
-
-
-def _target(options: Invocation, name: str, entry_options: _EntryOptions) -> "Target":
-    from waygraph.ingest.hosts.backup import shelf_of
-    from waygraph.ingest.hosts.config import read_config
-    from waygraph.ingest.hosts.hosts import Places, absolute, host_named, refuse_outside
-    from waygraph.ingest.hosts.takeover import Target
-
+def _target(options: Invocation, name: str, entry: EntryOptions) -> Target:
     host = host_named(name)
     places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
-    path = (
-        absolute(entry_options.file, places.cwd)
-        if entry_options.file
-        else host.file(places, project=entry_options.project)
-    )
+    path = absolute(entry.file, places.cwd) if entry.file else host.file(places, project=entry.project)
     project = places.cwd if path == host.project_file(places) else None
     if project:
         refuse_outside(path, project)
     return Target(
         config=read_config(host, path),
-        gateway=_gateway(options, entry_options),
-        name=entry_options.entry_name,
+        gateway=_gateway(options, entry),
+        name=entry.entry_name,
         shelf=shelf_of(options.settings().data_path, host.id, path, usual),
         project=project,
         folder=str(places.cwd) if host.folders and project is None else "",
     )
 
 
-def _gateway(options: Invocation, entry_options: _EntryOptions) -> "Gateway":
+def _gateway(options: Invocation, entry: EntryOptions) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
-    from waygraph.ingest.hosts.hosts import program_of, service_entry, start_entry
-    from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.storage.location import is_service
-
     place = options.place(options.settings())
-    if entry_options.url and not is_service(place):
+    if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
-    if entry_options.url:
-        return service_entry(str(place), os.environ, namespace=entry_options.namespace)
+    if entry.url:
+        return service_entry(str(place), os.environ, namespace=entry.namespace)
     location = place if "://" in str(place) else as_written(place).absolute()
     program = program_of(sys.executable)
-    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry_options.namespace)
+    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
 
 
 @contextmanager
-def _in_turn(target: "Target") -> Iterator["Target"]:
+def _in_turn(target: Target) -> Iterator[Target]:
     """One takeover after the other, each of the file as it is then."""
-    from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, turn
-    from waygraph.ingest.hosts.config import read_config
-
     with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
         yield replace(target, config=read_config(target.config.host, target.config.path))
 
 
-def _entry(target: "Target") -> ConnectOutcome:
+def _entry(target: Target) -> ConnectOutcome:
     """The entry alone, as a file of the host's would have it."""
-    from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.hosts import entry_of
-
     config = target.config
     alone = HostConfig(config.host, config.path, None)
     entry_config = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
     return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
-def _write(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-    from waygraph.ingest.hosts.config import check_is_ours
-    from waygraph.ingest.hosts.hosts import entry_of
-    from waygraph.ingest.hosts.takeover import gateway_for
+def _write(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
 
     entry = entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
 
-    def change(config: "HostConfig") -> "HostConfig":
+    def change(config: HostConfig) -> HostConfig:
         check_is_ours(config, target.name)
         return config.with_servers({target.name: entry})
 
     return _preview(target, change, dry_run=dry_run)
 
 
-def _remove(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-    from waygraph.ingest.hosts.config import check_is_ours
-    from waygraph.registry.model.errors import SourceError
+def _remove(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
 
-    def change(config: "HostConfig") -> "HostConfig":
+    def change(config: HostConfig) -> HostConfig:
         check_is_ours(config, target.name)
         if target.name in config.servers and target.shelf.takes():
             raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
@@ -214,10 +201,7 @@ def _remove(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutc
     return _preview(target, change, dry_run=dry_run)
 
 
-def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.backup import rewrite_file
-    from waygraph.ingest.hosts.config import difference
-
+def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
     after = change(target.config)
     outcome = _apply(target, after, dry_run=dry_run)
     if dry_run or not outcome.changed:
@@ -226,10 +210,7 @@ def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, 
     return replace(outcome, backup=str(backup or ""))
 
 
-def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.config import difference
-    from waygraph.ingest.hosts.takeover import offer_of, plan_takeover, take_over
-
+def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())  # a service would not find how to start them
     offer = offer_of(target)
     if not offer.servers:  # only the gateway itself is left to put there
@@ -251,10 +232,7 @@ def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectO
     )
 
 
-def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.config import difference
-    from waygraph.ingest.hosts.takeover import put_back, write_back
-
+def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())
     back = put_back(target.config, target.name, target.shelf)
     outcome = replace(
@@ -267,9 +245,7 @@ def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOut
     return replace(outcome, backup=str(backup or ""))
 
 
-def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.hosts import hands_on
-
+def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
     host = target.config.host
     return ConnectOutcome(
         host=host.name,
@@ -283,12 +259,6 @@ def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOu
 
 def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
-    from waygraph.api.cli.commands.source_options import opening
-    from waygraph.api.cli.render.progress import asking_servers, progress_bar
-    from waygraph.ingest.pipeline import Ingestion
-    from waygraph.ingest.sources.read import with_answers
-    from waygraph.ingest.sources.resolve import open_sources
-
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
         how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
@@ -301,14 +271,12 @@ def _ask(registry: "Registry", settings: "Settings", config: Path) -> Mapping[st
 
 
 def _forget(registry: "Registry", source: str) -> None:
-    from waygraph.registry.model.errors import UnknownName
-
     if registry.exists:
         with suppress(UnknownName):  # it was never taken in
             registry.forget(source)
 
 
-_DOERS: Mapping[str, Callable[[Invocation, "Target", bool], ConnectOutcome]] = {
+_DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
     "--write": _write,
     "--remove": _remove,
     "--import": _take_over,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, invocation, json_or_text
+from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
 from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
 from waygraph.registry.model import shapes
 
@@ -24,12 +25,9 @@ _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)
 def cypher(
     context: typer.Context,
     statement: Annotated[
-        str | None, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
+        str | None, Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat."),
-    ] = None,
+    param: Annotated[Texts, Option(metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the graph in Cypher. Statements only read, with a limit of time and memory.

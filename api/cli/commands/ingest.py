@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.commands.source_options import NameOptions, ServerOptions, opening
 from waygraph.api.cli.options import (
@@ -16,6 +17,7 @@ from waygraph.api.cli.options import (
     AsJson,
     Policy,
     TextForm,
+    Texts,
     after_dashes,
     invocation,
     with_option_groups,
@@ -38,53 +40,39 @@ from waygraph.registry.registry import Registry
 def ingest(
     context: typer.Context,
     given: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input."),
+        Texts, Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input.")
     ] = None,
     *,
     source: Annotated[
-        str,
-        typer.Option(
-            "--source", metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH."
-        ),
+        str, Option(metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH.")
     ] = "",
     names: NameOptions,
     discover: Annotated[
-        bool, typer.Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
+        bool, Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
     ] = False,
     servers: ServerOptions,
     policy: Annotated[
         Policy | None,
-        typer.Option(
-            "--policy",
+        Option(
             help="What becomes of changes: accept; hold what is changed or added after the first time till it is "
-            "approved; strict: hold all. Default: as it was.",
+            "approved; strict: hold all. Default: as it was."
         ),
     ] = None,
     texts: Annotated[
-        TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
+        TextForm | None, Option(help="The texts to embed, for a new registry. Default: contextual.")
     ] = None,
     questions: Annotated[
-        int,
-        typer.Option(
-            "--questions",
-            metavar="N",
-            min=0,
-            help="Make up questions for each tool, till it has N: it is found by them.",
-        ),
+        int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,
     questions_by: Annotated[
-        str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
+        str, Option(metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Say what would change, and change nothing. Asks no server and no language model.",
-        ),
+        Option("--dry-run", help="Say what would change, and change nothing. Asks no server and no language model."),
     ] = False,
     allow_mass_removal: AllowMassRemoval = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Use all that --discover finds, without asking.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Use all that --discover finds, without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
@@ -267,7 +255,7 @@ def _numbers(outcome: Outcome) -> tuple[Cell, ...]:
 
 def _tally(changes: ChangeSet, nouns: str) -> str:
     parts = {part: getattr(changes, f"{part}_{nouns}") for part in ("created", "updated", "removed", "unchanged")}
-    counts = {part: found if isinstance(found, int) else len(found) for part, found in parts.items()}
+    counts = {part: each if isinstance(each, int) else len(each) for part, each in parts.items()}
     return ", ".join(f"{count} {part}" for part, count in counts.items() if count) or "none"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.options import LAB, AsJson, LazyCommand, LazyGroup, invocation
 from waygraph.api.cli.render import views
@@ -39,12 +40,10 @@ def transitions(
     context: typer.Context,
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE…", help="Folders of conversations, audits of a service, or what `learn export` wrote."
-        ),
+        Argument(metavar="FILE…", help="Folders of conversations, audits of a service, or what `learn export` wrote."),
     ],
     *,
-    split: Annotated[str, typer.Option(metavar="NAME", help="Only conversations of this split.")] = "",
+    split: Annotated[str, Option(metavar="NAME", help="Only conversations of this split.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Count which tool is called after which. Requests with a history are routed by it.

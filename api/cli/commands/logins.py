@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument
 
 from waygraph.api.cli.options import AsJson, invocation
 from waygraph.api.cli.render.output import Table, note, read_fields, show
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")]
+AgentId = Annotated[str, Argument(metavar="AGENT", help="An agent's id.")]
 
 logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' own logins at servers.")
 
@@ -29,8 +30,8 @@ def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
 @logins.command()
 def forget(
     context: typer.Context,
-    caller: Annotated[str, typer.Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
+    caller: Annotated[str, Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
+    agent: Annotated[str, Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Forget a caller's logins, also in a service that runs: the next call has none."""

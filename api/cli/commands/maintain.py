@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render import views
@@ -22,10 +23,9 @@ STANDARD_OUTPUT = Path("-")
 
 def export(
     context: typer.Context,
-    form: Annotated[Literal["json", "graphml", "html"], typer.Option("--format", help="What to write.")] = "json",
+    form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +56,7 @@ def export(
 
 def doctor(
     context: typer.Context,
-    deep: Annotated[bool, typer.Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
@@ -96,10 +96,10 @@ graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between ne
 def link(
     context: typer.Context,
     *,
-    above: Annotated[float | None, typer.Option(help="All pairs of at least this cosine.")] = None,
-    nearest: Annotated[int | None, typer.Option(help="Each tool with so many nearest ones.")] = None,
+    above: Annotated[float | None, Option(help="All pairs of at least this cosine.")] = None,
+    nearest: Annotated[int | None, Option(help="Each tool with so many nearest ones.")] = None,
     mean_degree: Annotated[
-        float | None, typer.Option(help="The closest pairs, so many a tool on average. Default: 8.")
+        float | None, Option(help="The closest pairs, so many a tool on average. Default: 8.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -132,10 +132,8 @@ def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) ->
 
 def migrate(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")
-    ],
+    source: Annotated[str, Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
+    target: Annotated[str, Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")],
     as_json: AsJson = False,
 ) -> None:
     """Copy a registry to another file or server, vectors included.
@@ -171,8 +169,7 @@ def _view_migration(migration: "MigrationReport") -> list[Block]:
 
 
 Spec = Annotated[
-    str,
-    typer.Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own."),
+    str, Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own.")
 ]
 
 model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding models.")

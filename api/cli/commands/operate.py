@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, TextForm, invocation, json_or_text
+from waygraph.api.cli.options import AsJson, TextForm, Texts, invocation, json_or_text
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
 from waygraph.registry.model import shapes
@@ -30,7 +31,7 @@ def source_name(registry: "Registry", name: str) -> str:
     return path if name not in names and path in names else name
 
 
-AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
+AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
 UsageSort = Literal["calls", "errors", "p95"]
 
@@ -41,21 +42,15 @@ def set_agent(
     context: typer.Context,
     name: AgentId,
     *,
-    pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
-    hide: Annotated[
-        bool | None, typer.Option("--hide/--unhide", help="Keep it out of every answer, or no more.")
-    ] = None,
+    pin: Annotated[bool | None, Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
+    hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat."),
+        Texts, Option(metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat.")
     ] = None,
-    no_tags: Annotated[bool, typer.Option("--no-tags", help="Take all tags back that were set here.")] = False,
-    visible_to: Annotated[
-        list[str] | None,
-        typer.Option("--visible-to", metavar="GROUP", help="Only these groups may see it. Repeat."),
-    ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Let its source bring a removed agent back.")] = False,
+    no_tags: Annotated[bool, Option("--no-tags", help="Take all tags back that were set here.")] = False,
+    visible_to: Annotated[Texts, Option(metavar="GROUP", help="Only these groups may see it. Repeat.")] = None,
+    everyone: Annotated[bool, Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
+    restore: Annotated[bool, Option("--restore", help="Let its source bring a removed agent back.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Pin, hide, tag or restrict an agent. It survives every ingest.
@@ -86,24 +81,17 @@ def set_agent(
 
 def set_tool(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="A tool's id, agent/tool.")],
+    name: Annotated[str, Argument(metavar="ID", help="A tool's id, agent/tool.")],
     *,
-    rename: Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Another name for callers.")] = None,
-    describe: Annotated[str | None, typer.Option("--describe", metavar="TEXT", help="Another description.")] = None,
-    rename_parameter: Annotated[
-        list[str] | None, typer.Option("--rename-parameter", metavar="NAME=NEW", help="Another name. Repeat.")
-    ] = None,
-    describe_parameter: Annotated[
-        list[str] | None, typer.Option("--describe-parameter", metavar="NAME=TEXT", help="Another description. Repeat.")
-    ] = None,
+    rename: Annotated[str | None, Option(metavar="NAME", help="Another name for callers.")] = None,
+    describe: Annotated[str | None, Option(metavar="TEXT", help="Another description.")] = None,
+    rename_parameter: Annotated[Texts, Option(metavar="NAME=NEW", help="Another name. Repeat.")] = None,
+    describe_parameter: Annotated[Texts, Option(metavar="NAME=TEXT", help="Another description. Repeat.")] = None,
     pin: Annotated[
-        list[str] | None,
-        typer.Option("--pin", metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat."),
+        Texts, Option(metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat.")
     ] = None,
-    hide: Annotated[
-        list[str] | None, typer.Option("--hide", metavar="NAME", help="Do not show this parameter. Repeat.")
-    ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Take back all that was set before.")] = False,
+    hide: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
+    reset: Annotated[bool, Option("--reset", help="Take back all that was set before.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rename or describe a tool, and pin or hide its parameters. It survives every ingest.
@@ -148,7 +136,7 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
 @sources.command()
 def forget(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
     as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
@@ -158,9 +146,7 @@ def forget(
 
 def reindex(
     context: typer.Context,
-    texts: Annotated[
-        TextForm | None, typer.Option("--texts", help="The texts to embed from now on. Default: as they are.")
-    ] = None,
+    texts: Annotated[TextForm | None, Option(help="The texts to embed from now on. Default: as they are.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Embed everything anew, with another embedder or other texts.
@@ -185,11 +171,9 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def changes(
     context: typer.Context,
     *,
-    since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")
-    ] = "",
-    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Only of this agent and its tools.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
+    since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
+    agent: Annotated[str, Option(metavar="ID", help="Only of this agent and its tools.")] = "",
+    limit: Annotated[int, Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List what sources changed of agents that were known before, the newest first.
@@ -207,9 +191,9 @@ def changes(
 def usage(
     context: typer.Context,
     *,
-    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Only the tools of this agent.")] = "",
-    sort: Annotated[UsageSort, typer.Option("--sort", help="Of what the first tools have the most.")] = "calls",
-    limit: Annotated[int, typer.Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
+    agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
+    sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
+    limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
@@ -226,13 +210,10 @@ def usage(
 def approve(
     context: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name."),
+        Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
     ] = None,
     *,
-    all_of: Annotated[
-        list[str] | None, typer.Option("--all-of", metavar="SOURCE", help="All that waits of this source. Repeat.")
-    ] = None,
+    all_of: Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
@@ -269,8 +250,8 @@ def since_when(text: str, now: datetime) -> str:
 
 def _view_setting(setting: "OperatorSettings") -> Iterator[Block]:
     columns = f"agent=agent_id, tags, visible to, pinned, hidden, removed{', tools' if setting.tools else ''}"
-    shown_to = "as its source says" if setting.visible_to is None else setting.visible_to or "everyone"
-    yield Fields.of(setting, columns, visible_to=lambda _: shown_to)
+    audience = "as its source says" if setting.visible_to is None else setting.visible_to or "everyone"
+    yield Fields.of(setting, columns, visible_to=lambda _: audience)
 
 
 def _view_forget(result: "Forgotten") -> Iterator[Block]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Full, Groups, invocation, principal, with_option_groups
+from waygraph.api.cli.options import AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model import shapes
@@ -22,23 +23,21 @@ if TYPE_CHECKING:
     from waygraph.registry.routing.recipes import Recipe
 
 
-Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
-Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
-]
+Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
+Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+Tags = Annotated[Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")]
 Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
+    Texts,
+    Option(
         "--kind",
         metavar="KIND",
         help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
     ),
 ]
 Within = Annotated[
-    str, typer.Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
+    str, Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
 ]
-InToolset = Annotated[str, typer.Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
+InToolset = Annotated[str, Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +45,11 @@ class RankOptions:
     """How to rank."""
 
     recipe: Annotated[
-        str,
-        typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools."),
+        str, Option(metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
     ] = "hybrid"
     rerank: Annotated[
         str,
-        typer.Option(
-            "--rerank",
+        Option(
             metavar="SPEC",
             help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in "
             "order.",
@@ -60,17 +57,13 @@ class RankOptions:
     ] = ""
     walk: Annotated[
         str,
-        typer.Option(
-            "--walk",
+        Option(
             metavar="SPEC",
             help="The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's.",
         ),
     ] = ""
     mode: Annotated[
-        str,
-        typer.Option(
-            "--mode", metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all."
-        ),
+        str, Option(metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all.")
     ] = ""
 
     def named_recipe(self) -> "Recipe":
@@ -85,20 +78,18 @@ class SearchOptions:
 
     tag: Tags = None
     kind: Kinds = None
-    agent: Annotated[
-        list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
-    ] = None
+    agent: Annotated[Texts, Option(metavar="ID", help="Only this agent. Repeat for any of several.")] = None
     reachable: Annotated[
-        bool, typer.Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
+        bool, Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
     ] = False
     within: Within = ""
     toolset: InToolset = ""
     strict: Annotated[
-        bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
+        bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
     ] = False
     history_file: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--history",
             metavar="FILE",
             help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
@@ -106,12 +97,10 @@ class SearchOptions:
         ),
     ] = None
     used_tools: Annotated[
-        list[str] | None,
-        typer.Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first."),
+        Texts, Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first.")
     ] = None
     failed_tools: Annotated[
-        list[str] | None,
-        typer.Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat."),
+        Texts, Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
     ] = None
     group: Groups = None
 
@@ -175,18 +164,14 @@ def route(
     context: typer.Context,
     text: Text = "",
     *,
-    step: Annotated[
-        list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
-    ] = None,
-    by_steps: Annotated[
-        str, typer.Option("--by-steps", metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")
-    ] = "",
+    step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")] = None,
+    by_steps: Annotated[str, Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")] = "",
     limit: Limit = 5,
     rank: RankOptions,
-    agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
-    tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
+    agent_weight: Annotated[float | None, Option(help="Weight of agents, instead of the recipe's.")] = None,
+    tool_weight: Annotated[float | None, Option(help="Weight of tools, instead of the recipe's.")] = None,
     search: SearchOptions,
-    explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Draw the votes that put each agent there.")] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -223,7 +208,7 @@ def find(
     limit: Limit = 5,
     rank: RankOptions,
     search: SearchOptions,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
+    schema: Annotated[bool, Option("--schema", help="Print the input schema of each tool too.")] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -266,7 +251,7 @@ def agents(
 
 def tools(
     context: typer.Context,
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
+    agent: Annotated[str | None, Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -277,7 +262,7 @@ def tools(
 
 def show_one(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
+    name: Annotated[str, Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""

@@ -8,8 +8,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, Texts, invocation
 from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, read_fields, show
 from waygraph.api.mcp import Surface, Warm
 from waygraph.registry.model import shapes
@@ -26,10 +27,7 @@ def mcp(
     context: typer.Context,
     *,
     surface: Annotated[
-        Surface,
-        typer.Option(
-            "--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
-        ),
+        Surface, Option(help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.")
     ] = "default",
     namespace: ServedNamespace = "",
 ) -> None:
@@ -62,19 +60,11 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
         if namespace and registry.exists:
             open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
-            from waygraph.api.mcp.stdio import Served, run_stdio
+            from waygraph.api.mcp.stdio import run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 
         surroundings = Surroundings.here(os.environ)
-        run_stdio(
-            Served(
-                registry=registry,
-                settings=settings,
-                surroundings=surroundings,
-                surface=surface,
-                namespace=namespace,
-            )
-        )
+        run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace)
 
 
 @contextmanager
@@ -98,35 +88,26 @@ def _load(registry: "Registry") -> None:
 def serve(
     context: typer.Context,
     *,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="How many processes answer.")] = 1,
-    no_auth: Annotated[
-        bool,
-        typer.Option("--no-auth", help="Ask nobody who they are, on any address."),
-    ] = False,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
+    workers: Annotated[int, Option(min=1, max=64, help="How many processes answer.")] = 1,
+    no_auth: Annotated[bool, Option("--no-auth", help="Ask nobody who they are, on any address.")] = False,
     no_mcp: Annotated[
-        bool,
-        typer.Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp."),
+        bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
     ] = False,
     surface: Annotated[
         Surface,
-        typer.Option(
-            "--surface",
-            help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.",
-        ),
+        Option(help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."),
     ] = "default",
     warm: Annotated[
         Warm | None,
-        typer.Option(
-            "--warm",
+        Option(
             help="Start these MCP servers before they are called, and keep them: those of pinned agents, "
-            "of the last 20 called (by the audit file), or all.",
+            "of the last 20 called (by the audit file), or all."
         ),
     ] = None,
     watch: Annotated[
-        list[str] | None,
-        typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
+        Texts, Option(metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat.")
     ] = None,
 ) -> None:
     """Offer the registry over REST, and over MCP at /mcp, until it is told to stop.
@@ -160,24 +141,18 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API key
 @keys.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
     *,
     scope: Annotated[
-        list[str],
-        typer.Option(
-            "--scope", metavar="SCOPE", help="What it may do: route, read, write, cypher, use, admin. Repeat."
-        ),
+        list[str], Option(metavar="SCOPE", help="What it may do: route, read, write, cypher, use, admin. Repeat.")
     ],
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public."),
+        Texts, Option(metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="See every agent, hidden ones too.")] = False,
-    toolset: Annotated[
-        str, typer.Option("--toolset", metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")
-    ] = "",
+    everything: Annotated[bool, Option("--everything", help="See every agent, hidden ones too.")] = False,
+    toolset: Annotated[str, Option(metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")] = "",
     expires_in: Annotated[
-        float | None, typer.Option("--expires-in", metavar="DAYS", help="End it after so many days. Default: never.")
+        float | None, Option(metavar="DAYS", help="End it after so many days. Default: never.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -208,7 +183,7 @@ def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
 @keys.command()
 def revoke(
     context: typer.Context,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],
+    key_id: Annotated[str, Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""

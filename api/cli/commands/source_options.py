@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
+from waygraph.api.cli.options import Texts
 from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
@@ -17,16 +19,9 @@ if TYPE_CHECKING:
 class NameOptions:
     """What agents are called, and of which form the sources are."""
 
-    namespace: Annotated[
-        str, typer.Option("--namespace", metavar="NAME", help="Put before an id that another agent already has.")
-    ] = ""
+    namespace: Annotated[str, Option(metavar="NAME", help="Put before an id that another agent already has.")] = ""
     kind: Annotated[
-        str,
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help="What the sources are, such as catalogue or openapi. Default: as they look.",
-        ),
+        str, Option(metavar="KIND", help="What the sources are, such as catalogue or openapi. Default: as they look.")
     ] = ""
 
 
@@ -34,28 +29,21 @@ class NameOptions:
 class ServerOptions:
     """How addresses and servers are reached, and which of them are asked."""
 
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="'NAME: VALUE'", help="Sent to an address; may hold ${VARIABLES}."),
-    ] = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours."),
-    ] = None
-    oauth: Annotated[bool, typer.Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")
-    ] = ""
+    header: Annotated[Texts, Option(metavar="'NAME: VALUE'", help="Sent to an address; may hold ${VARIABLES}.")] = None
+    env: Annotated[Texts, Option(metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours.")] = (
+        None
+    )
+    oauth: Annotated[bool, Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
+    since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
     connect: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--connect/--no-connect",
             help="Ask every server that can be asked for its tools, or none. Default: those of configurations.",
         ),
     ] = None
     start: Annotated[
-        bool,
-        typer.Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob."),
+        bool, Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob.")
     ] = False
 
 

@@ -4,13 +4,15 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, invocation, principal
+from waygraph.api.cli.options import AsJson, Texts, invocation, principal, with_option_groups
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
 from waygraph.registry.model import shapes
@@ -29,37 +31,43 @@ taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of ca
 
 NOTED_EVERY = 100
 """Calls of a build by a model, within one category."""
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
+Name = Annotated[str, Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Sizes of a tree, as `TaxonomySettings` has them."""
+
+    leaf_size: Annotated[int, Option(min=1, help="A category of more is split.")] = 40
+    max_depth: Annotated[int, Option(min=1, help="Of the tree, below its root.")] = 3
+    max_categories: Annotated[int, Option(min=2, help="Children of a category.")] = 20
+    keyword_threshold: Annotated[
+        int, Option(min=1, help="A model designs a category of more from keywords, not from texts.")
+    ] = 500
+    max_refinements: Annotated[int, Option(min=0, help="By a model, of one category's children.")] = 3
+    workers: Annotated[int, Option(min=1, help="Calls of a model at once.")] = 20
+    cross_domain: Annotated[
+        bool, Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
+    ] = True
 
 
 @taxonomy.command()
+@with_option_groups
 def build(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
-    of: Annotated[Literal["agents", "tools"], typer.Option(help="What is sorted.")] = "agents",
-    by: Annotated[Literal["vectors"] | None, typer.Option(help="Without a language model; the default.")] = None,
-    model: Annotated[
-        str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")
-    ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a model would cost.")] = False,
+    name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
+    of: Annotated[Literal["agents", "tools"], Option(help="What is sorted.")] = "agents",
+    by: Annotated[Literal["vectors"] | None, Option(help="Without a language model; the default.")] = None,
+    model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="Only tell what a model would cost.")] = False,
     private: Annotated[
-        bool, typer.Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
+        bool, Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
     ] = False,
     show_to_all: Annotated[
-        bool, typer.Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
+        bool, Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
     ] = False,
-    leaf_size: Annotated[int, typer.Option(min=1, help="A category of more is split.")] = 40,
-    max_depth: Annotated[int, typer.Option(min=1, help="Of the tree, below its root.")] = 3,
-    max_categories: Annotated[int, typer.Option(min=2, help="Children of a category.")] = 20,
-    keyword_threshold: Annotated[
-        int, typer.Option(min=1, help="A model designs a category of more from keywords, not from texts.")
-    ] = 500,
-    max_refinements: Annotated[int, typer.Option(min=0, help="By a model, of one category's children.")] = 3,
-    workers: Annotated[int, typer.Option(min=1, help="Calls of a model at once.")] = 20,
-    cross_domain: Annotated[
-        bool, typer.Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
-    ] = True,
+    limits: BuildOptions,
     as_json: AsJson = False,
 ) -> None:
     """Build a tree of categories, in place of the one of the same name, and make it the current one.
@@ -76,15 +84,7 @@ def build(
 
     if by and model:
         raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
-    settings = TaxonomySettings(
-        leaf_size=leaf_size,
-        max_depth=max_depth,
-        max_categories=max_categories,
-        keyword_threshold=keyword_threshold,
-        max_refinements=max_refinements,
-        workers=workers,
-        cross_domain=cross_domain,
-    )
+    settings = TaxonomySettings(**vars(limits))
     options = invocation(context)
     own = options.settings()
     with options.open_own(own) as registry, ExitStack() as stack:
@@ -105,8 +105,8 @@ def build(
 def place(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
-    model: Annotated[str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
+    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
     as_json: AsJson = False,
 ) -> None:
     """Have a model place what was put into the nearest category since the build, by a call for each level.
@@ -130,10 +130,10 @@ def place(
 @taxonomy.command("show")
 def show_category(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
+    path: Annotated[str, Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
     *,
     name: Name = "",
-    group: Annotated[list[str] | None, typer.Option(help="See it as a member of this group. Repeat.")] = None,
+    group: Annotated[Texts, Option(help="See it as a member of this group. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
@@ -168,7 +168,7 @@ def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -
     show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
-Side = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
+Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
 
 
 @taxonomy.command()
@@ -199,7 +199,7 @@ def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) 
 def forget(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
     as_json: AsJson = False,
 ) -> None:
     """Remove a taxonomy. Agents and tools stay."""

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Groups, invocation, principal, with_option_groups
+from waygraph.api.cli.options import AsJson, Groups, Texts, invocation, principal, with_option_groups
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Block, Fields, Table, show
 from waygraph.registry.model import shapes
@@ -18,29 +19,20 @@ if TYPE_CHECKING:
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The toolset's name.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The toolset's name.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleOptions:
     """What a toolset includes, and who may use it."""
 
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", metavar="ID", help="A tool by id, agent/tool. Repeat.")
-    ] = None
-    agent: Annotated[
-        list[str] | None, typer.Option("--agent", metavar="ID", help="An agent, with all its tools. Repeat.")
-    ] = None
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All agents with this tag. Repeat.")] = (
-        None
-    )
+    tool: Annotated[Texts, Option(metavar="ID", help="A tool by id, agent/tool. Repeat.")] = None
+    agent: Annotated[Texts, Option(metavar="ID", help="An agent, with all its tools. Repeat.")] = None
+    tag: Annotated[Texts, Option(metavar="TAG", help="All agents with this tag. Repeat.")] = None
     caller: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--caller", metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it."
-        ),
+        Texts, Option(metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it.")
     ] = None
-    description: Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")] = None
+    description: Annotated[str | None, Option(metavar="TEXT", help="What it is for.")] = None
 
     def rule(self) -> dict[str, Any]:
         """What is given of it."""
@@ -54,13 +46,7 @@ Part = StrEnum("Part", "tools agents tags callers description")
 
 @toolset.command()
 @with_option_groups
-def create(
-    context: typer.Context,
-    name: Name,
-    *,
-    options: RuleOptions,
-    as_json: AsJson = False,
-) -> None:
+def create(context: typer.Context, name: Name, *, options: RuleOptions, as_json: AsJson = False) -> None:
     """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
 
     waygraph toolset create money --agent bureau-fx --tag finance
@@ -81,7 +67,7 @@ def update(
     name: Name,
     *,
     options: RuleOptions,
-    clear: Annotated[list[Part] | None, typer.Option("--clear", help="Take this part of it away. Repeat.")] = None,
+    clear: Annotated[list[Part] | None, Option(help="Take this part of it away. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a toolset: what is given stands in place of what was; without any option it is only set anew.
@@ -98,9 +84,9 @@ def update(
 @toolset.command("apply")
 def apply_file(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
     *,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove toolsets that the file does not name.")] = False,
+    prune: Annotated[bool, Option("--prune", help="Remove toolsets that the file does not name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Set the toolsets of a file, each whole, and show all that there are.

@@ -13,9 +13,10 @@ from typing import Annotated
 
 import anyio
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.commands.source_options import NameOptions, ServerOptions, opening
-from waygraph.api.cli.options import AllowMassRemoval, Policy, after_dashes, invocation, with_option_groups
+from waygraph.api.cli.options import AllowMassRemoval, Policy, Texts, after_dashes, invocation, with_option_groups
 from waygraph.api.cli.render.output import note
 from waygraph.api.cli.render.watch import EventLines, JsonLines, WatchOutput, live_table
 from waygraph.ingest.sources.resolve import refuse_unused
@@ -33,34 +34,32 @@ INTERRUPTED, FAILED = 130, 1
 def watch(
     context: typer.Context,
     given: Annotated[
-        list[str] | None,
-        typer.Argument(
+        Texts,
+        Argument(
             metavar="SOURCE",
             help="Configurations, other files, folders, addresses. Default: those that the registry knows.",
         ),
     ] = None,
     *,
     policy: Annotated[
-        Policy | None,
-        typer.Option("--policy", help="What becomes of changed tools. Default: as each source has it, else accept."),
+        Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
+        Option(
             metavar="SECONDS",
             min=0.01,
             help="From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S.",
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End when every server has answered or failed, and all is written.")
+        bool, Option("--once", help="End when every server has answered or failed, and all is written.")
     ] = False,
     names: NameOptions,
     servers: ServerOptions,
     allow_mass_removal: AllowMassRemoval = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
+        bool, Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
     ] = False,
 ) -> None:
     """Keep the registry in step with sources and running servers, until stopped.
@@ -85,8 +84,8 @@ def watch(
         refuse_unused(sources, command, how)
         relay = _Relay(output.tell)
         watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
-        followed = followed_sources(sources, command, how)
-        status = _run_until_stopped(Watch(registry, followed, watch_settings), relay, once=once)
+        watched_sources = followed_sources(sources, command, how)
+        status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
     raise typer.Exit(status)
 
 

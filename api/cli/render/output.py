@@ -41,15 +41,15 @@ class Bar(NamedTuple):
 type Cell = str | int | float | bool | Sequence[str] | Bar | None
 
 
-def read_fields(noun: object, columns: str, **computed: Callable[[Any], Cell]) -> Iterator[tuple[str, Cell]]:
+def read_fields(noun: object, columns: str, **functions: Callable[[Any], Cell]) -> Iterator[tuple[str, Cell]]:
     """Titles and values of a noun. `columns`: `title=path`, or a `title` that is the field's name, between commas.
 
-    A path may name a function of `computed`, which takes the noun.
+    A path may name a function of `functions` instead, which takes the noun.
     """
     for column in columns.split(", "):
         title, _, path = column.partition("=")
         path = path or title.replace(" ", "_")
-        yield title, computed[path](noun) if path in computed else attrgetter(path)(noun)
+        yield title, functions[path](noun) if path in functions else attrgetter(path)(noun)
 
 
 PIPED_CHARS = 200
@@ -67,10 +67,10 @@ class Table(NamedTuple):
     brief: Sequence[str] = ()
 
     @classmethod
-    def of(cls, nouns: Iterable[object], columns: str, title: str = "", **computed: Callable[[Any], Cell]) -> "Table":
+    def of(cls, nouns: Iterable[object], columns: str, title: str = "", **functions: Callable[[Any], Cell]) -> "Table":
         """A row for each noun, by `read_fields`; a description is brief."""
         titles = [column.partition("=")[0] for column in columns.split(", ")]
-        rows = [[value for _, value in read_fields(noun, columns, **computed)] for noun in nouns]
+        rows = [[value for _, value in read_fields(noun, columns, **functions)] for noun in nouns]
         return cls(titles, rows, title, brief=("description",))
 
 
@@ -80,9 +80,9 @@ class Fields(NamedTuple):
     pairs: Sequence[tuple[str, Cell]]
 
     @classmethod
-    def of(cls, noun: object, columns: str, **computed: Callable[[Any], Cell]) -> "Fields":
+    def of(cls, noun: object, columns: str, **functions: Callable[[Any], Cell]) -> "Fields":
         """By `read_fields`."""
-        return cls(list(read_fields(noun, columns, **computed)))
+        return cls(list(read_fields(noun, columns, **functions)))
 
     @property
     def filled_pairs(self) -> list[tuple[str, Cell]]:
