@@ -19,7 +19,7 @@ from waygraph.registry.model.changes import (
     Change,
     Flagged,
     Policy,
-    Updated,
+    Update,
 )
 from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
 from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
@@ -133,15 +133,15 @@ class Comparison:
     def created_tools(self) -> list[str]:
         return [tool.id for entry in self.entries for tool in entry.tools if tool.name not in self._old(entry)]
 
-    def updated_agents(self) -> list[Updated]:
+    def updated_agents(self) -> list[Update]:
         pairs = ((old, entry.agent) for entry in self.entries if (old := self._agent(entry)))
         fields = ((new.id, differing(old, new, (*STATED_OF_AGENT, "status"))) for old, new in pairs)
-        return [Updated(id=agent_id, fields=names) for agent_id, names in fields if names]
+        return [Update(id=agent_id, fields=names) for agent_id, names in fields if names]
 
-    def updated_tools(self) -> list[Updated]:
+    def updated_tools(self) -> list[Update]:
         pairs = ((self._old(entry).get(tool.name), tool) for entry in self.entries for tool in entry.tools)
         fields = ((new.id, differing(old, new, STATED_OF_TOOL)) for old, new in pairs if old)
-        return [Updated(id=tool_id, fields=names) for tool_id, names in fields if names]
+        return [Update(id=tool_id, fields=names) for tool_id, names in fields if names]
 
     def removed_tools(self) -> list[str]:
         ids = [tool.id for agent_id in self.gone_agents for tool in self.old_tools.get(agent_id, {}).values()]

@@ -204,7 +204,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Updated:
+class Update:
     """An entity that changed, and which of its fields did."""
 
     id: str
@@ -271,8 +271,8 @@ class ChangeSet:
     written: tuple[AgentEntry, ...] = ()
     created_agents: tuple[str, ...] = ()
     created_tools: tuple[str, ...] = ()
-    updated_agents: tuple[Updated, ...] = ()
-    updated_tools: tuple[Updated, ...] = ()
+    updated_agents: tuple[Update, ...] = ()
+    updated_tools: tuple[Update, ...] = ()
     removed_agents: tuple[str, ...] = ()
     removed_tools: tuple[str, ...] = ()
     unchanged_agents: int = 0
@@ -317,7 +317,7 @@ class ChangeSet:
         return bool(self.rejected) and not any_known and not self.removed_agents
 
     @property
-    def changed_behaviour(self) -> tuple[Updated, ...]:
+    def changed_behaviour(self) -> tuple[Update, ...]:
         """Known tools whose description or schema is another now: the sign of a rug pull."""
         return tuple(u for u in self.updated_tools if TELLING_OF_TOOL & set(u.fields))
 

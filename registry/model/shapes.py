@@ -20,7 +20,7 @@ from waygraph.registry.model.changes import (
     SourceSummary,
     Status,
     SyncReport,
-    Updated,
+    Update,
 )
 from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import (
@@ -258,7 +258,7 @@ def report(sync_report: SyncReport) -> Shape:
     }
 
 
-_PARTS = {"created": tuple[str, ...], "updated": tuple[Updated, ...], "removed": tuple[str, ...], "unchanged": int}
+_PARTS = {"created": tuple[str, ...], "updated": tuple[Update, ...], "removed": tuple[str, ...], "unchanged": int}
 
 
 def _changes_json(changes: ChangeSet, kind: str) -> Shape:

@@ -7,13 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.commands.source_options import opening
-from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, with_option_groups
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
 from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
 from waygraph.api.cli.render.progress import asking_servers, progress_bar
 from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
@@ -101,7 +100,7 @@ def connect(
     else:
         outcome = _DOERS[flags[0]](options, target, dry_run) if flags else _entry(target)
     if flags or as_json:
-        show(outcome, _outcome_json, _view_outcome, as_json)
+        show(outcome, asdict, _view_outcome, as_json)
     else:
         print_raw(outcome.entry.rstrip("\n") + "\n")
     _remark(outcome)
@@ -282,10 +281,6 @@ _DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
     "--import": _take_over,
     "--restore": _restore,
 }
-
-
-def _outcome_json(outcome: ConnectOutcome) -> dict[str, Any]:
-    return {**asdict(outcome), "stays": dict(outcome.stays)}
 
 
 def _view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:

@@ -14,6 +14,7 @@ from typer import Argument, Option
 from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
 from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
 from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import CypherFailed, WaygraphError
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import CypherResult
@@ -69,8 +70,6 @@ def _cell(value: object) -> Cell:
 @contextmanager
 def _naming_parameters(how: str) -> Iterator[None]:
     """A parameter that a statement misses is named as it is given here."""
-    from waygraph.registry.model.errors import CypherFailed
-
     try:
         yield
     except CypherFailed as error:
@@ -152,12 +151,8 @@ class Shell:
     def _finish(self) -> None:
         statement = "\n".join(self._lines).strip().rstrip(";").strip()
         self._lines.clear()
-        if statement:
-            self._answer(statement)
-
-    def _answer(self, statement: str) -> None:
-        from waygraph.registry.model.errors import WaygraphError
-
+        if not statement:
+            return
         try:
             self._ask(statement, self._params)
         except WaygraphError as error:
@@ -172,21 +167,15 @@ class Shell:
         name, _, rest = command.partition(" ")
         if name in {":quit", ":exit", ":q"}:
             self._left = True
+        elif name == ":param" and rest.strip():
+            try:
+                self._params |= parameters([rest])
+            except typer.BadParameter as error:
+                complain(str(error))
         elif name == ":param":
-            self._set(rest)
+            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
         else:
             _say(HELP if name == ":help" else f"{name} is not known.\n{HELP}")
-
-    def _set(self, text: str) -> None:
-        import typer
-
-        if not text.strip():
-            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
-            return
-        try:
-            self._params |= parameters([text])
-        except typer.BadParameter as error:
-            complain(str(error))
 
 
 def _say(text: str) -> None:

@@ -11,15 +11,17 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.commands.source_options import NameOptions, ServerOptions, opening
 from waygraph.api.cli.options import (
     AllowMassRemoval,
     AsJson,
+    NameOptions,
     Policy,
+    ServerOptions,
     TextForm,
     Texts,
     after_dashes,
     invocation,
+    opening,
     with_option_groups,
 )
 from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, show

@@ -2,20 +2,19 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, read_fields, show
+from waygraph.api.cli.render.output import Fields, Lines, Table, note, print_raw, read_fields, show
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
-    from waygraph.registry.storage.migrate import MigrationReport
 
 
 STANDARD_OUTPUT = Path("-")
@@ -151,21 +150,16 @@ def migrate(
     options.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         migration = migrate_at(source, target, settings, progress)
-    show(migration, _migration_json, _view_migration, as_json)
+    start, end = "from=source, to=target, revision, agents, tools, sources, claims, ", ", sha256, seconds"
+    columns = f"{start}operators' words=settings, vectors, rows copied=copied{end}=duration"
+    show(
+        migration,
+        lambda each: dict(read_fields(each, f"{start}settings, vectors, copied{end}")),
+        lambda each: [Fields.of(each, columns, duration=lambda each: f"{each.seconds:.2f}")],
+        as_json,
+    )
     if not migration.copied:
         note("the copy was there already; it was compared and left as it is")
-
-
-_MIGRATION = "from=source, to=target, revision, agents, tools, sources, claims, {}settings, vectors, {}copied, sha256, "
-
-
-def _migration_json(migration: "MigrationReport") -> dict[str, Any]:
-    return dict(read_fields(migration, f"{_MIGRATION.format('', '')}seconds"))
-
-
-def _view_migration(migration: "MigrationReport") -> list[Block]:
-    columns = _MIGRATION.format("operators' words=", "rows copied=")
-    return [Fields.of(migration, f"{columns}seconds=duration", duration=lambda each: f"{each.seconds:.2f}")]
 
 
 Spec = Annotated[

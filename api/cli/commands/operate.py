@@ -16,8 +16,7 @@ from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Ta
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
-    from waygraph.registry.model.usage import ToolUsage
+    from waygraph.registry.model.changes import Change, Forgotten, OperatorSettings
     from waygraph.registry.registry import Registry
 
 
@@ -202,7 +201,9 @@ def usage(
     """
     with invocation(context).open() as registry:
         usages = registry.usage(agent_id=agent, sort=sort, limit=limit)
-    show(usages, shapes.usage, _view_usage, as_json)
+    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
+    columns = f"tool=tool_id, {counts}, p50 ms, p95 ms, last at"
+    show(usages, shapes.usage, lambda each: [Table.of(each, columns)], as_json)
     if not usages and not as_json:
         note("no call was counted")
 
@@ -227,7 +228,7 @@ def approve(
     with invocation(context).open() as registry:
         sources = [f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ()]
         approval = registry.approve(*(names or ()), *sources)
-    show(approval, shapes.shape, _view_approval, as_json)
+    show(approval, shapes.shape, lambda each: [Fields.of(each, "agents, tools, revision")], as_json)
     if not (approval.agents or approval.tools or as_json):
         note("nothing of it waited")
 
@@ -285,12 +286,3 @@ def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
 
 def _text(value: object) -> Cell:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _view_usage(usages: "Sequence[ToolUsage]") -> Iterator[Block]:
-    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
-    yield Table.of(usages, f"tool=tool_id, {counts}, p50 ms, p95 ms, last at")
-
-
-def _view_approval(approval: "Approved") -> Iterator[Block]:
-    yield Fields.of(approval, "agents, tools, revision")

@@ -15,10 +15,19 @@ import anyio
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.commands.source_options import NameOptions, ServerOptions, opening
-from waygraph.api.cli.options import AllowMassRemoval, Policy, Texts, after_dashes, invocation, with_option_groups
+from waygraph.api.cli.options import (
+    AllowMassRemoval,
+    NameOptions,
+    Policy,
+    ServerOptions,
+    Texts,
+    after_dashes,
+    invocation,
+    opening,
+    with_option_groups,
+)
 from waygraph.api.cli.render.output import note
-from waygraph.api.cli.render.watch import EventLines, JsonLines, WatchOutput, live_table
+from waygraph.api.cli.render.watch_events import EventLines, JsonLines, WatchOutput, live_table
 from waygraph.ingest.sources.resolve import refuse_unused
 from waygraph.ingest.watch import events
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
