@@ -49,7 +49,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a gateway is made of. `asker_of` says who sent a request: on stdio always the same, over HTTP by request.
+    """What a gateway is made of.
 
     `parks`: a host's next request comes to this process, so that a call can wait for the answer to its question.
     """
@@ -61,7 +61,6 @@ class Parts:
     services: Services
     audit: Audit
     ask: Ask
-    asker_of: Callable[[Context], Asker]
     surface: Surface = "default"
     parks: bool = True
     warm: Warm | None = None
@@ -70,11 +69,13 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway(Parts):
-    """`parking` None: a host's next request may come to another process, so that none is asked by way of it.
+    """`asker_of` says who sent a request: on stdio always the same, over HTTP by request.
 
+    `parking` None: a host's next request may come to another process, so that none is asked by way of it.
     `counter` None: nothing is learned from calls. `usage` None: they are not counted.
     """
 
+    asker_of: Callable[[Context], Asker]
     reach: Reach
     executor: Executor
     parking: Parking | None
@@ -115,7 +116,7 @@ class Gateway(Parts):
 
 
 @asynccontextmanager
-async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
+async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> AsyncGenerator[Gateway]:
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
     reach = Reach(registry, services, vouched_file(settings.data_path, registry.store.place))
@@ -126,6 +127,7 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
         async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
             gateway = Gateway(
                 **vars(parts),
+                asker_of=asker_of,
                 reach=reach,
                 executor=executor,
                 parking=parking,

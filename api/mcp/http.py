@@ -15,9 +15,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp import Surface, Warm
 from waygraph.api.mcp.calls import ToolRequest, call_tool, record_call
-from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
+from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway, Parts
 from waygraph.api.mcp.http_sessions import (
     REQUEST,
     HandshakeSessions,
@@ -40,15 +39,10 @@ from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
-    from waygraph.api.telemetry.audit import Audit
     from waygraph.ingest.execution.own_logins import OwnLogins
-    from waygraph.ingest.execution.services import Services
-    from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.upstream.connection import Result
-    from waygraph.registry.access.policy import CallPolicy
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.registry import Registry
 
 
 # If a token lacks a scope, HTTP says so before anything runs, and a host can have its person grant it (MCP 2025-11-25,
@@ -103,47 +97,22 @@ _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
 class HttpGateway:
     """Answers while `running` is entered, which is done once.
 
-    `alone`: this process is the service's only one. Of several none keeps what a host's next request needs: hosts of
-    the handshake era have no session there, and no host is asked anything.
+    Of several processes none keeps what a host's next request needs, so their gateways do not park. Hosts of the
+    handshake era have no session there, and no host is asked anything.
     """
 
-    def __init__(
-        self,
-        registry: "Registry",
-        settings: "Settings",
-        surroundings: "Surroundings",
-        policy: "CallPolicy",
-        services: "Services",
-        *,
-        audit: "Audit",
-        ask: Ask,
-        surface: Surface = "default",
-        alone: bool = True,
-        warm: Warm | None = None,
-    ) -> None:
-        self._parts = Parts(
-            registry=registry,
-            settings=settings,
-            surroundings=surroundings,
-            policy=policy,
-            services=services,
-            audit=audit,
-            ask=ask,
-            asker_of=lambda ctx: _asker_of(ctx, settings),
-            surface=surface,
-            parks=alone,
-            warm=warm,
-        )
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._gateway: Gateway | None = None
         self._sessions: HandshakeSessions | None = None
-        self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
+        self._open = OpenSessions(parts.settings.sessions_per_caller if parts.parks else 0)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
         most_bytes = self._parts.settings.max_body_bytes
-        async with open_server(self._parts) as server:
+        async with open_server(self._parts, lambda ctx: _asker_of(ctx, self._parts.settings)) as server:
             self._gateway = server.gateway
             server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)

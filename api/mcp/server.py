@@ -1,7 +1,7 @@
 """The MCP server: the SDK's, of both protocol eras, over one gateway."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -122,10 +122,10 @@ class GatewayServer(Server[dict[str, Any]]):
 
 
 @asynccontextmanager
-async def open_server(parts: Parts) -> AsyncGenerator[GatewayServer]:
+async def open_server(parts: Parts, asker_of: Callable[[Context], Asker]) -> AsyncGenerator[GatewayServer]:
     """The server over its gateway: calls may wait for their hosts, and hosts are notified of changes."""
     listeners = Listeners()
-    async with open_gateway(parts) as gateway, anyio.create_task_group() as tasks:
+    async with open_gateway(parts, asker_of) as gateway, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
         if parts.warm:
             tasks.start_soon(keep_warm, gateway, parts.warm)

@@ -46,16 +46,13 @@ def run_stdio(
     `namespace` empty: the whole registry.
     """
     from waygraph.api.mcp.gateway import Parts
-    from waygraph.api.mcp.sessions import Asker, Session
     from waygraph.api.telemetry.audit import Audit
     from waygraph.api.telemetry.logs import take_over_logging
     from waygraph.ingest.execution.services import load_services
     from waygraph.registry.access.policy import load_policy
-    from waygraph.registry.access.visibility import LOCAL
 
     policy, services = load_policy(settings.policy_file), load_services(settings.services_file)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
-    asker = Asker(caller=LOCAL, session=Session(), namespace=namespace)
     parts = Parts(
         registry=registry,
         settings=settings,
@@ -64,20 +61,23 @@ def run_stdio(
         services=services,
         audit=Audit(settings.audit_path),
         ask=InThreads(settings.request_timeout_s),
-        asker_of=lambda _: asker,
         surface=surface,
     )
     try:
-        anyio.run(_serve, parts, backend_options={"use_uvloop": True})
+        anyio.run(_serve, parts, namespace, backend_options={"use_uvloop": True})
     finally:
         parts.audit.close()
 
 
-async def _serve(parts: "Parts") -> None:
+async def _serve(parts: "Parts", namespace: str) -> None:
     from waygraph.api.mcp.server import open_server
+    from waygraph.api.mcp.sessions import Asker, Session
+    from waygraph.registry.access.visibility import LOCAL
+
+    asker = Asker(caller=LOCAL, session=Session(), namespace=namespace)
 
     async def answer() -> None:
-        async with open_server(parts) as server:
+        async with open_server(parts, lambda _: asker) as server:
             await server.run(reading, writing, server.create_initialization_options())
 
     async with host_streams() as (reading, writing):
