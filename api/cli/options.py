@@ -80,7 +80,7 @@ Policy = Literal["accept", "hold", "strict"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
 
 Texts = list[str] | None
-"""Of an option that may be repeated."""
+"""The values of an option that may be repeated; None without it."""
 AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
 Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
@@ -108,12 +108,14 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     }
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        hints = get_type_hints(groups[name], include_extras=True) if name in groups else {}
-        kind = inspect.Parameter.KEYWORD_ONLY
+        if name not in groups:
+            parameters.append(parameter)
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
         parameters += [
-            inspect.Parameter(each.name, kind, default=each.default, annotation=hints[each.name])
-            for each in (fields(groups[name]) if name in groups else ())
-        ] or [parameter]
+            inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+            for each in fields(groups[name])
+        ]
 
     @wraps(command)
     def run(*args: object, **options: Any) -> None:
