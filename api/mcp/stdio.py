@@ -18,13 +18,12 @@ from mcp import types
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from waygraph.api.mcp import Surface
-from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.registry.model.settings import Settings
-from waygraph.registry.registry import Registry
-
 if TYPE_CHECKING:
+    from waygraph.api.mcp import Surface
     from waygraph.api.mcp.gateway import Parts
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.registry import Registry
 
 _log = logging.getLogger("waygraph.mcp")
 MOST_AT_WORK = 40
@@ -39,7 +38,7 @@ type Incoming = SessionMessage | Exception
 
 
 def run_stdio(
-    registry: Registry, settings: Settings, surroundings: Surroundings, *, surface: Surface, namespace: str
+    registry: "Registry", settings: "Settings", surroundings: "Surroundings", *, surface: "Surface", namespace: str
 ) -> None:
     """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting.
 
