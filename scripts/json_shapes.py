@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from waygraph.api.cli.render.cli_json import ConnectOutcome, Export
+from waygraph.api.cli.commands.connect import ConnectOutcome
 from waygraph.api.rest.openapi import field_owners
 from waygraph.ingest.logins.store import Login
 from waygraph.registry.access.api_keys import ApiKey
@@ -66,7 +66,7 @@ SHAPES: dict[str, Any] = {
     "waygraph sources forget": changes.Forgotten,
     "waygraph cypher": changes.CypherResult,
     "waygraph status": answers.Status,
-    "waygraph export": Export,
+    "waygraph export": {"format": str, "path": str | None, "size_bytes": int, "content": str | None},
     "waygraph migrate": {"from": str, "to": str, **fields(MigrationReport, without=("source", "target"))},
     "waygraph reindex": changes.Written,
     "waygraph learn forget": changes.Written,

@@ -4,10 +4,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Annotated, TextIO
+from io import TextIOWrapper
+from typing import Annotated
 
 import typer
+from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
@@ -115,8 +116,7 @@ def before_command(
     context: typer.Context,
     registry: Annotated[
         str,
-        typer.Option(
-            "--registry",
+        Option(
             metavar="PLACE",
             envvar="WAYGRAPH_REGISTRY",
             help="A file, a server (neo4j://HOST) or a service (https://HOST). Default: a file in your data folder.",
@@ -124,15 +124,14 @@ def before_command(
     ] = "",
     embedder: Annotated[
         str,
-        typer.Option(
-            "--embedder",
+        Option(
             metavar="SPEC",
             help="minilm, onnx:MODEL, openai:MODEL, sentence-transformers:MODEL or none. Default: WAYGRAPH_EMBEDDER, "
             "then the registry's own.",
         ),
     ] = "",
     version: Annotated[  # noqa: ARG001 - its callback does the work
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Keep agents and their tools as a graph, and find those that can do a task."""
@@ -154,7 +153,10 @@ def _status(arguments: Sequence[str] | None) -> int:
     except SystemExit as ending:
         if isinstance(ending.__context__, BrokenPipeError):  # the library that prints help ends with 1
             leave_unwritten(ending.__context__)
-        _tell_of_misplaced(ending.__context__)
+        option, context = getattr(ending.__context__, "option_name", ""), getattr(ending.__context__, "ctx", None)
+        if option in _BEFORE_COMMAND and context:  # the library only says that the command has no such option
+            program, _, command = context.command_path.partition(" ")
+            note(f"it stands before the command: {program} {option} {_BEFORE_COMMAND[option]} {command}")
         return ending.code if isinstance(ending.code, int) else 0
     except OSError as error:
         if is_of_a_stream(error):  # help is printed by a library
@@ -170,14 +172,6 @@ def _status(arguments: Sequence[str] | None) -> int:
         complain(str(error))
         return status
     return 0
-
-
-def _tell_of_misplaced(error: BaseException | None) -> None:
-    """The library only says that the command has no such option."""
-    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
-    if option in _BEFORE_COMMAND and context:
-        program, _, command = context.command_path.partition(" ")
-        note(f"it stands before the command: {program} {option} {_BEFORE_COMMAND[option]} {command}")
 
 
 def _is_nowhere() -> bool:
@@ -198,22 +192,17 @@ def _status_of(error: Exception) -> int:
 
 
 def _prepare_process() -> None:
-    # One query is too small a sum to share: beside a busy neighbour the threads of BLAS wait for each other, and the
-    # same search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
+    # One query is too small a sum to share: beside a busy neighbour the threads of BLAS wait for each other. The same
+    # search took 8 ms instead of 2. Read by numpy when it is first imported, so set before any command runs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Looking for pydantic's plugins reads what every installed package says of itself.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     uncollected_at_exit()
     open_closed_streams()
-    for stream in (sys.stdout, sys.stderr):
-        _never_fail_to_encode(stream)
-
-
-def _never_fail_to_encode(stream: TextIO) -> None:
-    """A terminal that is not UTF-8 gets an escape for what it cannot show."""
-    with suppress(AttributeError):  # a stream that a test put there
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 gets an escape for what it cannot show
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

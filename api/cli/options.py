@@ -1,17 +1,23 @@
 """What commands are built of: shared options, groups that import a command when it is asked for, lines after `--`."""
 
+import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.nouns import AgentKind, Filters, Principal, Turn
+    from waygraph.ingest.sources.opening import Opening
+    from waygraph.ingest.sources.read import Ask
+    from waygraph.registry.model.nouns import Principal
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.registry import Registry
     from waygraph.registry.storage.local_registry import LocalRegistry
@@ -50,21 +56,19 @@ class Invocation:
 
     def open_own(self, settings: "Settings | None" = None) -> "LocalRegistry":
         """The same, for what works on the graph itself. Raises NeedsRegistry if a service keeps it."""
-        return self._open_own(settings or self.settings(), self.embedder)
+        from waygraph.registry.storage.local_registry import LocalRegistry
+
+        settings = settings or self.settings()
+        return LocalRegistry.open(self.own_place(settings), embedder=self.embedder or None, settings=settings)
 
     def open_for_reindex(self) -> "LocalRegistry":
         """The registry with its own embedder: the one asked for is to come in its place."""
-        return self._open_own(replace(self.settings(), embedder=""), "")
+        return replace(self, embedder="").open_own(replace(self.settings(), embedder=""))
 
     @property
     def wanted_embedder(self) -> str:
         """The spec asked for by option or environment; empty if none was."""
         return self.embedder or self.settings().embedder
-
-    def _open_own(self, settings: "Settings", embedder: str) -> "LocalRegistry":
-        from waygraph.registry.storage.local_registry import LocalRegistry
-
-        return LocalRegistry.open(self.own_place(settings), embedder=embedder or None, settings=settings)
 
 
 def invocation(context: typer.Context) -> Invocation:
@@ -77,120 +81,60 @@ TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
 Policy = Literal["accept", "hold", "strict"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
-Full = Annotated[bool, typer.Option("--full", help="In a pipe, print descriptions whole.")]
-Limit = Annotated[int, typer.Option("--limit", "-k", help="How many to give at most.")]
-RecipeName = Annotated[
-    str, typer.Option("--recipe", metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
-]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
-]
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
-    ),
-]
-Agents = Annotated[
-    list[str] | None, typer.Option("--agent", metavar="ID", help="Only this agent. Repeat for any of several.")
-]
-Reachable = Annotated[
-    bool, typer.Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
-]
-Within = Annotated[
-    str, typer.Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
-]
-InToolset = Annotated[str, typer.Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
+Texts = list[str] | None
+"""The values of an option that may be repeated; None without it."""
+AsJson = Annotated[bool, Option("--json", help="Print JSON, in the shape that docs/json-output.md describes.")]
+Full = Annotated[bool, Option("--full", help="In a pipe, print descriptions whole.")]
 Groups = Annotated[
-    list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything."),
+    Texts, Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: everything.")
 ]
-
-
-HistoryFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--history",
-        metavar="FILE",
-        help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
-        "{role: call, tool, outcome: ok|failed}.",
+ServedNamespace = Annotated[
+    str,
+    Option(
+        "--namespace",
+        "--toolset",
+        metavar="NAME",
+        help="Only what is in this toolset, or else agents of sources with this namespace.",
     ),
 ]
-UsedTools = Annotated[
-    list[str] | None,
-    typer.Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first."),
-]
-FailedTools = Annotated[
-    list[str] | None, typer.Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
+AllowMassRemoval = Annotated[
+    bool, Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
 ]
 
 
-def history(
-    file: Path | None, used_tools: Sequence[str] | None, failed_tools: Sequence[str] | None
-) -> "tuple[Turn, ...]":
-    """The turns of the file, then the calls. Raises InvalidQuery, BadParameter for a file that cannot be read."""
-    from waygraph.registry.model.nouns import Turn
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A parameter that is a dataclass of options stands for them: typer reads each field as an option."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name not in groups:
+            parameters.append(parameter)
+            continue
+        hints = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(each.name, parameter.KEYWORD_ONLY, default=each.default, annotation=hints[each.name])
+            for each in fields(groups[name])
+        ]
 
-    calls = [Turn(role="call", tool=tool) for tool in used_tools or ()]
-    calls += [Turn(role="call", tool=tool, outcome="failed") for tool in failed_tools or ()]
-    return (*(_read_history(file) if file else ()), *calls)
+    @wraps(command)
+    def run(*args: object, **options: Any) -> None:
+        for name, group in groups.items():
+            options[name] = group(**{each.name: options.pop(each.name) for each in fields(group)})
+        command(*args, **options)
 
-
-def _read_history(file: Path) -> "tuple[Turn, ...]":
-    import json
-
-    from waygraph.registry.model.settings import load_settings
-    from waygraph.registry.model.validation import read_history
-
-    most = load_settings().max_body_bytes
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(most + 1)
-        if len(content) > most:
-            raise typer.BadParameter(f"{file} has more than {most} bytes (WAYGRAPH_MAX_BODY_BYTES)")
-        return read_history(json.loads(content))
-    except (OSError, ValueError, RecursionError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "it is no JSON"
-        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # as `inspect` reads it
+    return run
 
 
 def json_or_text(text: str) -> Any:
     """What an argument says: JSON where it is JSON."""
-    import json
-
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def filters(
-    tags: Sequence[str] | None,
-    kinds: Sequence[str] | None,
-    agents: Sequence[str] | None,
-    *,
-    reachable: bool = False,
-    within: str = "",
-    toolset: str = "",
-) -> "Filters":
-    """What may be found. Raises BadParameter for an unknown kind."""
-    from waygraph.registry.model.nouns import AGENT_KINDS, Filters
-
-    for kind in kinds or ():
-        if kind not in AGENT_KINDS:
-            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
-    chosen_kinds: tuple[AgentKind, ...] = tuple(known_kind for known_kind in AGENT_KINDS if known_kind in (kinds or ()))
-    return Filters(
-        tags=tuple(tags or ()),
-        kinds=chosen_kinds,
-        agent_ids=tuple(agents or ()),
-        reachable=reachable,
-        within=within,
-        toolset=toolset,
-    )
 
 
 def principal(groups: Sequence[str] | None) -> "Principal | None":
@@ -254,36 +198,23 @@ class LazyGroup(TyperGroup):
             formatter.write_dl([(name, command.summary) for name, command in self.lazy.items()])
 
 
-_ANY_ARGUMENTS = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-
-def _refusal(command: LazyCommand) -> Callable[[], None]:
-    def refuse() -> None:
-        from waygraph.registry.model.errors import MissingExtra
-
-        raise MissingExtra(f"waygraph {command.place}", package=command.package)
-
-    return refuse
-
-
 def _import_command(name: str, command: LazyCommand) -> Any:
     around = typer.Typer(rich_markup_mode=None)
     thing = command.load()
     if thing is None:
-        around.command(name, add_help_option=False, context_settings=_ANY_ARGUMENTS)(_refusal(command))
+
+        def refuse() -> None:
+            from waygraph.registry.model.errors import MissingExtra
+
+            raise MissingExtra(f"waygraph {command.place}", package=command.package)
+
+        any_arguments = {"ignore_unknown_options": True, "allow_extra_args": True}
+        around.command(name, add_help_option=False, context_settings=any_arguments)(refuse)
     elif isinstance(thing, typer.Typer):
         around.add_typer(thing, name=name)
     else:
         around.command(name, cls=command.cls)(thing)
     return get_group(around).commands[name]
-
-
-class DefaultGroup(TyperGroup):
-    """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        has_name = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if has_name or not args else [next(iter(self.commands)), *args])
 
 
 _AFTER_DASHES = "waygraph.after_dashes"
@@ -304,3 +235,83 @@ class CommandAfterDashes(TyperCommand):
 def after_dashes(context: typer.Context) -> list[str]:
     """The other program's command line; empty if there is none."""
     return list(context.meta.get(_AFTER_DASHES, ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameOptions:
+    """What agents are called, and of which form the sources are."""
+
+    namespace: Annotated[str, Option(metavar="NAME", help="Put before an id that another agent already has.")] = ""
+    kind: Annotated[
+        str, Option(metavar="KIND", help="What the sources are, such as catalogue or openapi. Default: as they look.")
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """How addresses and servers are reached, and which of them are asked."""
+
+    header: Annotated[Texts, Option(metavar="'NAME: VALUE'", help="Sent to an address; may hold ${VARIABLES}.")] = None
+    env: Annotated[Texts, Option(metavar="NAME[=VALUE]", help="A variable for the command after --; alone: yours.")] = (
+        None
+    )
+    oauth: Annotated[bool, Option("--oauth", help="Log in to an address by OAuth, in your browser.")] = False
+    since: Annotated[str, Option(metavar="TIME", help="Of an MCP registry: only what changed since (RFC 3339).")] = ""
+    connect: Annotated[
+        bool | None,
+        Option(
+            "--connect/--no-connect",
+            help="Ask every server that can be asked for its tools, or none. Default: those of configurations.",
+        ),
+    ] = None
+    start: Annotated[
+        bool, Option("--start", help="Start and ask servers of configurations below a folder, or that fit a glob.")
+    ] = False
+
+
+def opening(
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    registry: str,
+    names: NameOptions | None = None,
+    servers: ServerOptions | None = None,
+    source: str = "",
+    is_named: bool = True,
+    ask: "Ask | None" = None,
+) -> "Opening":
+    """Raises BadParameter for a header or variable that cannot be read; its value is not shown."""
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.ingest.sources.opening import Opening
+
+    names, servers = names or NameOptions(), servers or ServerOptions()
+    return Opening(
+        settings=settings,
+        registry=registry,
+        surroundings=Surroundings.here(environ),
+        headers=dict(_header(text) for text in servers.header or ()),
+        env=dict(_variable(text, environ) for text in servers.env or ()),
+        source=source,
+        namespace=names.namespace,
+        kind=names.kind,
+        oauth=servers.oauth,
+        since=servers.since,
+        connect=servers.connect,
+        start=servers.start,
+        is_named=is_named,
+        ask=ask,
+    )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not value.strip():
+        raise typer.BadParameter("expected 'NAME: VALUE'", param_hint="'--header'")
+    return name.strip(), value.strip()
+
+
+def _variable(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or (not equals and name not in environ):
+        raise typer.BadParameter(f"{name or 'a variable without a name'}: not set here", param_hint="'--env'")
+    return name, value if equals else f"${{{name}}}"

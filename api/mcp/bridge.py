@@ -1,7 +1,7 @@
 """A host's stdio to the `/mcp` of a running service: many hosts on one machine share one service and its servers.
 
-Messages pass as they are. Kept here is what HTTP has and stdio lacks: headers, and the session of the handshake era,
-which is begun anew, unseen by the host, when the service has lost it.
+Messages pass as they are. The bridge adds what HTTP has and stdio lacks: headers, and the session of the handshake
+era. When the service has lost that session, the bridge begins another one, and the host does not notice.
 """
 
 import random
@@ -17,7 +17,7 @@ from mcp.shared import inbound
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 
 from waygraph.api.mcp.results import protocol_error
-from waygraph.api.mcp.stdio_transport import host_streams, leave, until_signal
+from waygraph.api.mcp.stdio import host_streams, leave, until_signal
 from waygraph.ingest.upstream import wire
 from waygraph.registry.model.errors import ServiceUnavailable, WaygraphError
 from waygraph.registry.model.settings import Settings
@@ -66,17 +66,18 @@ class Bridge:
 
     async def run(self, from_host: Any, from_service: Any) -> None:
         """Until one of both ends."""
+
+        async def pass_back() -> None:
+            async for item in from_service:
+                if isinstance(item, SessionMessage):
+                    await self._to_host.send(self._translate(item))
+            tasks.cancel_scope.cancel()
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._pass_back, from_service, tasks.cancel_scope)
+            tasks.start_soon(pass_back)
             async for item in from_host:
                 await self._to_service.send(self._stamp(item.message))
             tasks.cancel_scope.cancel()
-
-    async def _pass_back(self, from_service: Any, scope: anyio.CancelScope) -> None:
-        async for item in from_service:
-            if isinstance(item, SessionMessage):
-                await self._to_host.send(self._translate(item))
-        scope.cancel()
 
     def _stamp(self, message: types.JSONRPCMessage) -> SessionMessage:
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError) or message.method == "initialize":
@@ -99,10 +100,10 @@ class Bridge:
             self._version = str(message.result.get("protocolVersion", ""))
         if not isinstance(message, types.JSONRPCError):
             return item
-        code, said, error = message.error.code, message.error.message, {}
-        if code == types.CONNECTION_CLOSED and said.startswith("SSE stream "):  # the SDK's, where an answer broke off
+        code, text, error = message.error.code, message.error.message, {}
+        if code == types.CONNECTION_CLOSED and text.startswith("SSE stream "):  # the SDK's, where an answer broke off
             error = protocol_error(went_away(self._place))
-        elif code == types.PARSE_ERROR and said.startswith(wire.UNREAD):
+        elif code == types.PARSE_ERROR and text.startswith(wire.UNREAD):
             error = protocol_error(stranger(200, self._place))
         return SessionMessage(message.model_copy(update={"error": types.ErrorData(**error)})) if error else item
 
@@ -192,7 +193,7 @@ class ServiceClient(httpx2.AsyncClient):
 
 
 def went_away(place: str) -> ServiceUnavailable:
-    """For what was sent, and never answered: asked again it might be done twice."""
+    """For a request that was sent and not answered: a repetition might do it twice."""
     error = ServiceUnavailable(place, "it went away before it answered; whether it did what was asked is not known")
     error.retryable = False
     return error

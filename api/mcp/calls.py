@@ -1,5 +1,6 @@
 """One call of a tool: which is meant, may it run, do the arguments fit; then it runs, and is recorded."""
 
+import asyncio
 import json
 import secrets
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from mcp.types import URL_ELICITATION_REQUIRED
 
-from waygraph.api.mcp.learning import Called
+from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
 from waygraph.api.mcp.results import attribute_error, attribute_result
 from waygraph.api.mcp.sessions import OnBehalf
-from waygraph.api.mcp.tools import PARAMETERS, RUNNERS
 from waygraph.api.telemetry.audit import arguments_without_secrets
 from waygraph.api.telemetry.logs import without_keys
 from waygraph.ingest.execution.call import ToolCall
@@ -24,17 +24,9 @@ from waygraph.ingest.manifest.fields import fields_of, items_of
 from waygraph.ingest.upstream.connection import Host, NotAnswered
 from waygraph.registry.catalog.find_tools.find import judging
 from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_meant
+from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import (
-    InvalidArguments,
-    NeedsConsent,
-    NeedsLogin,
-    NotCallable,
-    UnknownName,
-    UpstreamAnswered,
-    UpstreamRefused,
-    WaygraphError,
-)
+from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
 from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
@@ -46,6 +38,7 @@ if TYPE_CHECKING:
     from waygraph.ingest.upstream.connection import Result
     from waygraph.registry.access.policy import Judgement
     from waygraph.registry.access.visibility import Caller
+    from waygraph.registry.model.usage import Outcome
 
 
 ARGUMENTS_CHARS = 4_000
@@ -53,44 +46,62 @@ ARGUMENTS_CHARS = 4_000
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
 TOOL_ERROR = "ToolError"
-"""In place of the name of an exception: the tool ran, and told an error."""
+"""In place of the name of an exception: the tool ran, and reported an error."""
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """A call under way: `tool_id` once it is known which tool is meant, `sent_at` (monotonic) once it is sent."""
+
+    tool_id: str = ""
+    sent_at: float | None = None
+    is_error: bool = False
+
+    def outcome(self, error: BaseException | None) -> "Outcome":
+        match error:
+            case None:
+                return "tool_error" if self.is_error else "ok"
+            case errors.CallTimedOut() | TimeoutError():
+                return "timed_out"
+            case asyncio.CancelledError():
+                return "cancelled"
+            case errors.UpstreamError():
+                return "upstream_failed"
+            case WaygraphError():
+                return "refused"
+            case _:
+                return "upstream_failed"
 
 
 def record_call(
-    gateway: "Gateway", caller: "Caller", asked: str, arguments: Mapping[str, Any]
+    gateway: "Gateway", caller: "Caller", target: str, arguments: Mapping[str, Any]
 ) -> "AbstractContextManager[Attempt]":
     """Writes the line when what happens within has ended, however it ended."""
-    told = _arguments_text(arguments) if gateway.settings.audit_arguments else ""
-    return gateway.audit.attempt(caller, "call", asked, parameters=_names(arguments), arguments=told)
+    # A model may name arguments as it likes, so names are bounded as values are.
+    names = [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
+    values = ""
+    if gateway.settings.audit_arguments:
+        values = json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]
+    return gateway.audit.attempt(caller, "call", target, parameters=names, arguments=values)
 
 
 @contextmanager
-def count_call(gateway: "Gateway") -> Iterator[Called]:
+def count_call(gateway: "Gateway") -> Iterator[CallRecord]:
     """Counts what happens within, however it ends, once it is known which tool is meant."""
-    called, error = Called(), None
+    record, error = CallRecord(), None
     try:
-        yield called
+        yield record
     except BaseException as raised:
         error = raised
         raise
     finally:
-        if called.tool_id:
-            outcome = called.outcome(error)
-            duration_s = None if called.sent_at is None else perf_counter() - called.sent_at
+        if record.tool_id:
+            outcome = record.outcome(error)
+            duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
             if gateway.usage:
-                gateway.usage.note(called.tool_id, outcome, duration_s)
+                gateway.usage.note(record.tool_id, outcome, duration_s)
             if duration_s is not None:
                 gateway.audit.time_call(outcome, duration_s)
-
-
-def _names(arguments: Mapping[str, Any]) -> list[str]:
-    """Of the outermost arguments. A model may name them as it likes, so they are bounded as values are."""
-    return [without_keys(name[:NAME_CHARS]) for name in islice(arguments, MAX_NAMES)]
-
-
-def _arguments_text(arguments: Mapping[str, Any]) -> str:
-    """JSON, what looks like a secret struck out."""
-    return json.dumps(arguments_without_secrets(arguments), ensure_ascii=False)[:ARGUMENTS_CHARS]
 
 
 SHOWN_ARGUMENTS_CHARS = 2_000
@@ -106,7 +117,7 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
     """Returns if a person lets this call run. Raises NeedsConsent where nobody can be asked, NotCallable for a no."""
     name = tool.call_name
     if not host.can("elicitation/create"):
-        raise NeedsConsent(name, f"{reason}; {_CANNOT_ASK}" if reason else _CANNOT_ASK)
+        raise errors.NeedsConsent(name, f"{reason}; {_CANNOT_ASK}" if reason else _CANNOT_ASK)
     # As ASCII no character of the arguments hides or turns around what a person reads.
     shown = json.dumps(arguments, indent=1)
     if len(shown) > SHOWN_ARGUMENTS_CHARS:
@@ -118,7 +129,7 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
     try:
         answer = await host.ask("elicitation/create", _question(agent, tool, shown, reason))
     except NotAnswered as exc:
-        raise NeedsConsent(name, f"one was asked and gave no answer ({exc})") from exc
+        raise errors.NeedsConsent(name, f"one was asked and gave no answer ({exc})") from exc
     content = answer.get("content")
     if answer.get("action") == "accept" and isinstance(content, Mapping) and content.get(_YES) is True:
         return
@@ -127,10 +138,10 @@ async def require_consent(host: Host, agent: Agent, tool: Tool, arguments: Mappi
 
 
 def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, Any]:
-    asked = f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}"
+    message = f"May the tool {tool.name!r} of {agent.name!r} ({tool.id}) run with these arguments?\n{shown}"
     return {
         "mode": "form",
-        "message": f"{asked}\nYou are asked because: {reason}" if reason else asked,
+        "message": f"{message}\nYou are asked because: {reason}" if reason else message,
         "requestedSchema": {
             "type": "object",
             "properties": {_YES: {"type": "boolean", "title": "Run it", "default": False}},
@@ -140,7 +151,7 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ToolRequest:
     """What a host wants run: a tool by its name, or the one that fits a query.
 
     `whole`: no model reads the result, and its caller knows whose it is: it passes as it is.
@@ -154,7 +165,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Meant:
+class _ChosenTool:
     """`arguments`: by the names of the tool's own schema."""
 
     agent: "Agent"
@@ -163,60 +174,65 @@ class _Meant:
     arguments: Mapping[str, Any]
 
 
-def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> Wanted:
+def wanted_by_runner(runner: str, arguments: Mapping[str, Any], deadline_s: float) -> ToolRequest:
     """What the arguments of use_tool or execute say. Raises InvalidArguments."""
     params = arguments.get("params", {})
     faults = [(f"/{name}", "a text") for name in ("name", "query") if not isinstance(arguments.get(name, ""), str)]
     if not isinstance(params, Mapping):
         faults.append(("/params", "an object: the parameters of the tool"))
-    astray = sorted(arguments.keys() - PARAMETERS[runner])  # the tool would run without what was meant for it
-    faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in astray]
+    unknown = sorted(arguments.keys() - parameters_of(runner))  # the tool would run without what was meant for it
+    faults += [(f"/{name}", "not known here; the tool's own parameters go into `params`") for name in unknown]
     if faults:
         raise InvalidArguments(runner, faults)
     name, query = arguments.get("name", ""), arguments.get("query", "")
-    return Wanted(name=name, query=query, arguments=params, deadline_s=deadline_s)
+    return ToolRequest(name=name, query=query, arguments=params, deadline_s=deadline_s)
 
 
-async def call_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, host: Host) -> "Result":
+async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, host: Host) -> "Result":
     """The tool's own answer, as far as it fits a model's context.
 
     Raises what stands against the call, and what the executor raises.
     """
-    asked = wanted.name or wanted.query
-    with record_call(gateway, asker.caller, asked, wanted.arguments) as attempt, count_call(gateway) as called:
+    target = request.name or request.query
+    with record_call(gateway, asker.caller, target, request.arguments) as attempt, count_call(gateway) as record:
         asker.caller.require("use")
-        if wanted.query.strip():
+        if request.query.strip():
             asker.caller.require("route")
-        meant = await gateway.ask(lambda: _choose_tool(gateway, asker, wanted, attempt, called))
-        if meant.judgement.verdict == "ask":
-            await require_consent(host, meant.agent, meant.tool, meant.arguments, meant.judgement.reason)
-            meant = await gateway.ask(lambda: _as_agreed(gateway, asker, wanted, meant))
-        tool, arguments = await gateway.ask(lambda: _as_source_states(gateway, meant.tool, meant.arguments))
+
+        def choose_tool() -> _ChosenTool:
+            agent, tool = _find_meant(gateway, asker, request.name, request.query)
+            attempt.target = record.tool_id = tool.id
+            return _judge_call(gateway, asker, request, agent, tool)
+
+        choice = await gateway.ask(choose_tool)
+        if choice.judgement.verdict == "ask":
+            await require_consent(host, choice.agent, choice.tool, choice.arguments, choice.judgement.reason)
+            choice = await gateway.ask(lambda: _as_agreed(gateway, asker, request, choice))
+        tool, arguments = await gateway.ask(lambda: _read_source_form(gateway, choice.tool, choice.arguments))
         call = ToolCall(
-            agent=meant.agent,
+            agent=choice.agent,
             tool=tool,
             arguments=arguments,
-            deadline_s=wanted.deadline_s,
+            deadline_s=request.deadline_s,
             caller=asker.call_caller,
             token=asker.token,
-            host=OnBehalf(host, meant.agent, asker.caller, gateway.questions),
+            host=OnBehalf(host, choice.agent, asker.caller, gateway.questions),
         )
-        called.sent_at = perf_counter()
+        record.sent_at = perf_counter()
         try:
             result = await run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError) as error:
-            _note_call(gateway, asker, meant.tool, "failed")
-            if isinstance(error, UpstreamAnswered) and not wanted.whole:
-                raise attribute_error(error, meant.tool.id) from error
+            _note_call(gateway, asker, choice.tool, "failed")
+            if isinstance(error, UpstreamAnswered) and not request.whole:
+                raise attribute_error(error, choice.tool.id) from error
             raise
-        called.is_error = is_error = result.get("isError") is True
-        _note_call(gateway, asker, meant.tool, "failed" if is_error else "ok")
+        record.is_error = is_error = result.get("isError") is True
+        _note_call(gateway, asker, choice.tool, "failed" if is_error else "ok")
         if is_error:
             attempt.error = TOOL_ERROR
-        if wanted.whole:
+        if request.whole:
             return result
-        told = attribute_result(result, meant.tool.id)
-        return gateway.long_results.fit(told, asker, RUNNERS[gateway.surface])
+        return gateway.long_results.fit(attribute_result(result, choice.tool.id), asker, RUNNERS[gateway.surface])
 
 
 COMPLETE = "completion/complete"
@@ -230,7 +246,11 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
     try:
         return await _call_server(gateway, call)
     except NeedsLogin as needed:
-        error = _with_page(asker, needed)
+        error = needed
+        if asker.site is not None:
+            page = asker.login_page(needed.agent_id)
+            how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
+            error = NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
     logins = gateway.executor.logins
     if logins is None or not error.page or not await _open_page(host, call, error):
         raise error
@@ -244,13 +264,13 @@ async def run_call(gateway: "Gateway", asker: "Asker", call: ToolCall, host: Hos
 
 
 async def _call_server(gateway: "Gateway", call: ToolCall) -> "Result":
-    """An address that a person has to open first is asked as any other question. Raises UpstreamRefused then."""
+    """If a person has to open a page first, the host is asked to show it. Raises UpstreamRefused then."""
     try:
         return await gateway.executor.call(call)
     except UpstreamAnswered as error:
         if error.code != URL_ELICITATION_REQUIRED:
             raise
-        raise UpstreamRefused(f"{call.agent.id}: {await _show_pages(call, error.data)}") from None
+        raise errors.UpstreamRefused(f"{call.agent.id}: {await _show_pages(call, error.data)}") from None
 
 
 async def _show_pages(call: ToolCall, data: object) -> str:
@@ -267,14 +287,6 @@ async def _show_pages(call: ToolCall, data: object) -> str:
     except NotAnswered as exc:
         return f"{needs}, and nobody could be asked: {exc}"
     return f"{needs}. One was asked, and agreed: call the tool again when that is done"
-
-
-def _with_page(asker: "Asker", needed: NeedsLogin) -> NeedsLogin:
-    if asker.site is None:
-        return needed
-    page = asker.login_page(needed.agent_id)
-    how = "" if page else "the operator has to set WAYGRAPH_PUBLIC_URL, under which there is a page for it"
-    return NeedsLogin(needed.tool, needed.agent_id, page=page, how=how)
 
 
 async def _open_page(host: Host, call: ToolCall, error: NeedsLogin) -> bool:
@@ -300,61 +312,48 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutc
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 
-def _choose_tool(gateway: "Gateway", asker: "Asker", wanted: Wanted, attempt: "Attempt", called: "Called") -> _Meant:
-    """A tool that may run with these arguments. Raises UnknownName, AmbiguousTool, NotCallable, InvalidArguments."""
-    agent, tool = _find_meant(gateway, asker, wanted.name, wanted.query)
-    attempt.target = called.tool_id = tool.id
-    return _judge_call(gateway, asker, wanted, agent, tool)
-
-
 def _find_meant(gateway: "Gateway", asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
-    """Raises UnknownName, also for what the door does not show; AmbiguousTool."""
+    """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
     view, principal = gateway.view(asker), asker.principal
     tool = tool_meant(view.registry, name=name, query=query, principal=principal, agent_ids=view.agent_ids)
     agent = view.registry.agent(tool.agent_id, principal=principal)
     if not view.shows_tool(agent, tool):
-        raise UnknownName("tool", name or tool.call_name, ())
+        raise errors.UnknownName("tool", name or tool.call_name, ())
     return agent, tool
 
 
-def _as_agreed(gateway: "Gateway", asker: "Asker", wanted: Wanted, agreed: _Meant) -> _Meant:
+def _as_agreed(gateway: "Gateway", asker: "Asker", request: ToolRequest, before: _ChosenTool) -> _ChosenTool:
     """The tool as it is now: a person takes time. Raises as `_meant`; NotCallable also for what became another."""
-    agent, tool = _find_meant(gateway, asker, agreed.tool.id)
-    now = _judge_call(gateway, asker, wanted, agent, tool)
-    if (now.tool.content_hash, now.agent.content_hash) != (agreed.tool.content_hash, agreed.agent.content_hash):
+    agent, tool = _find_meant(gateway, asker, before.tool.id)
+    now = _judge_call(gateway, asker, request, agent, tool)
+    if (now.tool.content_hash, now.agent.content_hash) != (before.tool.content_hash, before.agent.content_hash):
         raise NotCallable(tool.call_name, "it became another while a person was asked: look at it, and call it again")
     return now
 
 
-def _judge_call(gateway: "Gateway", asker: "Asker", wanted: Wanted, agent: "Agent", tool: "Tool") -> _Meant:
+def _judge_call(gateway: "Gateway", asker: "Asker", request: ToolRequest, agent: "Agent", tool: "Tool") -> _ChosenTool:
     """Raises NotCallable, InvalidArguments."""
     judges = judging(gateway.registry, gateway.policy, asker.principal)
-    judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, wanted.name))
+    judgement = judges.judge(agent, tool, by_name=is_exact_name(tool, request.name))
     if judgement.verdict == "deny":
         how = f'call use_tool(name="{tool.call_name}")' if judgement.needs_name else ""
         raise NotCallable(tool.call_name, judgement.reason, how=how)
-    arguments = original_arguments(tool.input_schema, wanted.arguments)
+    arguments = original_arguments(tool.input_schema, request.arguments)
     try:
         check_arguments(tool, arguments)
     except InvalidArguments:
-        _refuse_out_of_reach(gateway, agent, tool)
+        # Who mends the arguments should not learn only then that nothing runs this tool.
+        if reason := gateway.reach.now().why_not(agent):
+            advice = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
+            raise NotCallable(tool.call_name, "; ".join(filter(None, advice))) from None
         raise
-    return _Meant(agent, tool, judgement, arguments)
+    return _ChosenTool(agent, tool, judgement, arguments)
 
 
-def _as_source_states(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:
+def _read_source_form(gateway: "Gateway", tool: Tool, arguments: Mapping[str, Any]) -> tuple[Tool, Mapping[str, Any]]:
     """The tool and the arguments without what operators say of them, as its server knows them.
 
     Raises InvalidArguments for a parameter that callers are not shown.
     """
-    stated = gateway.registry.store.look(lambda index: index.stated_tool(tool.id))
-    if stated is None:
-        return tool, arguments
-    return stated[0], source_arguments(stated[1], stated[0], arguments)
-
-
-def _refuse_out_of_reach(gateway: "Gateway", agent: "Agent", tool: "Tool") -> None:
-    """Who mends its arguments should not learn only then that nothing runs this tool. Raises NotCallable."""
-    if reason := gateway.reach.now().why_not(agent):
-        told = (f"{reason}, whatever the arguments", TO_DO.get(reason, ""))
-        raise NotCallable(tool.call_name, "; ".join(filter(None, told)))
+    form = gateway.registry.store.look(lambda index: index.stated_tool(tool.id))
+    return (tool, arguments) if form is None else (form[0], source_arguments(form[1], form[0], arguments))

@@ -1,12 +1,21 @@
-"""What every request of a host reaches: the registry, what runs tools, the rules, what is recorded."""
+"""What every request of a host reaches: the registry, what runs tools, the rules, what is recorded.
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+Servers may be started before anybody calls them, and kept so: a first call would wait for the start.
+"""
+
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
+import anyio
+
 from waygraph.api.mcp import Surface, Warm
-from waygraph.api.mcp.learning import CallCounter, UsageCounter, open_counter, open_usage
+from waygraph.api.mcp.learning import CallCounter, open_counter
 from waygraph.api.mcp.long_results import LongResults
 from waygraph.api.mcp.pending_calls import Parking
 from waygraph.api.mcp.sessions import QUESTIONS_AT_ONCE, QUESTIONS_PER_MINUTE, Asker, Context
@@ -18,11 +27,16 @@ from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.catalog.find_tools.views import View, open_view
+from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.nouns import Agent
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, TAXONOMY, Recipe, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.usage_file import UsageCounter, open_usage
 
+_log = logging.getLogger("waygraph.gateway")
 TIMEOUT_KEY = "waygraph/timeout_s"
 """In `_meta` of a `tools/call`: so many seconds has this call, at most."""
 
@@ -35,7 +49,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a gateway is made of. `asker_of` says who sent a request: on stdio always the same, over HTTP by request.
+    """What a gateway is made of.
 
     `parks`: a host's next request comes to this process, so that a call can wait for the answer to its question.
     """
@@ -47,7 +61,6 @@ class Parts:
     services: Services
     audit: Audit
     ask: Ask
-    asker_of: Callable[[Context], Asker]
     surface: Surface = "default"
     parks: bool = True
     warm: Warm | None = None
@@ -56,11 +69,13 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway(Parts):
-    """`parking` None: a host's next request may come to another process, so that none is asked by way of it.
+    """`asker_of` says who sent a request: on stdio always the same, over HTTP by request.
 
+    `parking` None: a host's next request may come to another process, so that none is asked by way of it.
     `counter` None: nothing is learned from calls. `usage` None: they are not counted.
     """
 
+    asker_of: Callable[[Context], Asker]
     reach: Reach
     executor: Executor
     parking: Parking | None
@@ -76,15 +91,15 @@ class Gateway(Parts):
     """Content hashes of agents, by kind and id, that listed nothing of a kind when they were asked for it."""
 
     def take_news(self) -> bool:
-        """Whether a server has told since of a change, or started that was too late for a list."""
+        """Whether a server has reported a change since, or has started that was too late for a list."""
         started = self.late & self.executor.open_servers
         self.late.difference_update(started)
-        if has_told := self.executor.take_changes():
+        if has_changed := self.executor.take_changes():
             self.silent.clear()
-        return has_told or bool(started)
+        return has_changed or bool(started)
 
     def view(self, asker: Asker) -> View:
-        """What the asker's door shows: a toolset, a namespace, or everything. Raises UnknownName."""
+        """What the asker's endpoint shows: a toolset, a namespace, or everything. Raises UnknownName."""
         return open_view(self.registry, asker.namespace, asker.principal, only=asker.caller.toolset)
 
     @property
@@ -95,23 +110,24 @@ class Gateway(Parts):
 
     def deadline_s(self, meta: Mapping[str, object] | None) -> float:
         """All the time that a call has: what is set, or less if the host asks for less."""
-        wanted = (meta or {}).get(TIMEOUT_KEY)
+        timeout_s = (meta or {}).get(TIMEOUT_KEY)
         most = self.settings.call_timeout_s
-        return read_number(wanted, 0.0, most) or most
+        return read_number(timeout_s, 0.0, most) or most
 
 
 @asynccontextmanager
-async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
+async def open_gateway(parts: Parts, asker_of: Callable[[Context], Asker]) -> AsyncGenerator[Gateway]:
     """At its end calls end, and every process that was started for them."""
     registry, settings, services = parts.registry, parts.settings, parts.services
     reach = Reach(registry, services, vouched_file(settings.data_path, registry.store.place))
     # A host's next request may come to another process, where nothing of this one is kept: then nothing is cut.
     limit_tokens = settings.call_result_tokens if parts.parks else 0
     parking = Parking() if parts.parks else None
-    with open_counter(registry, settings) as counter, open_usage(registry, settings) as usage:
+    with open_counter(registry, settings) as counter, open_usage(registry.store, settings) as usage:
         async with open_executor(registry, settings, parts.surroundings, services=services) as executor:
             gateway = Gateway(
                 **vars(parts),
+                asker_of=asker_of,
                 reach=reach,
                 executor=executor,
                 parking=parking,
@@ -121,3 +137,74 @@ async def open_gateway(parts: Parts) -> AsyncGenerator[Gateway]:
             )
             async with parking.open() if parking else nullcontext():
                 yield gateway
+
+
+MOST_RECENT = 20
+"""So many agents whose tools were called last, as the audit file has it."""
+AUDIT_BYTES = 1024 * 1024
+"""So much of its end is read."""
+SHORTEST_ROUND_S = 1.0
+
+
+async def keep_warm(gateway: Gateway, which: Warm) -> None:
+    """Starts the servers and, before they would be stopped for want of calls, looks after them again. Runs until it is
+    cancelled; a server that does not start is logged, and tried again with the next round.
+    """
+    while True:
+        try:
+            agents = await gateway.ask(lambda: agents_to_warm(gateway, which))
+        except (WaygraphError, TimeoutError) as error:
+            _log.warning("no servers are warmed now: %s", error)
+            agents = ()
+        except Exception:  # noqa: BLE001 - the gateway would end with its warming
+            _log.exception("no servers are warmed now")
+            agents = ()
+        async with anyio.create_task_group() as tasks:
+            for agent in agents:
+                tasks.start_soon(_warm, gateway, agent)
+            await anyio.sleep(max(SHORTEST_ROUND_S, gateway.settings.call_idle_s / 2))
+
+
+async def _warm(gateway: Gateway, agent: Agent) -> None:
+    try:
+        await gateway.executor.warm(agent)
+    except WaygraphError as error:
+        _log.warning("a server is not warm: %s", error)
+    except Exception:  # noqa: BLE001 - whatever one server leads to, the others are warmed
+        _log.exception("the server of %s is not warm", agent.id)
+
+
+def agents_to_warm(gateway: Gateway, which: Warm) -> Sequence[Agent]:
+    """MCP servers that can be called here. Raises WaygraphError."""
+    registry, why_not = gateway.registry, gateway.reach.now().why_not
+    recent = set(recent_agents(gateway.settings.audit_path)) if which == "recent" else set()
+    return [
+        agent
+        for agent in registry.agents()
+        if agent.kind == "mcp_server"
+        and (which == "all" or (agent.pinned if which == "pinned" else agent.id in recent))
+        and not (agent.hidden or agent.pending or why_not(agent))
+    ]
+
+
+def recent_agents(audit: Path | None) -> list[str]:
+    """Ids of the agents of calls that ran, the last called first; none without an audit file."""
+    if audit is None:
+        return []
+    try:
+        with audit.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - AUDIT_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    found: dict[str, None] = {}
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # the first one may be half a line
+        if isinstance(record, dict) and record.get("action") == "call" and record.get("outcome") == "ok":
+            found.setdefault(owner_of(str(record.get("target"))))
+        if len(found) == MOST_RECENT:
+            break
+    return list(found)

@@ -1,4 +1,4 @@
-"""The gateway over streamable HTTP, as an ASGI application: who calls is told to it, it asks nobody.
+"""The gateway over streamable HTTP, as an ASGI application: it is handed the caller, and authenticates nobody.
 
 Hosts of the modern era need no session: each request stands alone, and any process of a service answers it. Hosts of
 the handshake era have one, which belongs to who opened it and to the process that keeps it.
@@ -15,9 +15,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from sse_starlette.sse import AppStatus
 
-from waygraph.api.mcp import Surface, Warm
-from waygraph.api.mcp.calls import Wanted, call_tool, record_call
-from waygraph.api.mcp.gateway import TIMEOUT_KEY, Ask, Gateway, Parts
+from waygraph.api.mcp.calls import ToolRequest, call_tool, record_call
+from waygraph.api.mcp.gateway import TIMEOUT_KEY, Gateway, Parts
 from waygraph.api.mcp.http_sessions import (
     REQUEST,
     HandshakeSessions,
@@ -27,10 +26,10 @@ from waygraph.api.mcp.http_sessions import (
     release_request,
     seat_session,
 )
+from waygraph.api.mcp.meta_tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.mcp.results import compact, protocol_error
 from waygraph.api.mcp.server import CAPABILITIES, open_server
 from waygraph.api.mcp.sessions import Asker, Context, Session, session_of
-from waygraph.api.mcp.tools import FIND_TOOLS, ROUTE, ROUTE_AGENTS, RUNNERS
 from waygraph.api.telemetry.request_log import Receive, Scope, Send
 from waygraph.ingest.upstream.connection import Deaf
 from waygraph.registry.access.authenticator import bearer_token
@@ -40,19 +39,14 @@ from waygraph.registry.http.addresses import public_address
 from waygraph.registry.model.errors import TooManySessions
 
 if TYPE_CHECKING:
-    from waygraph.api.telemetry.audit import Audit
-    from waygraph.ingest.execution.services import Services
     from waygraph.ingest.logins.callers import OwnLogins
-    from waygraph.ingest.manifest.environment import Surroundings
     from waygraph.ingest.upstream.connection import Result
-    from waygraph.registry.access.policy import CallPolicy
     from waygraph.registry.access.visibility import Caller
     from waygraph.registry.model.settings import Settings
-    from waygraph.registry.storage.local_registry import LocalRegistry
 
 
-# A token may lack a scope: then HTTP says so before anything runs, and a host can have its person grant it (MCP
-# 2025-11-25, Authorization, Runtime Insufficient Scope Errors). Of a key nobody grants more: its caller is told by MCP.
+# If a token lacks a scope, HTTP says so before anything runs, and a host can have its person grant it (MCP 2025-11-25,
+# Authorization, Runtime Insufficient Scope Errors). Nobody can grant a key more: its caller gets an error of MCP.
 STEP_UP = "waygraph.mcp.step_up"
 """In the scope of a request that is refused so: the scopes that its caller has, with those that it needs."""
 _ASKS: Mapping[str, frozenset[Grant]] = {
@@ -65,16 +59,16 @@ _USES: frozenset[Grant] = frozenset({"use"})
 
 def needed_scopes(message: Mapping[str, Any]) -> frozenset[Grant]:
     """Of one message of a host."""
-    said = message.get("params")
-    params: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    params_or_none = message.get("params")
+    params: Mapping[str, Any] = params_or_none if isinstance(params_or_none, dict) else {}
     match message.get("method"):
         case "tools/call":
             name, arguments = str(params.get("name")), params.get("arguments")
-            given = arguments if isinstance(arguments, dict) else {}
+            tool_arguments = arguments if isinstance(arguments, dict) else {}
             needed = _ASKS.get(name, _USES)
-            if name == FIND_TOOLS and given.get("kind", "tool") != "tool":
+            if name == FIND_TOOLS and tool_arguments.get("kind", "tool") != "tool":
                 return needed | _USES
-            return needed | _ASKS[ROUTE] if name in RUNNERS.values() and given.get("query") else needed
+            return needed | _ASKS[ROUTE] if name in RUNNERS.values() and tool_arguments.get("query") else needed
         case "resources/read" if params.get("uri") == CAPABILITIES:
             return frozenset({"route"})
         case "prompts/get" | "resources/read" | "completion/complete":
@@ -103,58 +97,27 @@ _CALLER, _NAMESPACE = "waygraph.mcp.caller", "waygraph.mcp.namespace"
 class HttpGateway:
     """Answers while `running` is entered, which is done once.
 
-    `alone`: this process is the service's only one. Of several none keeps what a host's next request needs: hosts of
-    the handshake era have no session there, and no host is asked anything.
+    Of several processes none keeps what a host's next request needs, so their gateways do not park. Hosts of the
+    handshake era have no session there, and no host is asked anything.
     """
 
-    def __init__(
-        self,
-        registry: "LocalRegistry",
-        settings: "Settings",
-        surroundings: "Surroundings",
-        policy: "CallPolicy",
-        services: "Services",
-        *,
-        audit: "Audit",
-        ask: Ask,
-        surface: Surface = "default",
-        alone: bool = True,
-        warm: Warm | None = None,
-    ) -> None:
-        self._registry, self._settings, self._surroundings = registry, settings, surroundings
-        self._policy, self._services = policy, services
-        self._audit, self._ask, self._alone = audit, ask, alone
-        self._surface: Surface = surface
-        self._warm: Warm | None = warm
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._gateway: Gateway | None = None
         self._sessions: HandshakeSessions | None = None
-        self._open = OpenSessions(settings.sessions_per_caller if alone else 0)
+        self._open = OpenSessions(parts.settings.sessions_per_caller if parts.parks else 0)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         # Streams of calls end by themselves when a service stops; of the others `api.rest.protocol` takes care.
         AppStatus.enable_automatic_graceful_drain = False
-        parts = Parts(
-            registry=self._registry,
-            settings=self._settings,
-            surroundings=self._surroundings,
-            policy=self._policy,
-            services=self._services,
-            audit=self._audit,
-            ask=self._ask,
-            asker_of=lambda ctx: _asker_of(ctx, self._settings),
-            surface=self._surface,
-            parks=self._alone,
-            warm=self._warm,
-        )
-        async with open_server(parts) as server:
+        most_bytes = self._parts.settings.max_body_bytes
+        async with open_server(self._parts, lambda ctx: _asker_of(ctx, self._parts.settings)) as server:
             self._gateway = server.gateway
             server.middleware.insert(0, release_request)
             server.middleware.append(seat_session)
             self._sessions = HandshakeSessions(
-                server,
-                stateless=not self._alone,
-                max_request_body_size=self._settings.max_body_bytes,
+                server, stateless=not self._parts.parks, max_request_body_size=most_bytes
             )
             async with self._sessions.run():
                 yield
@@ -176,16 +139,16 @@ class HttpGateway:
         authorization: str = "",
         sent_to: str = "",
     ) -> "Result":
-        """A call that comes from no host of MCP: nobody can be asked, and nobody hears what the tool tells meanwhile.
+        """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
 
         Raises as `call_tool` of a host's request.
         """
         assert self._gateway is not None, "it is not running"  # noqa: S101
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-        wanted = Wanted(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
-        site = public_address(self._settings.public_url, sent_to)
+        request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
+        site = public_address(self._parts.settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
-        return await call_tool(self._gateway, asker, wanted, Deaf())
+        return await call_tool(self._gateway, asker, request, Deaf())
 
     async def answer(
         self, scope: Scope, receive: Receive, send: Send, *, caller: "Caller", namespace: str = ""
@@ -194,23 +157,21 @@ class HttpGateway:
         assert self._sessions is not None, "it is not running"  # noqa: S101
         if caller.id.startswith("oidc:") and not {"route", "use"} <= caller.scopes and scope["method"] == "POST":
             receive = await self._refuse_unscoped(scope, receive, caller)
-        kept = kept_scope(scope) | {_CALLER: caller, _NAMESPACE: namespace, "user": self._user(caller.id)}
-        answered, request = _Once(send), SentRequest(receive)
+        # By this the SDK binds a session to who opened it.
+        user = AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=[]))
+        kept = kept_scope(scope) | {_CALLER: caller, _NAMESPACE: namespace, "user": user}
+        send_once, request = _Once(send), SentRequest(receive)
         kept[REQUEST] = request
         try:
             with self._open.around(kept, _owner(caller, scope)):
-                await self._sessions.handle_request(kept, request, answered)
+                await self._sessions.handle_request(kept, request, send_once)
         except TooManySessions as error:
             await _refuse(error, send)
         except anyio.ClosedResourceError:
-            if not answered.is_whole:
+            if not send_once.is_whole:
                 raise
         finally:
             request.note_answered()
-
-    def _user(self, caller_id: str) -> AuthenticatedUser:
-        """By this the SDK binds a session to who opened it."""
-        return AuthenticatedUser(AccessToken(token="", client_id=caller_id, scopes=[]))
 
     async def _refuse_unscoped(self, scope: Scope, receive: Receive, caller: "Caller") -> Receive:
         """How the request is read if the caller may make it. Raises NotAllowed."""
@@ -245,7 +206,7 @@ class _Once:
 
 
 def _owner(caller: "Caller", scope: Scope) -> str:
-    """Whose a session or a request is: where nobody is asked who they are, whoever has the address."""
+    """The owner of a session or a request; without authentication the client's address."""
     return caller.id if caller is not LOCAL else str((scope["client"] or [""])[0])
 
 

@@ -93,19 +93,7 @@ def _opens(scope: Scope) -> bool:
 
 REQUEST = "waygraph.mcp.request"
 """In the scope of a request: its `SentRequest`."""
-_OF_REQUEST = (
-    "type",
-    "asgi",
-    "http_version",
-    "method",
-    "scheme",
-    "path",
-    "raw_path",
-    "root_path",
-    "query_string",
-    "client",
-    "server",
-)
+_OF_REQUEST = "type asgi http_version method scheme path raw_path root_path query_string client server".split()
 _HEADERS = frozenset({b"accept", b"authorization", b"content-length", b"content-type", b"host", b"last-event-id"})
 
 
@@ -202,10 +190,15 @@ class _Outgoing:
     async def send(self, sent: SessionMessage) -> None:
         if self._is_closed:
             raise anyio.ClosedResourceError
-        name = _stream_of(sent)
+        message, about = sent.message, sent.metadata
+        if isinstance(message, (JSONRPCResponse, JSONRPCError)):
+            request_id = message.id
+        else:
+            request_id = about.related_request_id if isinstance(about, ServerMessageMetadata) else None
+        name = GET_STREAM_KEY if request_id is None else str(request_id)
         if name in self._streams:
             try:
-                await self._streams[name][0].send(EventMessage(sent.message, None))
+                await self._streams[name][0].send(EventMessage(message, None))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 self._streams.pop(name, None)
 
@@ -217,11 +210,3 @@ class _Outgoing:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-def _stream_of(sent: SessionMessage) -> str:
-    message, about = sent.message, sent.metadata
-    if isinstance(message, (JSONRPCResponse, JSONRPCError)):
-        return GET_STREAM_KEY if message.id is None else str(message.id)
-    related = about.related_request_id if isinstance(about, ServerMessageMetadata) else None
-    return GET_STREAM_KEY if related is None else str(related)

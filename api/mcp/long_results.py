@@ -1,7 +1,7 @@
 """Results that fit a model's context: what is over the limit stays here, and the model reads it page by page.
 
-Nothing is cut silently. A result that was cut ends with a text that names each part that is missing, by its JSON
-pointer in the whole result, and where the rest of it is read: by `use_tool`, or as a resource.
+Nothing is cut silently. A result that was cut ends with a text that names each missing part, by its JSON pointer in
+the whole result. It also says where the rest is read: by `use_tool`, or as a resource.
 """
 
 import secrets
@@ -52,7 +52,7 @@ type Cut = tuple[Any, list[Part]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredResult:
     owner: tuple[str, str]
     result: Mapping[str, Any]
     size: int
@@ -66,7 +66,9 @@ class LongResults:
 
     def __init__(self, limit_tokens: int, most_bytes: int) -> None:
         self._limit_tokens, self._most_bytes = limit_tokens, most_bytes
-        self._kept: TTLCache[str, _Kept] = TTLCache(maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size)
+        self._kept: TTLCache[str, _StoredResult] = TTLCache(
+            maxsize=most_bytes, ttl=KEPT_S, getsizeof=lambda kept: kept.size
+        )
 
     def fit(self, result: Mapping[str, Any], asker: Asker, run_by: str) -> Mapping[str, Any]:
         """The result within the limit: its structured content, and all else that is sent but images and sounds."""
@@ -78,18 +80,18 @@ class LongResults:
         if not most or needed <= most:
             return result
         address = self._keep(result, asker)
-        told, parts = _cut_beside(beside, most // 4)
-        sent, missing = _cut_blocks(blocks, most - json_bytes(told))
+        answer, parts = _cut_beside(beside, most // 4)
+        sent, missing = _cut_blocks(blocks, most - json_bytes(answer))
         parts += missing
         if "structuredContent" in result:
-            told["structuredContent"], missing = cut(result["structuredContent"], most, "/structuredContent")
+            answer["structuredContent"], missing = cut(result["structuredContent"], most, "/structuredContent")
             parts += missing
         total = f"this result has about {needed // BYTES_PER_TOKEN:,} tokens, and a call returns {self._limit_tokens:,}"
-        told["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, run_by)}))]
+        answer["content"] = [*sent, text(compact({"cut": {"why": total} | _missing(address, parts, run_by)}))]
         if address:
             link = {"type": "resource_link", "uri": address, "name": "the whole result", "mimeType": PAGE_TYPE}
-            told["content"].append(link)
-        return told
+            answer["content"].append(link)
+        return answer
 
     def read(self, uri: str, asker: Asker, run_by: str) -> list[str]:
         """A page of a kept result: a text or JSON, then, if more is missing, what and where. Raises UnknownName."""
@@ -103,8 +105,8 @@ class LongResults:
         if value is _ABSENT or start is None:
             raise UnknownName("part of a result", uri[:200], ())
         page, parts = cut(value, self._limit_tokens * BYTES_PER_TOKEN, path, start)
-        said = mark_imitation(page if isinstance(page, str) else compact(page), "")
-        return [said, compact({"cut": _missing(address, parts, run_by)})] if parts else [said]
+        words = mark_imitation(page if isinstance(page, str) else compact(page), "")
+        return [words, compact({"cut": _missing(address, parts, run_by)})] if parts else [words]
 
     def _keep(self, result: Mapping[str, Any], asker: Asker) -> str:
         """Its address; empty if it is too large to be kept."""
@@ -112,7 +114,7 @@ class LongResults:
         if size > self._most_bytes:
             return ""
         address = RESULTS + secrets.token_urlsafe(16)
-        self._kept[address] = _Kept((asker.caller.id, asker.owner), result, size)
+        self._kept[address] = _StoredResult((asker.caller.id, asker.owner), result, size)
         return address
 
 
@@ -207,7 +209,7 @@ def _cut_blocks(blocks: Sequence[Any], most: int) -> tuple[list[Any], list[Part]
 def _cut_beside(beside: Mapping[str, Any], most: int) -> tuple[dict[str, Any], list[Part]]:
     """What a result has beside its content, the smallest first, as far as it fits; no member is cut.
 
-    Whether it is an error, and whose, is told of every result.
+    Every result says whether it is an error, and whose.
     """
     meta = beside.get("_meta")
     kept = {name: beside[name] for name in ("isError",) if name in beside}
@@ -239,21 +241,20 @@ def _text_bytes(block: Any) -> int:
 
 
 def _missing(address: str, parts: Sequence[Part], run_by: str) -> dict[str, Any]:
-    """What a model is told. `address` empty: the rest is nowhere."""
-    told: dict[str, Any] = {"parts": [_part_entry(address, part) for part in parts[:MAX_PARTS]]}
+    """What a model learns of the missing parts. `address` empty: the rest is nowhere."""
+    entries = []
+    for part in parts[:MAX_PARTS]:
+        end = part.start + part.kept
+        entry = {"path": part.path, "sent": f"{part.unit} {part.start} to {end} of {part.of}"}
+        rest = f"{address}?path={quote(part.path, safe='/')}&from={end}"
+        entries.append(entry | ({"rest": rest} if address else {}))
+    answer: dict[str, Any] = {"parts": entries}
     if len(parts) > MAX_PARTS:
-        told["more_parts"] = len(parts) - MAX_PARTS
+        answer["more_parts"] = len(parts) - MAX_PARTS
     if not address:
-        return told | {"how": "the rest was too large to be kept: ask the tool for less"}
+        return answer | {"how": "the rest was too large to be kept: ask the tool for less"}
     how = f"{run_by}(name=…) with the address of a rest" if run_by else "reading the resource"
-    return told | {"how": f"{how} returns it"}
-
-
-def _part_entry(address: str, part: Part) -> dict[str, Any]:
-    end = part.start + part.kept
-    told: dict[str, Any] = {"path": part.path, "sent": f"{part.unit} {part.start} to {end} of {part.of}"}
-    rest = f"{address}?path={quote(part.path, safe='/')}&from={end}"
-    return told | ({"rest": rest} if address else {})
+    return answer | {"how": f"{how} returns it"}
 
 
 _ABSENT = object()

@@ -6,11 +6,11 @@ from typing import Any
 
 from waygraph.api.mcp.calls import COMPLETE, record_call, require_consent, run_call
 from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.meta_tools import RUNNERS
 from waygraph.api.mcp.offers import Kind, address_of, find_owner, stand_in
 from waygraph.api.mcp.protocol import UNFIT, is_url, mend_item, mend_result
 from waygraph.api.mcp.results import WHOSE, attribute_error
 from waygraph.api.mcp.sessions import Asker, OnBehalf
-from waygraph.api.mcp.tools import RUNNERS
 from waygraph.ingest.execution.call import ToolCall
 from waygraph.ingest.manifest.fields import items_of
 from waygraph.ingest.upstream.connection import Host, NotOffered, Result
@@ -51,46 +51,47 @@ class OfferCall:
         return {"ref": {"type": f"ref/{'prompt' if self.kind == 'prompt' else 'resource'}", key: name}, **self.params}
 
 
-async def call_offer(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Host) -> Result:
-    """The server's own answer. Raises what stands against it, and what the executor raises; UpstreamAnswered says whose
-    words it has.
+async def call_offer(gateway: Gateway, asker: Asker, offer: OfferCall, host: Host) -> Result:
+    """The server's own answer. Raises what refuses the call, and what the executor raises.
+
+    UpstreamAnswered names the agent.
     """
-    arguments = wanted.params.get("arguments") or {}
-    with record_call(gateway, asker.caller, wanted.address, arguments) as attempt:
+    arguments = offer.params.get("arguments") or {}
+    with record_call(gateway, asker.caller, offer.address, arguments) as attempt:
         asker.caller.require("use")
-        agent, name = await find_owner(gateway, asker, wanted.kind, wanted.address)
-        tool = stand_in(wanted.kind, agent, name)
+        agent, name = await find_owner(gateway, asker, offer.kind, offer.address)
+        tool = stand_in(offer.kind, agent, name)
         attempt.target = tool.id
-        judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, wanted.kind, name))
+        judgement = await gateway.ask(lambda: _judge(gateway, asker, agent, offer.kind, name))
         if judgement.verdict == "ask":
-            if wanted.completes:
+            if offer.completes:
                 return _NOTHING
             await require_consent(host, agent, tool, arguments, judgement.reason)
-            await gateway.ask(lambda: _recheck(gateway, asker, agent, wanted.kind, name))
+            await gateway.ask(lambda: _recheck(gateway, asker, agent, offer.kind, name))
         call = ToolCall(
             agent=agent,
             tool=tool,
-            arguments=wanted.params_for(name),
-            deadline_s=wanted.deadline_s,
+            arguments=offer.params_for(name),
+            deadline_s=offer.deadline_s,
             caller=asker.call_caller,
             token=asker.token,
             host=OnBehalf(host, agent, asker.caller, gateway.questions),
-            method=wanted.method,
+            method=offer.method,
         )
         try:
             result = await run_call(gateway, asker, call, host)
         except UpstreamAnswered as error:
             raise attribute_error(error, tool.id) from error
         except NotOffered:
-            if wanted.completes:
+            if offer.completes:
                 return _NOTHING
             raise
-        return _read_answer(wanted, agent, result)
+        return _read_answer(offer, agent, result)
 
 
-async def read_as_tool(gateway: Gateway, asker: Asker, wanted: OfferCall, host: Host) -> Result:
+async def read_as_tool(gateway: Gateway, asker: Asker, offer: OfferCall, host: Host) -> Result:
     """A resource as a tool's result, for a model, cut as any other."""
-    read = await call_offer(gateway, asker, wanted, host)
+    read = await call_offer(gateway, asker, offer, host)
     result = {"content": [{"type": "resource", "resource": each} for each in read["contents"]], "_meta": read["_meta"]}
     return gateway.long_results.fit(result, asker, RUNNERS[gateway.surface])
 
@@ -113,25 +114,25 @@ def _recheck(gateway: Gateway, asker: Asker, agent: Agent, kind: Kind, name: str
     _judge(gateway, asker, now, kind, name)
 
 
-def _read_answer(wanted: OfferCall, agent: Agent, result: Result) -> Result:
-    """As a host takes it, with whose it is. Raises UpstreamRefused for what is no answer to what was asked."""
-    if wanted.completes:
-        told = mend_result(wanted.method, {**result, "completion": _completion(result.get("completion"))})
+def _read_answer(offer: OfferCall, agent: Agent, result: Result) -> Result:
+    """As a host takes it, with the id of its agent. Raises UpstreamRefused for one of another method."""
+    if offer.completes:
+        answer = mend_result(offer.method, {**result, "completion": _completion(result.get("completion"))})
     else:
-        field = "messages" if wanted.kind == "prompt" else "contents"
+        field = "messages" if offer.kind == "prompt" else "contents"
         items = result.get(field)
-        mended = [mend_item(wanted.method, field, _with_address(wanted, agent, each)) for each in items_of(items)]
+        mended = [mend_item(offer.method, field, _with_address(offer, agent, each)) for each in items_of(items)]
         is_whole = isinstance(items, list) and UNFIT not in mended
-        told = mend_result(wanted.method, {**result, field: mended}) if is_whole else UNFIT
-    if isinstance(told, Mapping):
-        return {**told, "_meta": {**told.get("_meta", {}), WHOSE: agent.id}}
-    raise UpstreamRefused(f"{agent.id}: its answer is none that the protocol has for {wanted.method}")
+        answer = mend_result(offer.method, {**result, field: mended}) if is_whole else UNFIT
+    if isinstance(answer, Mapping):
+        return {**answer, "_meta": {**answer.get("_meta", {}), WHOSE: agent.id}}
+    raise UpstreamRefused(f"{agent.id}: its answer is none that the protocol has for {offer.method}")
 
 
-def _with_address(wanted: OfferCall, agent: Agent, item: Any) -> Any:
-    """Of what is read by our address, and of what a host could not take the address of, ours is told."""
-    uri = item.get("uri") if isinstance(item, Mapping) and wanted.kind != "prompt" else None
-    if isinstance(uri, str) and (wanted.address.startswith("waygraph:") or not is_url(uri)):
+def _with_address(offer: OfferCall, agent: Agent, item: Any) -> Any:
+    """With our address, if the host read it by ours, or if it could not take the server's own."""
+    uri = item.get("uri") if isinstance(item, Mapping) and offer.kind != "prompt" else None
+    if isinstance(uri, str) and (offer.address.startswith("waygraph:") or not is_url(uri)):
         return {**item, "uri": address_of("resource", agent.id, uri)}
     return item
 

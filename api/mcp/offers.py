@@ -1,8 +1,8 @@
 """What servers behind the gateway offer beside their tools: prompts, resources and templates of resources.
 
 None of it is in the graph: servers are asked for their lists, and each connection keeps what its server listed. So a
-list is never another login's. Hosts are told names and addresses that say whose each is, and hold the server's own:
-a prompt is `AGENT__NAME`, a resource `waygraph://agents/AGENT/URI`, and a template that address with a template in it.
+list is never another login's. Hosts get names and addresses that name the agent and hold the server's own: a prompt
+is `AGENT__NAME`, a resource `waygraph://agents/AGENT/URI`. A template is that address with a template in it.
 """
 
 import logging
@@ -38,11 +38,11 @@ from waygraph.registry.model.nouns import Agent, Filters, Query, Tool, is_doubtf
 Kind = Literal["prompt", "resource", "template"]
 AGENTS = "waygraph://agents/"
 MOST_SERVERS = 8
-"""So many servers are asked for one list. Of more those that are pinned, then those that say that they have any."""
+"""So many servers are asked for one list. If there are more: pinned ones, then those whose description counts some."""
 FOUND_AT = 5
 """A search asks so many servers: those that the router ranks best for it."""
 LIST_S = 10.0
-"""For the lists of all servers, their start included. When one that is late has started, hosts are told."""
+"""For the lists of all servers, their start included. When a late one has started, hosts are notified."""
 MOST_ADDRESS_CHARS, MOST_LISTED_CHARS = 8_192, 2_048
 """Of an address that is read, and of a name, URI or template that is listed."""
 MOST_READ_CHARS = 1_000_000
@@ -58,7 +58,7 @@ _log = logging.getLogger("waygraph.gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class _ListMethod:
     """How a kind is listed: method, field of the list, field of the name, its word in counts."""
 
     method: str
@@ -71,21 +71,18 @@ def _count_pattern(what: str) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(BESIDE_TOOLS)}[^\n]*\b\d+ {what}s?\b")
 
 
-LISTED: Mapping[Kind, _Listed] = {
-    "prompt": _Listed("prompts/list", "prompts", "name", _count_pattern("prompt")),
-    "resource": _Listed("resources/list", "resources", "uri", _count_pattern("resource")),
-    "template": _Listed(
-        "resources/templates/list",
-        "resourceTemplates",
-        "uriTemplate",
-        _count_pattern("resource template"),
+LISTS: Mapping[Kind, _ListMethod] = {
+    "prompt": _ListMethod("prompts/list", "prompts", "name", _count_pattern("prompt")),
+    "resource": _ListMethod("resources/list", "resources", "uri", _count_pattern("resource")),
+    "template": _ListMethod(
+        "resources/templates/list", "resourceTemplates", "uriTemplate", _count_pattern("resource template")
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """`name`: the server's own name, URI or template; `address`: ours; `entry`: what a host is told, ours in it."""
+    """`name`: the server's own name, URI or template; `address`: ours; `entry`: as hosts get it, with our address."""
 
     agent: Agent
     kind: Kind
@@ -95,7 +92,7 @@ class Offer:
 
     @property
     def text(self) -> str:
-        """What is said of it: title, description, and of a prompt its arguments."""
+        """Its title and description, and the arguments of a prompt."""
         return "\n".join(_texts(self.entry))
 
 
@@ -120,12 +117,12 @@ def address_of(kind: Kind, agent_id: str, name: str) -> str:
 
 def stand_in(kind: Kind, agent: Agent, name: str) -> Tool:
     """As what policy and audit know it: a tool of the agent that only reads, `prompt:NAME` or `resource:URI`."""
-    called = f"{'prompt' if kind == 'prompt' else 'resource'}:{name}"
+    tool_name = f"{'prompt' if kind == 'prompt' else 'resource'}:{name}"
     return Tool(
-        id=tool_id(agent.id, called),
+        id=tool_id(agent.id, tool_name),
         agent_id=agent.id,
-        name=called,
-        call_name=f"{agent.id}__{called}",
+        name=tool_name,
+        call_name=f"{agent.id}__{tool_name}",
         annotations=_READS,
     )
 
@@ -183,13 +180,13 @@ def _fits(template: str, uri: str) -> bool:
 
 
 async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "") -> Offers:
-    """What the asker may see of what the servers at its door list; with a query of those that fit it best.
+    """What the asker may see of the lists of the servers at its endpoint; with a query, of those that fit it best.
 
     Raises what finding raises.
     """
     if "use" not in asker.caller.scopes:  # who may call nothing has no server started
         return Offers()
-    asked, unasked = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
+    servers, unasked = await gateway.ask(lambda: _servers(gateway, asker, kind, query))
     answers: dict[str, Sequence[Any]] = {}
     logins: dict[str, str] = {}
 
@@ -204,33 +201,27 @@ async def list_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str = "
         except (WaygraphError, TimeoutError):
             return
         except Exception:  # noqa: BLE001 - whatever a server leads to costs its own list alone
-            _log.exception("%s of %s", LISTED[kind].method, agent.id)
+            _log.exception("%s of %s", LISTS[kind].method, agent.id)
 
     async with anyio.create_task_group() as tasks:
-        for agent in asked:
+        for agent in servers:
             tasks.start_soon(ask_server, agent)
-    failed = [agent.id for agent in asked if agent.id not in answers and agent.id not in logins]
+    failed = [agent.id for agent in servers if agent.id not in answers and agent.id not in logins]
     offers = Offers(failed=failed, logins=dict(sorted(logins.items())), unasked=unasked)
     if offers.failed:
-        _log.warning("%s of %s did not come: left out", LISTED[kind].method, ", ".join(offers.failed))
-    listed = [(agent, answers[agent.id]) for agent in asked if agent.id in answers]
-    _note_silent(gateway, kind, listed)
+        _log.warning("%s of %s did not come: left out", LISTS[kind].method, ", ".join(offers.failed))
+    listed = [(agent, answers[agent.id]) for agent in servers if agent.id in answers]
+    # Who has none is not asked again, so that it may rest, until it is another agent or any server tells of a change.
+    # A server that is called as each caller may list something for another one.
+    own_logins = gateway.executor.logins
+    for agent, items in listed:
+        if not items and not (own_logins and own_logins.rule(agent.id)):
+            gateway.silent[kind, agent.id] = agent.content_hash
     return await gateway.ask(lambda: _read_lists(gateway, asker, kind, listed, offers))
 
 
-def _note_silent(gateway: Gateway, kind: Kind, listed: Sequence[tuple[Agent, Sequence[Any]]]) -> None:
-    """Who has none is not asked again, so that it may rest, until it is another agent or any server tells of a change.
-
-    A server that is called as each caller may list something for another one.
-    """
-    logins = gateway.executor.logins
-    for agent, items in listed:
-        if not items and not (logins and logins.rule(agent.id)):
-            gateway.silent[kind, agent.id] = agent.content_hash
-
-
 async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) -> Sequence[Any]:
-    listed = LISTED[kind]
+    listed = LISTS[kind]
     call = ToolCall(
         agent=agent,
         tool=stand_in(kind, agent, "*"),
@@ -245,26 +236,26 @@ async def _ask_list(gateway: Gateway, asker: Asker, kind: Kind, agent: Agent) ->
 
 
 def _servers(gateway: Gateway, asker: Asker, kind: Kind, query: str) -> tuple[list[Agent], int]:
-    """Those to ask, and how many are not asked."""
+    """The servers to ask, and how many more there are."""
     offering = offering_agents(gateway, asker, kind)
     servers = [agent for agent in offering if gateway.silent.get((kind, agent.id)) != agent.content_hash]
     if len(servers) <= MOST_SERVERS:
         return servers, 0
-    said = [agent for agent in servers if agent.pinned or LISTED[kind].counted.search(agent.description)]
+    likely = [agent for agent in servers if agent.pinned or LISTS[kind].counted.search(agent.description)]
     if query.strip():
-        filters = Filters(agent_ids=tuple(sorted(agent.id for agent in said)))
-        asked = Query(text=query, limit=FOUND_AT, filters=filters)
+        filters = Filters(agent_ids=tuple(sorted(agent.id for agent in likely)))
+        request = Query(text=query, limit=FOUND_AT, filters=filters)
         registry = gateway.view(asker).registry
-        ranked = registry.route(asked, recipe=gateway.recipe, principal=asker.principal) if said else None
+        ranked = registry.route(request, recipe=gateway.recipe, principal=asker.principal) if likely else None
         best = [match.agent.id for match in (*ranked.pinned, *ranked.matches)] if ranked else []
-        chosen = sorted((agent for agent in said if agent.id in best), key=lambda agent: best.index(agent.id))
+        chosen = sorted((agent for agent in likely if agent.id in best), key=lambda agent: best.index(agent.id))
     else:
-        chosen = sorted(said, key=lambda agent: (not agent.pinned, agent.id))[:MOST_SERVERS]
+        chosen = sorted(likely, key=lambda agent: (not agent.pinned, agent.id))[:MOST_SERVERS]
     return chosen, len(servers) - len(chosen)
 
 
 def offering_agents(gateway: Gateway, asker: Asker, kind: Kind) -> list[Agent]:
-    """The MCP servers at the asker's door that can be asked and may be, by id."""
+    """The MCP servers at the asker's endpoint that can be called and may be, by id."""
     view, why_not = gateway.view(asker), gateway.reach.now().why_not
     judges = judging(view.registry, gateway.policy, asker.principal)
     agents = (listed.agent for listed in list_agents(view.registry, asker.principal, view.agent_ids))
@@ -295,29 +286,25 @@ def _read_lists(
         try:
             read = [_read_item(kind, agent, item) for item in items]
         except Exception:  # noqa: BLE001 - as above
-            _log.exception("%s of %s", LISTED[kind].method, agent.id)
+            _log.exception("%s of %s", LISTS[kind].method, agent.id)
             offers.failed.append(agent.id)
             continue
         offers.unfit += read.count(None)
         listing = [offer for offer in read if offer and _may(judges, agent, kind, offer.name)]
         doubtful = _doubtful_addresses(listing)
         for offer in listing:
+            # Where another agent's id begins as the name of a prompt does, the name is one of that agent's.
+            owner = (agent, "") if kind != "prompt" else _named_owner(gateway, asker, kind, offer.address)
             if offer.address in doubtful:
                 offers.doubtful += 1
-            elif kind != "prompt" or _reads_back(gateway, asker, offer):
+            elif owner is not None and owner[0].id == agent.id:
                 found.setdefault(offer.address, offer)
     offers.found = [found[address] for address in sorted(found)]
     return offers
 
 
-def _reads_back(gateway: Gateway, asker: Asker, offer: Offer) -> bool:
-    """False where another agent's id begins as this name does: then the name is one of that agent's."""
-    owner = _named_owner(gateway, asker, offer.kind, offer.address)
-    return owner is not None and owner[0].id == offer.agent.id
-
-
 def _read_item(kind: Kind, agent: Agent, item: Any) -> Offer | None:
-    listed = LISTED[kind]
+    listed = LISTS[kind]
     if not isinstance(item, Mapping):
         return None
     name = item.get(listed.name)
@@ -345,11 +332,11 @@ def _doubtful_addresses(offers: Sequence[Offer]) -> set[str]:
     return addresses
 
 
-def _hash_texts(*texts: str) -> bytes:
-    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()
-
-
-@cached(LRUCache[bytes, bool](MOST_VERDICTS), key=_hash_texts, lock=Lock())
+@cached(
+    LRUCache[bytes, bool](MOST_VERDICTS),
+    key=lambda *texts: sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest(),
+    lock=Lock(),
+)
 def _is_suspicious(name: str, text: str) -> bool:
     tool = Tool(id="", agent_id="", name=name, description=text)
     return bool(suspicions(tool_flags(tool, lambda _: {})))
@@ -358,8 +345,8 @@ def _is_suspicious(name: str, text: str) -> bool:
 PAGE = 100
 """So many items does a page hold."""
 UNLISTED = "waygraph/unlisted"
-"""In `_meta` of a list: of which agents nothing came, at which the caller has to log in, how many were not asked, how
-many items look suspicious, and how many no host could take.
+"""In `_meta` of a list: agents that did not answer, those that need a login, and how many were not asked.
+Also how many items look suspicious, and how many no host could take.
 """
 
 
@@ -367,7 +354,7 @@ async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -
     """As MCP has it. `cursor`: the address after which the page begins; empty: the first page."""
     offers = await list_offers(gateway, asker, kind)
     rest = [offer for offer in offers.found if offer.address > cursor]
-    page: dict[str, Any] = {LISTED[kind].items: [offer.entry for offer in rest[:PAGE]]}
+    page: dict[str, Any] = {LISTS[kind].items: [offer.entry for offer in rest[:PAGE]]}
     if len(rest) > PAGE:
         page["nextCursor"] = rest[PAGE - 1].address
     if unlisted := _count_unlisted(offers):
@@ -376,14 +363,14 @@ async def offers_page(gateway: Gateway, asker: Asker, kind: Kind, cursor: str) -
 
 
 def _count_unlisted(offers: Offers) -> dict[str, Any]:
-    said = {
+    counts = {
         "failed": offers.failed,
         "log_in_at": offers.logins,
         "not_asked": offers.unasked,
         "suspicious": offers.doubtful,
         "malformed": offers.unfit,
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in counts.items() if value}
 
 
 _HINTS: Mapping[Kind, str] = {
@@ -397,35 +384,36 @@ async def find_offers(gateway: Gateway, asker: Asker, kind: Kind, query: str, li
     """Those that fit the query, by words, best first, and behind them others of the servers that fit it."""
     offers = await list_offers(gateway, asker, kind, query)
     found = await gateway.ask(lambda: _rank_offers(query, offers.found))
-    told: dict[str, Any] = {f"{kind}s": [_describe(offer) for offer in found[:limit]]}
+    answer: dict[str, Any] = {f"{kind}s": [_describe(offer) for offer in found[:limit]]}
     if found:
-        told["hint"] = _HINTS[kind]
+        answer["hint"] = _HINTS[kind]
     else:
-        told["reason"] = f"no server that could be asked lists a {kind}"
+        answer["reason"] = f"no server that could be asked lists a {kind}"
     if len(found) > limit:
-        told["more"] = len(found) - limit
-    return told | _count_unlisted(offers)
+        answer["more"] = len(found) - limit
+    return answer | _count_unlisted(offers)
 
 
 def _rank_offers(query: str, offers: Sequence[Offer]) -> list[Offer]:
     """By the rarity of the query's words that each holds: as in BM25 (Robertson and Zaragoza, 2009), without counts."""
     words = [set(terms(f"{offer.name}\n{offer.text}")) for offer in offers]
-    having = Counter(word for held in words for word in held)
-    asked = [(word, rarity(having[word], len(offers))) for word in query_terms(query)]
+    having = Counter(word for own in words for word in own)
+    weights = [(word, rarity(having[word], len(offers))) for word in query_terms(query)]
     scores = {
-        o.address: sum(weight for word, weight in asked if word in held) for o, held in zip(offers, words, strict=True)
+        offer.address: sum(weight for word, weight in weights if word in own)
+        for offer, own in zip(offers, words, strict=True)
     }
     return sorted(offers, key=lambda offer: (-scores[offer.address], offer.address))
 
 
 def _describe(offer: Offer) -> dict[str, Any]:
-    entry, listed = offer.entry, LISTED[offer.kind]
-    told: dict[str, Any] = {listed.name: offer.address}
+    entry, listed = offer.entry, LISTS[offer.kind]
+    answer: dict[str, Any] = {listed.name: offer.address}
     if offer.kind != "prompt":
-        told |= {"name": summary(str(entry["name"])), "mimeType": entry.get("mimeType")}
-    told["description"] = summary(str(entry.get("description") or entry.get("title") or ""))
+        answer |= {"name": summary(str(entry["name"])), "mimeType": entry.get("mimeType")}
+    answer["description"] = summary(str(entry.get("description") or entry.get("title") or ""))
     arguments = [
         f"{summary(each['name'])}{'' if each.get('required') else '?'}" for each in entry.get("arguments") or ()
     ]
-    told["arguments"] = ", ".join(arguments)
-    return {name: value for name, value in told.items() if value}
+    answer["arguments"] = ", ".join(arguments)
+    return {name: value for name, value in answer.items() if value}

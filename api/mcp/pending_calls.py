@@ -1,9 +1,9 @@
-"""Calls that wait for an answer of a host which cannot be asked: it is told what is wanted, and comes back with it.
+"""Calls that wait for an answer of a host which cannot be sent requests: it gets the questions, and comes back.
 
 In the modern era a server sends no requests. A call that has a question ends its host's request with
-`input_required`, and waits here; the host's next request carries the answers and the call's ticket, and the call goes
-on. What waits is bounded in number and time, and only who began a call can go on with it. What a call came to meanwhile
-waits too: a host that was told to call again would have it run twice.
+`input_required`, and waits here. The host's next request carries the answers and the call's ticket, and the call goes
+on. The number of waiting calls and their time are bounded, and only who began a call can go on with it. A result that
+comes meanwhile waits too: if the host called again, the tool would run twice.
 """
 
 import secrets
@@ -54,7 +54,7 @@ class Hearing(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _OpenQuestion:
     """A question that waits. `answer` is set before `answered`."""
 
     request: dict[str, Any]
@@ -63,7 +63,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class InputRequest:
     """What a call wants of its host before it goes on."""
 
     requests: Mapping[str, Mapping[str, Any]]
@@ -79,14 +79,14 @@ class _Call(OfSession):
         self._parking, self._capabilities = parking, capabilities
         self._scope = anyio.CancelScope()
         self._hearing: Hearing | None = None
-        self._questions: dict[str, _Asked] = {}
+        self._questions: dict[str, _OpenQuestion] = {}
         self._numbers = count(1)
         self._news, self._fetched = anyio.Event(), anyio.Event()
         self._ended: list[Result | Exception] = []
 
     # -- for its host's requests -------------------------------------------------------------------
 
-    async def turn(self, hearing: Hearing) -> Result | Wanted:
+    async def turn(self, hearing: Hearing) -> Result | InputRequest:
         """Until it has ended or has a question. Raises what it raises; cancelled, it ends the call."""
         self._hearing = hearing
         try:
@@ -100,14 +100,14 @@ class _Call(OfSession):
             if self._hearing is hearing:
                 self._hearing = None
         if not self._ended:
-            return Wanted({key: asked.request for key, asked in self._questions.items()}, self.ticket)
+            return InputRequest({key: asked.request for key, asked in self._questions.items()}, self.ticket)
         self._fetched.set()
         if isinstance(ended := self._ended[0], Exception):
             raise ended
         return ended
 
     def answer(self, answers: Mapping[str, Any]) -> None:
-        """What is asked no more is passed over."""
+        """Answers to questions that are no longer open are ignored."""
         for key, answer in answers.items():
             if isinstance(answer, Mapping) and (asked := self._questions.pop(key, None)):
                 asked.answer = answer
@@ -149,7 +149,10 @@ class _Call(OfSession):
         except ValidationError as exc:
             raise NotAnswered("the question is not of the protocol") from exc
         self._parking.keep(self)
-        key, asked = f"{next(self._numbers)}", _Asked(request.model_dump(by_alias=True, mode="json", exclude_none=True))
+        key, asked = (
+            f"{next(self._numbers)}",
+            _OpenQuestion(request.model_dump(by_alias=True, mode="json", exclude_none=True)),
+        )
         self._questions[key] = asked
         self._news.set()
         try:
@@ -170,7 +173,7 @@ class _Call(OfSession):
 
 
 class Parking:
-    """The calls of one gateway that wait, or may come to, and those whose host has yet to hear what they came to."""
+    """The calls of one gateway that wait or may wait, and those whose host has not fetched the result yet."""
 
     def __init__(self) -> None:
         self._tasks: TaskGroup | None = None
@@ -189,7 +192,7 @@ class Parking:
 
     async def begin(
         self, asker: Asker, capabilities: ClientCapabilities | None, hearing: Hearing, run: Run
-    ) -> Result | Wanted:
+    ) -> Result | InputRequest:
         """Runs a call until it has ended or wants something of its host. Raises what it raises."""
         if self._tasks is None:
             raise CallError(STOPPING)
@@ -197,7 +200,9 @@ class Parking:
         self._tasks.start_soon(call.run, run)
         return await call.turn(hearing)
 
-    async def go_on(self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing) -> Result | Wanted:
+    async def go_on(
+        self, ticket: str, caller_id: str, answers: Mapping[str, Any], hearing: Hearing
+    ) -> Result | InputRequest:
         """As `begin`, with a call that waits for these answers. Raises MCPError if none does: nothing has run."""
         call = self._kept.get(ticket)
         if call is None or call.caller_id != caller_id:

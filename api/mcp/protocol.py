@@ -1,8 +1,8 @@
 """What a host takes, by the protocol's own schema: what does not fit is left out, and costs no more than itself.
 
 A host on the strictest official SDK, that in TypeScript, refuses a whole list for one field of one item. So foreign
-values pass this rule on their way to a host: an optional field that is null or does not fit is left out, an item of a
-list that cannot be mended is left out, and fields that the protocol does not know stay.
+values pass this rule on their way to a host. An optional field that is null or does not fit is left out, and so is an
+item of a list that cannot be mended. Fields that the protocol does not know stay.
 
 The schemas are those of the wire types of the Python SDK. `_BESIDE` adds what official SDKs check beyond them.
 """
@@ -79,7 +79,6 @@ _FORM_FIELD: Schema = {
     ]
 }
 """What a form may ask for (PrimitiveSchemaDefinition), of which the SDK has no schema."""
-_ANYTHING: Schema = {}
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _TIMESTAMP = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
@@ -130,18 +129,17 @@ class _Shape:
         if reference := schema.get("$ref"):
             return self.mend(value, self._definitions[reference.rpartition("/")[2]])
         if alternatives := schema.get("anyOf"):
-            return self._mend_as_one_of(value, alternatives)
+            # As the alternative that it fits as it is, else as the first as which it can be mended.
+            mended = [each for each in (self.mend(value, one) for one in alternatives) if each is not UNFIT]
+            return next((each for each in mended if each == value), mended[0] if mended else UNFIT)
         if schema.get("type") == "object":
             return self._mend_object(value, schema) if isinstance(value, Mapping) else UNFIT
         if schema.get("type") == "array":
-            mended = (self.mend(each, schema.get("items", _ANYTHING)) for each in value) if _is_list(value) else ()
-            return [each for each in mended if each is not UNFIT] if _is_list(value) else UNFIT
+            if not isinstance(value, list):
+                return UNFIT
+            items = (self.mend(each, schema.get("items", {})) for each in value)
+            return [each for each in items if each is not UNFIT]
         return value if not schema or is_valid(_validator_of_leaf(json.dumps(schema)), value) else UNFIT
-
-    def _mend_as_one_of(self, value: Any, alternatives: list[Schema]) -> Any:
-        """As the alternative that it fits as it is, else as the first as which it can be mended."""
-        mended = [each for each in (self.mend(value, one) for one in alternatives) if each is not UNFIT]
-        return next((each for each in mended if each == value), mended[0] if mended else UNFIT)
 
     def _mend_object(self, value: Mapping[str, Any], schema: Schema) -> Any:
         properties, required = schema.get("properties", {}), schema.get("required", ())
@@ -155,10 +153,6 @@ class _Shape:
             elif name not in properties:  # what a map of named things says of one cannot be taken from the others
                 return UNFIT
         return kept if all(name in kept for name in required) else UNFIT
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
 
 
 @cache
@@ -201,16 +195,16 @@ def _make_strict(schema: Any, name: str) -> Any:
         left_out = ({"type": "null"}, {"type": "boolean"}) if len(schema["anyOf"]) > 1 else ()
         some = [_make_strict(each, name) for each in schema["anyOf"] if each not in left_out] or [{"type": "boolean"}]
         return some[0] if len(some) == 1 else {"anyOf": some}
-    told = {key: value for key, value in schema.items() if key not in ("default", "description", "title")}
+    strict = {key: value for key, value in schema.items() if key not in ("default", "description", "title")}
     for key in ("properties", "$defs"):
         if isinstance(schema.get(key), dict):
-            told[key] = {each: _make_strict(value, each) for each, value in schema[key].items()}
+            strict[key] = {each: _make_strict(value, each) for each, value in schema[key].items()}
     for key in ("items", "additionalProperties"):
         if key in schema:
-            told[key] = _make_strict(schema[key], "")
-    if told.get("type") == "integer":
-        told |= {"minimum": -_LARGEST_INTEGER, "maximum": _LARGEST_INTEGER}
-    return told | (_BESIDE.get(name, {}) if told.get("type") in ("string", "integer") else {})
+            strict[key] = _make_strict(schema[key], "")
+    if strict.get("type") == "integer":
+        strict |= {"minimum": -_LARGEST_INTEGER, "maximum": _LARGEST_INTEGER}
+    return strict | (_BESIDE.get(name, {}) if strict.get("type") in ("string", "integer") else {})
 
 
 @cache

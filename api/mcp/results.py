@@ -1,8 +1,8 @@
 """Answers of ours as MCP has them: text, and what goes wrong as a host's model reads it.
 
 A host shows its model the results of tools, errors among them, and mostly keeps errors of the protocol to itself. So
-whatever a model can mend (a name, arguments, a tool that may not be called) is a result with `isError`: a code, one
-sentence and the facts, as JSON.
+whatever a model can mend is a result with `isError`: a name, arguments, a tool that may not be called. It has a code,
+one sentence and the facts, as JSON.
 """
 
 import json
@@ -11,16 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from mcp import MCPError
-from mcp.types import (
-    CONNECTION_CLOSED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    REQUEST_TIMEOUT,
-)
+from mcp import MCPError, types
 
 from waygraph.api.mcp.protocol import UNFIT, mend_item, mend_result
 from waygraph.registry.http.problems import TYPE_PREFIX, code_of, is_own_fault, public_problem
@@ -31,12 +22,19 @@ from waygraph.registry.model.transitions import owner_of
 logger = logging.getLogger("waygraph.mcp")
 
 _OF_A_CONNECTION = frozenset(
-    {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, CONNECTION_CLOSED, REQUEST_TIMEOUT, *range(-32029, -32019)}
+    {
+        types.PARSE_ERROR,
+        types.INVALID_REQUEST,
+        types.METHOD_NOT_FOUND,
+        types.CONNECTION_CLOSED,
+        types.REQUEST_TIMEOUT,
+        *range(-32029, -32019),
+    }
 )
 """Codes that speak of a connection and its two sides. A host would take them for its own connection to the gateway,
 end it or agree on another protocol."""
 GATEWAY = "gateway"
-"""The first field of every error of ours. A text of an agent that could be taken for one begins with whose it is."""
+"""The first field of every error of ours. A text of an agent that imitates one begins with the name of its tool."""
 OURS: Mapping[str, str] = {"by": GATEWAY}
 """The data of an error of the protocol that is ours."""
 _LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
@@ -44,7 +42,7 @@ _LIKE_OURS = re.compile(r"[^\w{]*\{\W*(?:error|cut)\b")
 _HOLDS_OURS = re.compile(r"\{[^\w{]*+(?:error[^\w{]*+\{[^\w{]*+by|cut[^\w{]*+\{[^\w{]*+(?:why|parts))\b")
 """The same more strictly, behind other words: hosts show a model all texts of a result as one."""
 WHOSE = "waygraph/agent"
-"""In `_meta` of what a server answers: whose it is, whatever the server says there."""
+"""In `_meta` of a server's answer: its agent, whatever the server says there."""
 NOT_TAKEN = "(This part of the answer is of no kind that the protocol has.)"
 BROKEN_PROMISE = "(The tool ran. What it returned is not what its outputSchema promises, or was cut.)"
 OWN_FAULT = "the gateway met a fault of its own; its log knows more"
@@ -69,44 +67,47 @@ def attribute_result(result: Mapping[str, Any], tool_id: str) -> Mapping[str, An
     An error is one text, the tool's own; whose it is stands in `_meta`. A text that looks like one of ours begins with
     whose it is. The field `by` of an error in `structuredContent` is ours to fill as well.
     """
-    told = _as_host_takes_it(result)
-    blocks = [_mark_block(block, tool_id) for block in told.get("content", ())]
-    if told.get("isError") is True:
-        blocks = _join_texts(blocks, told.get("structuredContent"), tool_id)
-    structured = _with_author(told.get("structuredContent"), tool_id)
+    answer = _as_host_takes_it(result)
+    blocks = [_mark_block(block, tool_id) for block in answer.get("content", ())]
+    if answer.get("isError") is True:
+        blocks = _join_texts(blocks, answer.get("structuredContent"), tool_id)
+    structured = answer.get("structuredContent")
+    error = structured.get("error") if isinstance(structured, Mapping) else None
+    if isinstance(structured, Mapping) and isinstance(error, Mapping) and "by" in error:
+        structured = {**structured, "error": {**error, "by": tool_id}}
     changes: Result = {}
-    if blocks != told.get("content", []):
+    if blocks != answer.get("content", []):
         changes["content"] = blocks
-    if structured is not told.get("structuredContent"):
+    if structured is not answer.get("structuredContent"):
         changes["structuredContent"] = structured
-    meta = told.get("_meta", {})
-    if changes or told.get("isError") is True or WHOSE in meta:
+    meta = answer.get("_meta", {})
+    if changes or answer.get("isError") is True or WHOSE in meta:
         changes["_meta"] = {**meta, WHOSE: owner_of(tool_id)}
-    return {**told, **changes} if changes else told
+    return {**answer, **changes} if changes else answer
 
 
 def _as_host_takes_it(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """By the protocol's schema. A block that does not fit stands as JSON in a text, and makes an error of the result:
-    a host would refuse the whole of it, and its model read nothing.
+    """By the protocol's schema. A block that does not fit stands as JSON in a text, and makes the result an error.
+
+    A host would refuse the whole result, and its model would read nothing.
     """
     content = [] if result.get("content") is None else result["content"]
-    given = content if isinstance(content, list) else [content]
-    blocks = [mend_item("tools/call", "content", each) for each in given]
+    parts = content if isinstance(content, list) else [content]
+    blocks = [mend_item("tools/call", "content", each) for each in parts]
     if UNFIT not in blocks and isinstance(content, list):
-        told = mend_result("tools/call", {**result, "content": content})
-        return result if told == {"content": [], **result} else cast("Result", told)
-    texts = [_unfit_text(given[at]) if block is UNFIT else block for at, block in enumerate(blocks)]
-    return cast("Result", mend_result("tools/call", {**result, "content": texts, "isError": True}))
+        answer = mend_result("tools/call", {**result, "content": content})
+        return result if answer == {"content": [], **result} else cast("Result", answer)
+    for at, block in enumerate(blocks):
+        if block is UNFIT:
+            words = parts[at] if isinstance(parts[at], str) else compact(parts[at])
+            blocks[at] = text(f"{words}\n{NOT_TAKEN}")
+    return cast("Result", mend_result("tools/call", {**result, "content": blocks, "isError": True}))
 
 
-def _unfit_text(block: object) -> dict[str, str]:
-    return text(f"{block if isinstance(block, str) else compact(block)}\n{NOT_TAKEN}")
-
-
-def mark_imitation(said: str, tool_id: str) -> str:
-    """What a tool says; where it looks like words of ours, behind whose it is."""
-    is_like_ours = _LIKE_OURS.match(said) or _HOLDS_OURS.search(said)
-    return f"{_whose(tool_id)}\n{said}" if is_like_ours else said
+def mark_imitation(words: str, tool_id: str) -> str:
+    """A text of a tool; if it looks like one of ours, the name of the tool stands before it."""
+    is_like_ours = _LIKE_OURS.match(words) or _HOLDS_OURS.search(words)
+    return f"{_whose(tool_id)}\n{words}" if is_like_ours else words
 
 
 def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
@@ -114,8 +115,8 @@ def _mark_block(block: Mapping[str, Any], tool_id: str) -> Mapping[str, Any]:
     if isinstance(resource := block.get("resource"), Mapping):
         marked = _mark_block(resource, tool_id)
         return block if marked is resource else {**block, "resource": marked}
-    said = block.get("text")
-    if not isinstance(said, str) or (words := mark_imitation(said, tool_id)) == said:
+    original = block.get("text")
+    if not isinstance(original, str) or (words := mark_imitation(original, tool_id)) == original:
         return block
     return {**block, "text": words}
 
@@ -125,18 +126,11 @@ def _join_texts(blocks: Sequence[Mapping[str, Any]], structured: object, tool_id
     texts = [block for block in blocks if block["type"] == "text"]
     if len(texts) == 1 and texts[0] is blocks[0]:
         return list(blocks)
-    said = "\n\n".join(block["text"] for block in texts if block["text"].strip())
-    if not said and structured is not None:
-        said = mark_imitation(compact(structured), tool_id)
-    said = said or f"The tool {tool_id} failed, and did not say why."
-    return [text(said), *(block for block in blocks if block["type"] != "text")]
-
-
-def _with_author(structured: Any, tool_id: str) -> Any:
-    error = structured.get("error") if isinstance(structured, Mapping) else None
-    if not isinstance(error, Mapping) or "by" not in error:
-        return structured
-    return {**structured, "error": {**error, "by": tool_id}}
+    words = "\n\n".join(block["text"] for block in texts if block["text"].strip())
+    if not words and structured is not None:
+        words = mark_imitation(compact(structured), tool_id)
+    words = words or f"The tool {tool_id} failed, and did not say why."
+    return [text(words), *(block for block in blocks if block["type"] != "text")]
 
 
 def without_broken_promise(result: Mapping[str, Any], promised: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,12 +142,12 @@ def without_broken_promise(result: Mapping[str, Any], promised: Mapping[str, Any
     is_error = result.get("isError") is True
     if keeps(promised, structured) or (is_error and structured is None):
         return result
-    told = {name: value for name, value in result.items() if name != "structuredContent"}
+    answer = {name: value for name, value in result.items() if name != "structuredContent"}
     content = list(result.get("content", ()))
     if not content and structured is not None:
         content = [text(compact(structured))]
-    said = [] if is_error else [text(BROKEN_PROMISE)]
-    return {**told, "content": [*content, *said], "isError": True}
+    remark = [] if is_error else [text(BROKEN_PROMISE)]
+    return {**answer, "content": [*content, *remark], "isError": True}
 
 
 def attribute_error(error: UpstreamAnswered, tool_id: str) -> UpstreamAnswered:
@@ -180,29 +174,29 @@ def offer_error(error: WaygraphError | TimeoutError) -> MCPError:
     if isinstance(error, UpstreamAnswered) and error.code not in _OF_A_CONNECTION:
         return MCPError(code=error.code, message=error.message, data=error.data)
     if isinstance(error, TimeoutError):
-        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE, data={**OURS, "code": "too-late"})
+        return MCPError(code=types.INTERNAL_ERROR, message=TOO_LATE, data={**OURS, "code": "too-late"})
     facts: dict[str, Any] = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
     if isinstance(error, UnknownName) and error.noun == "resource":
         facts["uri"] = error.name  # as MCP asks for (SEP-2164)
-    kind = INTERNAL_ERROR if isinstance(error, UpstreamError | CallTimedOut) else INVALID_PARAMS
+    kind = types.INTERNAL_ERROR if isinstance(error, UpstreamError | CallTimedOut) else types.INVALID_PARAMS
     return MCPError(code=kind, message=sentence(error), data=facts)
 
 
 def as_error(error: WaygraphError | TimeoutError) -> MCPError:
     """The error of a request that is no call."""
     if isinstance(error, TimeoutError):
-        return MCPError(code=INTERNAL_ERROR, message=TOO_LATE, data=OURS)
-    return MCPError(code=INVALID_PARAMS, message=sentence(error), data=OURS)
+        return MCPError(code=types.INTERNAL_ERROR, message=TOO_LATE, data=OURS)
+    return MCPError(code=types.INVALID_PARAMS, message=sentence(error), data=OURS)
 
 
 def internal(error: Exception) -> MCPError:
     """An exception that nothing expects: the log has it, the host learns that it happened."""
     logger.exception("a request of a host failed", exc_info=error)
-    return MCPError(code=INTERNAL_ERROR, message=OWN_FAULT, data=OURS)
+    return MCPError(code=types.INTERNAL_ERROR, message=OWN_FAULT, data=OURS)
 
 
 def sentence(error: WaygraphError) -> str:
-    """What the host is told of it; the log has what it is not told."""
+    """What the host reads of it; the log has the rest."""
     if is_own_fault(error):
         logger.error("%s: %s", type(error).__name__, error)
         return OWN_FAULT
@@ -221,9 +215,9 @@ def refusal_result(
 
 
 def protocol_error(error: WaygraphError) -> dict[str, Any]:
-    """The error of the door itself, as JSON-RPC has it: what was asked did not get as far as a tool."""
+    """The error of the endpoint itself, as JSON-RPC has it: the request did not get as far as a tool."""
     facts: dict[str, Any] = {**OURS, "code": code_of(type(error)), "retryable": error.retryable}
-    return {"code": CONNECTION_CLOSED, "message": sentence(error), "data": facts}
+    return {"code": types.CONNECTION_CLOSED, "message": sentence(error), "data": facts}
 
 
 def told_as_text(value: Mapping[str, Any]) -> Result:
@@ -231,8 +225,8 @@ def told_as_text(value: Mapping[str, Any]) -> Result:
     return {"content": [text(compact(value))]}
 
 
-def text(said: str) -> dict[str, str]:
-    return {"type": "text", "text": said}
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
 
 
 def compact(value: object) -> str:

@@ -1,74 +1,40 @@
 """The MCP server: the SDK's, of both protocol eras, over one gateway."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.types import (
-    SERVER_INFO_META_KEY,
-    CallToolRequestParams,
-    CompleteRequestParams,
-    EmptyResult,
-    GetPromptRequestParams,
-    InputResponseRequestParams,
-    NotificationParams,
-    PaginatedRequestParams,
-    PromptReference,
-    ReadResourceRequestParams,
-    SetLevelRequestParams,
-)
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from waygraph.api.mcp.calls import Wanted, call_tool, wanted_by_runner
-from waygraph.api.mcp.gateway import Gateway, Parts, open_gateway
-from waygraph.api.mcp.list_changed import Listeners
+from waygraph.api.mcp import meta_tools, results
+from waygraph.api.mcp.calls import ToolRequest, call_tool, wanted_by_runner
+from waygraph.api.mcp.gateway import Gateway, Parts, keep_warm, open_gateway
 from waygraph.api.mcp.long_results import PAGE_TYPE, RESULTS
+from waygraph.api.mcp.meta_tools import RUNNERS
 from waygraph.api.mcp.offer_calls import OfferCall, call_offer, read_as_tool
 from waygraph.api.mcp.offers import AGENTS, Kind, offers_page
-from waygraph.api.mcp.pending_calls import Run
-from waygraph.api.mcp.pending_calls import Wanted as Awaited
-from waygraph.api.mcp.results import (
-    as_error,
-    compact,
-    failure_result,
-    internal,
-    offer_error,
-    text,
-    without_broken_promise,
-)
-from waygraph.api.mcp.sessions import Asker, Context, Heard, SessionHost, connection_of, takes
-from waygraph.api.mcp.tools import (
-    IDENTITY,
-    PARAMETERS,
-    RUNNERS,
-    cache_hints,
-    instructions,
-    promised_output,
-    questions,
-    summary_of,
-    tools_page,
-    version,
-)
-from waygraph.api.mcp.warming import keep_warm
+from waygraph.api.mcp.pending_calls import InputRequest, Run
+from waygraph.api.mcp.sessions import Asker, CallNews, Context, SessionHost, connection_of, takes
+from waygraph.api.mcp.tool_list import Listeners, cache_hints, promised_output, summary_of, tools_page
 from waygraph.registry.catalog.find_tools.find import capabilities
 from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
     from mcp.server.models import InitializationOptions
 
-    from waygraph.ingest.upstream.connection import Result
+    from waygraph.ingest.upstream.connection import Question, Result
 
 
 # Answers reach the host as they are.
 #
-# The SDK reads each answer into its own types on the way out. That drops fields it does not know, puts the keys of
-# schemas in another order, and refuses a result for one content block of a newer kind. What tools answer is theirs, so
+# The SDK reads each answer into its own types on the way out. That drops fields it does not know, and changes the order
+# of the keys of schemas. It refuses a result for one content block of a newer kind. What tools answer is theirs, so
 # handlers hand it past the SDK; what belongs to the protocol (its envelope) the SDK still makes.
 
 
@@ -84,7 +50,7 @@ _EMPTY: Mapping[str, dict[str, Any]] = {
     "completion/complete": {"completion": {"values": []}},
 }
 _ENVELOPE = ("resultType", "ttlMs", "cacheScope")
-"""What the protocol says of an answer: ours, also where an upstream server said the same of its own."""
+"""Fields of the protocol itself: ours, also where an upstream server has set them."""
 
 _WHOLE: ContextVar[list[Mapping[str, Any]]] = ContextVar("whole")
 
@@ -103,21 +69,21 @@ async def pass_unsieved(ctx: ServerRequestContext[Any, Any], call_next: CallNext
     whole: list[Mapping[str, Any]] = []
     token = _WHOLE.set(whole)
     try:
-        made = await call_next(ctx)
+        envelope = await call_next(ctx)
     finally:
         _WHOLE.reset(token)
-    return _lay_over(made, whole[-1], ctx.protocol_version) if whole and isinstance(made, dict) else made
+    return _lay_over(envelope, whole[-1], ctx.protocol_version) if whole and isinstance(envelope, dict) else envelope
 
 
-def _lay_over(made: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
-    ours = {name: value for name, value in made.items() if name in _ENVELOPE}
+def _lay_over(envelope: Mapping[str, Any], answer: Mapping[str, Any], version: str) -> dict[str, Any]:
+    ours = {name: value for name, value in envelope.items() if name in _ENVELOPE}
     theirs = {name: value for name, value in answer.items() if name not in (*_ENVELOPE, "_meta")}
-    said = answer.get("_meta")
-    told_beside = said if isinstance(said, Mapping) else {}  # a server may put anything there
-    meta = {name: value for name, value in told_beside.items() if name != SERVER_INFO_META_KEY}
-    meta |= made.get("_meta") or {}
-    told = {**ours, **theirs} | ({"_meta": meta} if meta else {})
-    return _for_older_hosts(told) if version in HANDSHAKE_PROTOCOL_VERSIONS else told
+    theirs_beside = answer.get("_meta")
+    their_meta = theirs_beside if isinstance(theirs_beside, Mapping) else {}  # a server may put anything there
+    meta = {name: value for name, value in their_meta.items() if name != types.SERVER_INFO_META_KEY}
+    meta |= envelope.get("_meta") or {}
+    whole = {**ours, **theirs} | ({"_meta": meta} if meta else {})
+    return _for_older_hosts(whole) if version in HANDSHAKE_PROTOCOL_VERSIONS else whole
 
 
 def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
@@ -129,13 +95,13 @@ def _for_older_hosts(answer: dict[str, Any]) -> dict[str, Any]:
         return answer
     value = answer.pop("structuredContent")
     if not answer.get("content") and value is not None:
-        answer["content"] = [text(compact(value))]
+        answer["content"] = [results.text(results.compact(value))]
     return answer
 
 
 CAPABILITIES = "waygraph://capabilities"
 SUMMARY_S = 1.0
-"""So long does a host that begins wait for what is said of the registry."""
+"""So long does a host that begins wait for the summary of the registry."""
 _INTRODUCTIONS = frozenset({"initialize", "server/discover"})
 
 
@@ -156,10 +122,10 @@ class GatewayServer(Server[dict[str, Any]]):
 
 
 @asynccontextmanager
-async def open_server(parts: Parts) -> AsyncGenerator[GatewayServer]:
-    """The server over its gateway: calls may wait for their hosts, and hosts are told of changes."""
+async def open_server(parts: Parts, asker_of: Callable[[Context], Asker]) -> AsyncGenerator[GatewayServer]:
+    """The server over its gateway: calls may wait for their hosts, and hosts are notified of changes."""
     listeners = Listeners()
-    async with open_gateway(parts) as gateway, anyio.create_task_group() as tasks:
+    async with open_gateway(parts, asker_of) as gateway, anyio.create_task_group() as tasks:
         tasks.start_soon(listeners.follow, gateway)
         if parts.warm:
             tasks.start_soon(keep_warm, gateway, parts.warm)
@@ -170,24 +136,24 @@ async def open_server(parts: Parts) -> AsyncGenerator[GatewayServer]:
 def _server_of(gateway: Gateway, listeners: Listeners) -> GatewayServer:
     answers = _Answers(gateway, listeners)
     server = GatewayServer(
-        IDENTITY["name"],
-        version=version(),
-        title=IDENTITY["title"],
-        instructions=instructions(gateway.surface),
+        meta_tools.IDENTITY["name"],
+        version=meta_tools.version(),
+        title=meta_tools.IDENTITY["title"],
+        instructions=meta_tools.instructions(gateway.surface),
         get_tool_input_schema=lambda _: None,  # no header is agreed for any tool, see `listing`
         on_subscriptions_listen=listeners.streams,
     )
     server.gateway = gateway
-    server.add_request_handler("tools/list", PaginatedRequestParams, answers.list_tools)
-    server.add_request_handler("tools/call", CallToolRequestParams, answers.call_tool)
-    server.add_request_handler("prompts/list", PaginatedRequestParams, answers.list_prompts)
-    server.add_request_handler("prompts/get", GetPromptRequestParams, answers.get_prompt)
-    server.add_request_handler("resources/list", PaginatedRequestParams, answers.list_resources)
-    server.add_request_handler("resources/templates/list", PaginatedRequestParams, answers.list_templates)
-    server.add_request_handler("resources/read", ReadResourceRequestParams, answers.read_resource)
-    server.add_request_handler("completion/complete", CompleteRequestParams, answers.complete)
-    server.add_request_handler("logging/setLevel", SetLevelRequestParams, answers.set_level)
-    server.add_notification_handler("notifications/initialized", NotificationParams, answers.note_initialized)
+    server.add_request_handler("tools/list", types.PaginatedRequestParams, answers.list_tools)
+    server.add_request_handler("tools/call", types.CallToolRequestParams, answers.call_tool)
+    server.add_request_handler("prompts/list", types.PaginatedRequestParams, answers.list_prompts)
+    server.add_request_handler("prompts/get", types.GetPromptRequestParams, answers.get_prompt)
+    server.add_request_handler("resources/list", types.PaginatedRequestParams, answers.list_resources)
+    server.add_request_handler("resources/templates/list", types.PaginatedRequestParams, answers.list_templates)
+    server.add_request_handler("resources/read", types.ReadResourceRequestParams, answers.read_resource)
+    server.add_request_handler("completion/complete", types.CompleteRequestParams, answers.complete)
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, answers.set_level)
+    server.add_notification_handler("notifications/initialized", types.NotificationParams, answers.note_initialized)
     server.middleware.extend((pass_unsieved, answers.introduce))
     return server
 
@@ -200,102 +166,102 @@ class _Answers:
 
     async def introduce(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """A middleware of the SDK's server: its instructions name what stands behind it for who asks."""
-        made = await call_next(ctx)
-        if ctx.method not in _INTRODUCTIONS or not isinstance(made, dict):
-            return made
-        asker, said = self._gateway.asker_of(ctx), ""
+        introduction = await call_next(ctx)
+        if ctx.method not in _INTRODUCTIONS or not isinstance(introduction, dict):
+            return introduction
+        asker, summary = self._gateway.asker_of(ctx), ""
         with suppress(WaygraphError, TimeoutError), anyio.move_on_after(SUMMARY_S):
-            said = await self._gateway.ask(lambda: summary_of(self._gateway, asker))
-        kept = cache_hints(asker) if "cacheScope" in made else {}
-        if resources := made.get("capabilities", {}).get("resources"):
+            summary = await self._gateway.ask(lambda: summary_of(self._gateway, asker))
+        kept = cache_hints(asker) if "cacheScope" in introduction else {}
+        if resources := introduction.get("capabilities", {}).get("resources"):
             resources.pop("subscribe", None)  # the SDK says so of every server that tells of changed lists
-        return {**made, **kept, "instructions": f"{made['instructions']} {said}".rstrip()}
+        return {**introduction, **kept, "instructions": f"{introduction['instructions']} {summary}".rstrip()}
 
-    async def list_tools(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
             page = await self._gateway.ask(lambda: tools_page(self._gateway, asker, params.cursor or ""))
         except (WaygraphError, TimeoutError) as error:
-            raise as_error(error) from error
+            raise results.as_error(error) from error
         return as_it_is(ctx, page)
 
-    async def call_tool(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
+    async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
             answer = await self._call(ctx, params)
         except (WaygraphError, TimeoutError) as error:
-            answer = failure_result(error)
+            answer = results.failure_result(error)
         except MCPError:
             raise
         except Exception as error:
-            raise internal(error) from error  # the SDK would tell the host its words
-        if not isinstance(answer, Awaited) and params.name not in PARAMETERS:
-            answer = await self._keep_promise(self._gateway.asker_of(ctx), params.name, answer)
+            raise results.internal(error) from error  # the SDK would tell the host its words
+        if not isinstance(answer, InputRequest) and not meta_tools.parameters_of(params.name):
+            # A host refuses an answer that is not what the list of tools promised, and its model reads nothing of it.
+            gateway, asker = self._gateway, self._gateway.asker_of(ctx)
+            with suppress(WaygraphError, TimeoutError):
+                promised = await gateway.ask(lambda: promised_output(gateway, asker, params.name))
+                answer = answer if promised is None else results.without_broken_promise(answer, promised)
         return _reply(ctx, answer)
 
-    async def _keep_promise(self, asker: Asker, name: str, answer: "Result") -> "Result":
-        """A host refuses an answer that is not what the list of tools promised, and its model reads nothing of it."""
-        gateway = self._gateway
-        with suppress(WaygraphError, TimeoutError):
-            promised = await gateway.ask(lambda: promised_output(gateway, asker, name))
-            return answer if promised is None else without_broken_promise(answer, promised)
-        return answer
-
-    async def _call(self, ctx: Context, params: CallToolRequestParams) -> "Result | Awaited":
+    async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> "Result | InputRequest":
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         arguments = params.arguments or {}
-        if ask := questions(gateway.surface).get(params.name):
+        if ask := meta_tools.questions(gateway.surface).get(params.name):
             return await ask(gateway, asker, arguments)
         deadline_s = gateway.deadline_s(ctx.meta)
         if params.name == (runner := RUNNERS[gateway.surface]):
-            wanted = wanted_by_runner(params.name, arguments, deadline_s)
-            if wanted.name.startswith(RESULTS):
-                return {"content": [text(page) for page in gateway.long_results.read(wanted.name, asker, runner)]}
-            if wanted.name.startswith(AGENTS):
-                offer = OfferCall(kind="resource", address=wanted.name, params={}, deadline_s=deadline_s)
+            request = wanted_by_runner(params.name, arguments, deadline_s)
+            if request.name.startswith(RESULTS):
+                return {
+                    "content": [results.text(page) for page in gateway.long_results.read(request.name, asker, runner)]
+                }
+            if request.name.startswith(AGENTS):
+                offer = OfferCall(kind="resource", address=request.name, params={}, deadline_s=deadline_s)
                 return await self._run(ctx, asker, lambda host: read_as_tool(gateway, asker, offer, host), params)
         else:
-            wanted = Wanted(name=params.name, arguments=arguments, deadline_s=deadline_s)
-        return await self._run(ctx, asker, lambda host: call_tool(gateway, asker, wanted, host), params)
+            request = ToolRequest(name=params.name, arguments=arguments, deadline_s=deadline_s)
+        return await self._run(ctx, asker, lambda host: call_tool(gateway, asker, request, host), params)
 
     async def _run(
-        self, ctx: Context, asker: Asker, run: Run, params: InputResponseRequestParams
-    ) -> "Result | Awaited":
+        self, ctx: Context, asker: Asker, run: Run, params: types.InputResponseRequestParams
+    ) -> "Result | InputRequest":
         """A request that a server runs; one that waits for answers goes on with those of `params`."""
-        hearing, parking = Heard(ctx, asker.session), self._gateway.parking
+        hearing, parking = CallNews(ctx, asker.session), self._gateway.parking
         if params.request_state is not None and parking is not None:
             asker.caller.require("use")
             answers = (ctx.params or {}).get("inputResponses") or {}
             return await parking.go_on(params.request_state, asker.caller.id, answers, hearing)
         host_can = ctx.session.client_capabilities
-        if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _takes_any(host_can):
+        questions: tuple[Question, ...] = ("elicitation/create", "sampling/createMessage", "roots/list")
+        takes_any = any(takes(host_can, question) for question in questions)
+        if parking is not None and ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and takes_any:
             return await parking.begin(asker, host_can, hearing, run)
         return await run(SessionHost(ctx, asker))
 
     # -- prompts and resources ---------------------------------------------------------------------
 
-    async def list_prompts(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def list_prompts(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         return as_it_is(ctx, await self._page(ctx, "prompt", params))
 
-    async def list_templates(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def list_templates(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         return as_it_is(ctx, await self._page(ctx, "template", params))
 
-    async def list_resources(self, ctx: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def list_resources(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         page = await self._page(ctx, "resource", params)
         described = "What this gateway can do: how it finds tools, in which forms it gives them, its limits."
         own = {"uri": CAPABILITIES, "name": "capabilities", "description": described, "mimeType": "application/json"}
         return as_it_is(ctx, page if params.cursor else page | {"resources": [own, *page["resources"]]})
 
-    async def _page(self, ctx: Context, kind: Kind, params: PaginatedRequestParams) -> dict[str, Any]:
+    async def _page(self, ctx: Context, kind: Kind, params: types.PaginatedRequestParams) -> dict[str, Any]:
         try:
             return await offers_page(self._gateway, self._gateway.asker_of(ctx), kind, params.cursor or "")
         except (WaygraphError, TimeoutError) as error:
-            raise offer_error(error) from error
+            raise results.offer_error(error) from error
 
-    async def get_prompt(self, ctx: Context, params: GetPromptRequestParams) -> dict[str, Any]:
-        given = {} if params.arguments is None else {"arguments": params.arguments}
-        return await self._ask_server(ctx, self._offer_call(ctx, "prompt", params.name, given), params)
+    async def get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
+        arguments = {} if params.arguments is None else {"arguments": params.arguments}
+        return await self._ask_server(ctx, self._offer_call(ctx, "prompt", params.name, arguments), params)
 
-    async def read_resource(self, ctx: Context, params: ReadResourceRequestParams) -> dict[str, Any]:
+    async def read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> dict[str, Any]:
         asker = self._gateway.asker_of(ctx)
         try:
             if params.uri.startswith(RESULTS):
@@ -303,58 +269,55 @@ class _Answers:
                 return as_it_is(ctx, _contents(params.uri, PAGE_TYPE, pages))
             if params.uri == CAPABILITIES:
                 asker.caller.require("route")
-                registry = self._gateway.registry
-                told = await self._gateway.ask(lambda: capabilities(registry, registry.notice))
-                told |= {"surface": self._gateway.surface}
-                return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(told)]))
+                answer = await self._gateway.ask(lambda: capabilities(self._gateway.registry))
+                answer |= {"surface": self._gateway.surface}
+                return as_it_is(ctx, _contents(CAPABILITIES, "application/json", [json.dumps(answer)]))
         except (WaygraphError, TimeoutError) as error:
-            raise as_error(error) from error
+            raise results.as_error(error) from error
         return await self._ask_server(ctx, self._offer_call(ctx, "resource", params.uri, {}), params)
 
-    async def complete(self, ctx: Context, params: CompleteRequestParams) -> dict[str, Any]:
-        is_prompt = isinstance(params.ref, PromptReference)
-        address = params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri
-        given = params.model_dump(by_alias=True, mode="json", exclude_none=True, include={"argument", "context"})
-        wanted = self._offer_call(ctx, "prompt" if is_prompt else "template", address, given, completes=True)
-        return await self._ask_server(ctx, wanted, InputResponseRequestParams())
+    async def complete(self, ctx: Context, params: types.CompleteRequestParams) -> dict[str, Any]:
+        is_prompt = isinstance(params.ref, types.PromptReference)
+        address = params.ref.name if isinstance(params.ref, types.PromptReference) else params.ref.uri
+        arguments = params.model_dump(by_alias=True, mode="json", exclude_none=True, include={"argument", "context"})
+        request = self._offer_call(ctx, "prompt" if is_prompt else "template", address, arguments, completes=True)
+        return await self._ask_server(ctx, request, types.InputResponseRequestParams())
 
     def _offer_call(
-        self, ctx: Context, kind: Kind, address: str, given: Mapping[str, Any], *, completes: bool = False
+        self, ctx: Context, kind: Kind, address: str, arguments: Mapping[str, Any], *, completes: bool = False
     ) -> OfferCall:
         deadline_s = self._gateway.deadline_s(ctx.meta)
-        return OfferCall(kind=kind, address=address, params=given, deadline_s=deadline_s, completes=completes)
+        return OfferCall(kind=kind, address=address, params=arguments, deadline_s=deadline_s, completes=completes)
 
-    async def _ask_server(self, ctx: Context, wanted: OfferCall, params: InputResponseRequestParams) -> dict[str, Any]:
+    async def _ask_server(
+        self, ctx: Context, request: OfferCall, params: types.InputResponseRequestParams
+    ) -> dict[str, Any]:
         gateway, asker = self._gateway, self._gateway.asker_of(ctx)
         try:
-            answer = await self._run(ctx, asker, lambda host: call_offer(gateway, asker, wanted, host), params)
+            answer = await self._run(ctx, asker, lambda host: call_offer(gateway, asker, request, host), params)
         except (WaygraphError, TimeoutError) as error:
-            raise offer_error(error) from error
+            raise results.offer_error(error) from error
         except MCPError:
             raise
         except Exception as error:
-            raise internal(error) from error
+            raise results.internal(error) from error
         return _reply(ctx, answer)
 
-    async def set_level(self, ctx: Context, params: SetLevelRequestParams) -> EmptyResult:
+    async def set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         self._gateway.asker_of(ctx).session.log_level = params.level
-        return EmptyResult()
+        return types.EmptyResult()
 
-    async def note_initialized(self, ctx: Context, params: NotificationParams) -> None:  # noqa: ARG002
+    async def note_initialized(self, ctx: Context, params: types.NotificationParams) -> None:  # noqa: ARG002
         self._listeners.add(connection_of(ctx))
 
 
-def _reply(ctx: Context, answer: "Result | Awaited") -> dict[str, Any]:
+def _reply(ctx: Context, answer: "Result | InputRequest") -> dict[str, Any]:
     """The answer, or the questions that come before it."""
-    if isinstance(answer, Awaited):
+    if isinstance(answer, InputRequest):
         requests = {key: dict(request) for key, request in answer.requests.items()}
         return {"resultType": "input_required", "inputRequests": requests, "requestState": answer.ticket}
     return as_it_is(ctx, answer)
 
 
 def _contents(uri: str, kind: str, texts: Sequence[str]) -> dict[str, Any]:
-    return {"contents": [{"uri": uri, "mimeType": kind, "text": said} for said in texts]}
-
-
-def _takes_any(host_can: Any) -> bool:
-    return any(takes(host_can, question) for question in ("elicitation/create", "sampling/createMessage", "roots/list"))
+    return {"contents": [{"uri": uri, "mimeType": kind, "text": content} for content in texts]}

@@ -7,24 +7,10 @@ from typing import Any, cast, get_args
 from urllib.parse import quote
 
 import anyio
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
-from mcp.types import (
-    LOG_LEVEL_META_KEY,
-    ClientCapabilities,
-    CreateMessageRequest,
-    CreateMessageResult,
-    CreateMessageResultWithTools,
-    ElicitRequest,
-    ElicitResult,
-    ListRootsRequest,
-    ListRootsResult,
-    LoggingLevel,
-    LoggingMessageNotification,
-    LoggingMessageNotificationParams,
-)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
@@ -82,7 +68,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Who sent a request, and by which door. `namespace`: of a toolset or of sources; empty: the whole registry.
+    """Who sent a request, and to which endpoint. `namespace`: of a toolset or of sources; empty: the whole registry.
 
     `owner`: whose request it is, as far as that is known. Requests of different owners come from different hosts.
     `token`: the bearer token that the request showed. `site`: where a person reaches this gateway with a browser;
@@ -106,7 +92,7 @@ class Asker:
 
     @property
     def call_caller(self) -> str:
-        """As `ToolCall.caller` has it: empty where nobody is told apart."""
+        """As `ToolCall.caller` has it: empty where callers are not distinguished."""
         return "" if self.caller == LOCAL else self.caller.id
 
 
@@ -124,12 +110,12 @@ def session_of(ctx: Context) -> Session:
     return cast("Session", state.setdefault(_STATE, Session()))
 
 
-_LEVELS: tuple[str, ...] = get_args(LoggingLevel)
-Request = CreateMessageRequest | ElicitRequest | ListRootsRequest
+_LEVELS: tuple[str, ...] = get_args(types.LoggingLevel)
+Request = types.CreateMessageRequest | types.ElicitRequest | types.ListRootsRequest
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
-def takes(capabilities: ClientCapabilities | None, question: Question) -> bool:
+def takes(capabilities: types.ClientCapabilities | None, question: Question) -> bool:
     """Whether a host with these capabilities takes such questions."""
     if capabilities is None:
         return False
@@ -141,8 +127,8 @@ def takes(capabilities: ClientCapabilities | None, question: Question) -> bool:
     return capability[question] is not None
 
 
-def untakable(capabilities: ClientCapabilities | None, question: Question, params: Mapping[str, Any]) -> str:
-    """Why a host with these capabilities cannot be asked just this; empty if it can."""
+def untakable(capabilities: types.ClientCapabilities | None, question: Question, params: Mapping[str, Any]) -> str:
+    """Why a host with these capabilities cannot be asked this question; empty if it can."""
     if capabilities is None or not takes(capabilities, question):
         return f"the host does not take {question}"
     elicitation, sampling = capabilities.elicitation, capabilities.sampling
@@ -156,16 +142,16 @@ def untakable(capabilities: ClientCapabilities | None, question: Question, param
 
 def as_request(question: Question, params: Mapping[str, Any]) -> tuple[Request, type[BaseModel]]:
     """The question as the protocol has it, and what its answer is. Raises NotAnswered, pydantic's ValidationError."""
-    said = {"method": question, "params": dict(_as_host_takes_it(question, params))}
+    request = {"method": question, "params": dict(_as_host_takes_it(question, params))}
     match question:
         case "elicitation/create":
-            return ElicitRequest.model_validate(said), ElicitResult
+            return types.ElicitRequest.model_validate(request), types.ElicitResult
         case "sampling/createMessage":
             with_tools = bool(params.get("tools") or params.get("toolChoice"))
-            answer = CreateMessageResultWithTools if with_tools else CreateMessageResult
-            return CreateMessageRequest.model_validate(said), answer
+            answer = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
+            return types.CreateMessageRequest.model_validate(request), answer
         case "roots/list":
-            return ListRootsRequest(), ListRootsResult
+            return types.ListRootsRequest(), types.ListRootsResult
 
 
 def _as_host_takes_it(question: Question, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -178,14 +164,14 @@ def _as_host_takes_it(question: Question, params: Mapping[str, Any]) -> Mapping[
         params = {"elicitationId": secrets.token_urlsafe(12), **params}  # the revision of 2026-07-28 has none
         if not str(params.get("url", "")).lower().startswith(("https://", "http://")):
             raise NotAnswered("the address to open is no web page")
-    told = mend_question(question, params)
-    if told is UNFIT:
+    message = mend_question(question, params)
+    if message is UNFIT:
         raise NotAnswered("the question is not of the protocol")
-    return cast("Mapping[str, Any]", told)
+    return cast("Mapping[str, Any]", message)
 
 
-class Heard:
-    """What a host hears of a call: progress if it asked for it, and logs as loud as it wants them."""
+class CallNews:
+    """Progress and logs of a call for its host: progress if it asked for it, logs from the level it set."""
 
     def __init__(self, ctx: Context, session: Session) -> None:
         self._ctx, self._session = ctx, session
@@ -197,25 +183,22 @@ class Heard:
             return
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
-        if not self._wants(level):
+        # A modern host says with each request how loud it wants logs, and hears nothing unless it does.
+        least = self.log_level or ("" if self._is_modern else _LEVELS[0])
+        if level not in _LEVELS or least not in _LEVELS or _LEVELS.index(level) < _LEVELS.index(least):
             return
-        params = LoggingMessageNotificationParams(level=level, data=data, logger=logger)  # type: ignore[arg-type]
+        params = types.LoggingMessageNotificationParams(level=level, data=data, logger=logger)  # type: ignore[arg-type]
         try:
             await self._ctx.session.send_notification(
-                LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
+                types.LoggingMessageNotification(params=params), related_request_id=self._ctx.request_id
             )
         except _GONE:
             return
 
     @property
     def log_level(self) -> str:
-        said = (self._ctx.meta or {}).get(LOG_LEVEL_META_KEY) if self._is_modern else self._session.log_level
-        return str(said) if said in _LEVELS else ""
-
-    def _wants(self, level: str) -> bool:
-        """A modern host says so with each request, and hears nothing unless it does."""
-        least = self.log_level or ("" if self._is_modern else _LEVELS[0])
-        return level in _LEVELS and least in _LEVELS and _LEVELS.index(level) >= _LEVELS.index(least)
+        level = (self._ctx.meta or {}).get(types.LOG_LEVEL_META_KEY) if self._is_modern else self._session.log_level
+        return str(level) if level in _LEVELS else ""
 
     @property
     def _is_modern(self) -> bool:
@@ -225,8 +208,8 @@ class Heard:
 class OfSession:
     """Made anew for each call, and equal to all others of its session, which is a connection's or a stdio process'.
 
-    A modern host over HTTP has no session: each of its requests stands for a host of its own, since nobody can tell
-    whether another one came from the same. They only have the same owner.
+    A modern host over HTTP has no session: each of its requests counts as a host of its own. Nobody can tell whether
+    two came from the same host; they only have the same owner.
     """
 
     _session: Session
@@ -239,7 +222,7 @@ class OfSession:
         return id(self._session)
 
 
-class SessionHost(OfSession, Heard):
+class SessionHost(OfSession, CallNews):
     """A host of the handshake era, asked over its connection while it waits for the answer of the call."""
 
     def __init__(self, ctx: Context, asker: Asker) -> None:
@@ -282,7 +265,7 @@ QUESTIONS_PER_MINUTE, QUESTIONS_AT_ONCE = 30.0, 30
 
 
 class OnBehalf(Through):
-    """The host, as a tool's agent reaches it: what is asked, logged and told of progress names the agent first.
+    """The host, as a tool's agent reaches it: questions, logs and progress name the agent first.
 
     An agent may ask no more than `MOST_QUESTIONS` in a call, nor than `questions` lets through of the `caller`. Equal
     where one host is asked on behalf of one agent.
@@ -310,12 +293,12 @@ class OnBehalf(Through):
         return await super().ask(question, _sign_question(question, params, self._agent.id))
 
     async def progress(self, amount: float, total: float | None, message: str | None) -> None:
-        told = f"Agent {self._agent.id}: {message}" if message else f"Agent {self._agent.id}"
-        await super().progress(amount, total, told)
+        text = f"Agent {self._agent.id}: {message}" if message else f"Agent {self._agent.id}"
+        await super().progress(amount, total, text)
 
     async def log(self, level: str, data: object, logger: str | None) -> None:
-        said = "" if data is None else data  # the protocol demands some, and the SDK sends no null
-        await super().log(level, said, f"{self._agent.id}/{logger}" if logger else self._agent.id)
+        value = "" if data is None else data  # the protocol demands some, and the SDK sends no null
+        await super().log(level, value, f"{self._agent.id}/{logger}" if logger else self._agent.id)
 
 
 def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str) -> Mapping[str, Any]:
@@ -323,6 +306,6 @@ def _sign_question(question: Question, params: Mapping[str, Any], agent_id: str)
     if question == "elicitation/create":
         return {**params, "message": f"Agent {agent_id} asks: {params.get('message', '')}"}
     if question == "sampling/createMessage" and isinstance(params.get("messages"), list):
-        said = {"type": "text", "text": f"Agent {agent_id} asks your model, not your user:"}
-        return {**params, "messages": [{"role": "user", "content": said}, *params["messages"]]}
+        preface = {"type": "text", "text": f"Agent {agent_id} asks your model, not your user:"}
+        return {**params, "messages": [{"role": "user", "content": preface}, *params["messages"]]}
     return params

@@ -1,76 +1,89 @@
-"""`waygraph mcp`: one host, over standard input and output. Nothing but the protocol is ever written to output."""
+"""A host on standard input and output, as `waygraph mcp` serves it. Nothing but the protocol is written to output.
 
+What a host has under way when it leaves is answered.
+"""
+
+import logging
+import os
+import signal
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, redirect_stdout
+from threading import Timer
+from typing import TYPE_CHECKING, Any
 
 import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp import types
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
-from waygraph.api.mcp import Surface
-from waygraph.api.mcp.gateway import Parts
-from waygraph.api.mcp.server import open_server
-from waygraph.api.mcp.sessions import Asker, Session
-from waygraph.api.mcp.stdio_transport import host_streams, leave, until_signal
-from waygraph.api.telemetry.audit import Audit
-from waygraph.api.telemetry.logs import take_over_logging
-from waygraph.ingest.execution.services import load_services
-from waygraph.ingest.manifest.environment import Surroundings
-from waygraph.registry.access.policy import load_policy
-from waygraph.registry.access.visibility import LOCAL
-from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.local_registry import LocalRegistry
+if TYPE_CHECKING:
+    from waygraph.api.mcp import Surface
+    from waygraph.api.mcp.gateway import Parts
+    from waygraph.ingest.manifest.environment import Surroundings
+    from waygraph.registry.model.settings import Settings
+    from waygraph.registry.storage.local_registry import LocalRegistry
 
+_log = logging.getLogger("waygraph.mcp")
 MOST_AT_WORK = 40
 """Questions to the registry, at a time; whatever else waits for its turn."""
+LAST_S = 1.5
+"""So long may what runs go on once its host has closed its side."""
+
+_ENDLESS = "subscriptions/listen"
+_CANCELLED = "notifications/cancelled"
+
+type Incoming = SessionMessage | Exception
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What is served to the host, and how. `namespace` empty: the whole registry."""
+def run_stdio(
+    registry: "LocalRegistry", settings: "Settings", surroundings: "Surroundings", *, surface: "Surface", namespace: str
+) -> None:
+    """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting.
 
-    registry: LocalRegistry
-    settings: Settings
-    surroundings: Surroundings
-    surface: Surface = "default"
-    namespace: str = ""
+    `namespace` empty: the whole registry.
+    """
+    from waygraph.api.mcp.gateway import Parts
+    from waygraph.api.telemetry.audit import Audit
+    from waygraph.api.telemetry.logs import take_over_logging
+    from waygraph.ingest.execution.services import load_services
+    from waygraph.registry.access.policy import load_policy
 
-
-def run_stdio(served: Served) -> None:
-    """Serves until the host closes its side, or SIGTERM or SIGINT. Before it begins it raises InvalidSetting."""
-    settings = served.settings
     policy, services = load_policy(settings.policy_file), load_services(settings.services_file)
     take_over_logging(settings.log_format, settings.log_level, sys.stderr)
-    asker = Asker(caller=LOCAL, session=Session(), namespace=served.namespace)
     parts = Parts(
-        registry=served.registry,
+        registry=registry,
         settings=settings,
-        surroundings=served.surroundings,
+        surroundings=surroundings,
         policy=policy,
         services=services,
         audit=Audit(settings.audit_path),
         ask=InThreads(settings.request_timeout_s),
-        asker_of=lambda _: asker,
-        surface=served.surface,
+        surface=surface,
     )
     try:
-        anyio.run(_serve, parts, backend_options={"use_uvloop": True})
+        anyio.run(_serve, parts, namespace, backend_options={"use_uvloop": True})
     finally:
         parts.audit.close()
 
 
-async def _serve(parts: Parts) -> None:
+async def _serve(parts: "Parts", namespace: str) -> None:
+    from waygraph.api.mcp.server import open_server
+    from waygraph.api.mcp.sessions import Asker, Session
+    from waygraph.registry.access.visibility import LOCAL
+
+    asker = Asker(caller=LOCAL, session=Session(), namespace=namespace)
+
+    async def answer() -> None:
+        async with open_server(parts, lambda _: asker) as server:
+            await server.run(reading, writing, server.create_initialization_options())
+
     async with host_streams() as (reading, writing):
-        is_stopped = await until_signal(lambda: _answer(parts, reading, writing))
-        if is_stopped:
+        if await until_signal(answer):
             parts.audit.close()
             parts.registry.close()
             leave()
-
-
-async def _answer(parts: Parts, reading: Any, writing: Any) -> None:
-    async with open_server(parts) as server:
-        await server.run(reading, writing, server.create_initialization_options())
 
 
 class InThreads:
@@ -85,3 +98,138 @@ class InThreads:
     async def __call__[T](self, work: Callable[[], T], /) -> T:
         with anyio.fail_after(self._timeout_s):
             return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._places)
+
+
+async def until_signal(work: Callable[[], Any]) -> bool:
+    """Whether SIGTERM or SIGINT ended the work, which is cancelled then."""
+    scope = anyio.CancelScope()
+
+    async def cancel_by_signal() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                scope.cancel()
+                return
+
+    async with anyio.create_task_group() as tasks:
+        with scope:
+            tasks.start_soon(cancel_by_signal)
+            await work()
+        tasks.cancel_scope.cancel()
+    return scope.cancel_called
+
+
+def leave() -> None:
+    """Ends the process: a thread of the SDK's waits for the host's next line, and nothing wakes it."""
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@asynccontextmanager
+async def host_streams() -> AsyncGenerator[tuple[ObjectReceiveStream[Incoming], ObjectSendStream[SessionMessage]]]:
+    """The host's messages, and messages to it.
+
+    A script writes its requests and closes the pipe, `printf … | waygraph mcp`, and reads the answers after that. The
+    SDK ends whatever runs as soon as there is nothing more to read; here it has LAST_S to be answered.
+    """
+    try:
+        async with stdio_server() as (reading, writing):
+            unanswered = _OpenRequests()
+            with redirect_stdout(sys.stderr):
+                to_host = _Writing(writing, unanswered)
+                yield _Reading(reading, to_host, unanswered), to_host
+            # A host that has left and reads nothing more: the SDK's thread that writes to it would wait for ever.
+            ending = Timer(LAST_S, leave)
+            ending.daemon = True
+            ending.start()
+        ending.cancel()
+    except* (BrokenPipeError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        pass  # the host reads no more
+
+
+class _OpenRequests:
+    """Requests of the host that wait for an answer, by id."""
+
+    def __init__(self) -> None:
+        self._ids = set[types.RequestId]()
+        self._none = anyio.Event()
+        self._none.set()
+
+    def add(self, item: SessionMessage) -> None:
+        message = item.message
+        if isinstance(message, types.JSONRPCRequest) and message.method != _ENDLESS:
+            self._ids.add(message.id)
+            self._none = anyio.Event()
+        elif isinstance(message, types.JSONRPCNotification) and message.method == _CANCELLED:
+            self._remove((message.params or {}).get("requestId"))
+
+    def settle(self, item: SessionMessage) -> None:
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self._remove(item.message.id)
+
+    def _remove(self, request_id: object) -> None:
+        if isinstance(request_id, int | str):
+            self._ids.discard(request_id)
+        if not self._ids:
+            self._none.set()
+
+    async def wait(self) -> None:
+        """Returns when there is none."""
+        await self._none.wait()
+
+
+class _Reading(ObjectReceiveStream[Incoming]):
+    """What the host says. It ends when all is answered, or LAST_S after the host left."""
+
+    def __init__(self, inner: Any, to_host: "_Writing", unanswered: _OpenRequests) -> None:
+        self._inner, self._to_host, self._unanswered = inner, to_host, unanswered
+
+    async def receive(self) -> Incoming:
+        while True:
+            try:
+                item: Incoming = await self._inner.receive()
+            except anyio.EndOfStream:
+                with anyio.move_on_after(LAST_S):
+                    await self._unanswered.wait()
+                raise
+            if isinstance(item, SessionMessage):
+                self._unanswered.add(item)
+                return item
+            await self._to_host.send(_error(None, types.PARSE_ERROR, "this is no JSON-RPC message"))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Writing(ObjectSendStream[SessionMessage]):
+    """Messages to the host. The SDK's transport would end with one that cannot be written as JSON."""
+
+    def __init__(self, inner: Any, unanswered: _OpenRequests) -> None:
+        self._inner, self._unanswered = inner, unanswered
+
+    async def send(self, item: SessionMessage, /) -> None:
+        if sendable := _sendable(item):
+            try:
+                await self._inner.send(sendable)
+            finally:
+                self._unanswered.settle(item)  # also where nobody reads it any more
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _sendable(item: SessionMessage) -> SessionMessage | None:
+    """The message, or the error that takes the place of an answer that cannot be written; None: it is lost."""
+    try:
+        item.message.model_dump_json(by_alias=True, exclude_unset=True)
+    except ValueError as fault:
+        _log.error("a message to the host cannot be written (%s)", type(fault).__name__)
+        if not isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            return None
+        return _error(item.message.id, types.INTERNAL_ERROR, "the answer cannot be written as JSON")
+    return item
+
+
+def _error(request_id: types.RequestId | None, code: int, message: str) -> SessionMessage:
+    return SessionMessage(
+        types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
+    )

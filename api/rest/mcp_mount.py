@@ -124,21 +124,23 @@ class OfferedGateway:
         return True
 
     def _make_gateway(self) -> "HttpGateway":
+        from waygraph.api.mcp.gateway import Parts
         from waygraph.api.mcp.http import HttpGateway
 
         service = self._service
-        return HttpGateway(
-            service.registry,
-            service.settings,
-            self._surroundings,
-            self._policy,
-            self._services,
+        parts = Parts(
+            registry=service.registry,
+            settings=service.settings,
+            surroundings=self._surroundings,
+            policy=self._policy,
+            services=self._services,
             audit=service.audit,
             ask=service.lanes.ask,
             surface=self._surface,
-            alone=self._alone,
+            parks=self._alone,
             warm=self._warm,
         )
+        return HttpGateway(parts)
 
 
 def routes(service: "Service", gateway: OfferedGateway) -> list[Route]:

@@ -14,23 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.api.telemetry.logs import FACTS, MASK, request_id, without_keys, without_secrets
 from waygraph.ingest.manifest.transport import names_secret
-from waygraph.registry.model.errors import (
-    AccessError,
-    CypherBusy,
-    CypherRefused,
-    InvalidQuery,
-    InvalidSetting,
-    MassRemoval,
-    NotRun,
-    SourceError,
-    UnknownName,
-)
+from waygraph.registry.model import errors
 
 if TYPE_CHECKING:
+    from waygraph.api.telemetry.metrics import Metrics
     from waygraph.registry.access.visibility import Caller
 
 
@@ -106,33 +97,12 @@ TARGET_CHARS = 2_000
 SAID_CHARS = 4_000
 """Of what is said of it."""
 REFUSALS = (
-    AccessError,
-    CypherBusy,
-    CypherRefused,
-    InvalidQuery,
-    InvalidSetting,
-    MassRemoval,
-    NotRun,
-    SourceError,
-    UnknownName,
+    *(errors.AccessError, errors.CypherBusy, errors.CypherRefused, errors.InvalidQuery, errors.InvalidSetting),
+    *(errors.MassRemoval, errors.NotRun, errors.SourceError, errors.UnknownName),
 )
 """Errors by which nothing was begun; others are failures."""
 
 logger = logging.getLogger("waygraph.audit")
-
-
-class Counts(Protocol):
-    """Who counts what was tried: the metrics of a service."""
-
-    def ran_statement(self, outcome: Outcome) -> None: ...
-
-    def wrote(self, action: Action, outcome: Outcome) -> None: ...
-
-    def count_call(self, outcome: Outcome) -> None: ...
-
-    def time_call(self, outcome: str, duration_s: float) -> None: ...
-
-    def lost_audit_line(self) -> None: ...
 
 
 class AuditFile:
@@ -147,7 +117,7 @@ class AuditFile:
         try:
             self._file = self._open()
         except OSError as exc:
-            raise InvalidSetting(f"WAYGRAPH_AUDIT_FILE={str(path)!r} cannot be written: {exc.strerror}") from exc
+            raise errors.InvalidSetting(f"WAYGRAPH_AUDIT_FILE={str(path)!r} cannot be written: {exc.strerror}") from exc
 
     def append(self, line: str) -> None:
         """Raises OSError."""
@@ -183,8 +153,9 @@ class AuditFile:
 
 @dataclass(slots=True)
 class Attempt:
-    """What is being tried: whoever knows it sets what it was tried on, and once it is done its revision, or the code of
-    an `error` that was told and not raised.
+    """What is being tried. Within it, `target` may be set, and once it is done `revision`.
+
+    `error`: the code of an error that was returned and not raised.
     """
 
     target: str
@@ -195,7 +166,7 @@ class Attempt:
 class Audit:
     """Records what was tried, and counts it. Threads may share it. Raises InvalidSetting for a file not writable."""
 
-    def __init__(self, path: Path | None = None, *, metrics: Counts | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, metrics: "Metrics | None" = None) -> None:
         self._file = AuditFile(path) if path else None
         self._metrics = metrics
 
@@ -253,8 +224,22 @@ class Audit:
             **{name: value for name, value in facts.items() if value not in (None, "")},
         }
         logger.info("audit", extra={FACTS: line})
-        self._count(action, outcome)
-        self._append(line)
+        if self._metrics is not None:
+            match action:
+                case "cypher":
+                    self._metrics.ran_statement(outcome)
+                case "call":
+                    self._metrics.count_call(outcome)
+                case _:
+                    self._metrics.wrote(action, outcome)
+        if self._file is None:
+            return
+        try:
+            self._file.append(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **line}))
+        except OSError:
+            logger.exception("the audit file takes no line")
+            if self._metrics is not None:
+                self._metrics.lost_audit_line()
 
     def time_call(self, outcome: str, duration_s: float) -> None:
         """Counts how long a call took that was sent."""
@@ -264,26 +249,6 @@ class Audit:
     def close(self) -> None:
         if self._file:
             self._file.close()
-
-    def _count(self, action: Action, outcome: Outcome) -> None:
-        if self._metrics is None:
-            return
-        if action == "cypher":
-            self._metrics.ran_statement(outcome)
-        elif action == "call":
-            self._metrics.count_call(outcome)
-        else:
-            self._metrics.wrote(action, outcome)
-
-    def _append(self, line: dict[str, object]) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.append(json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **line}))
-        except OSError:
-            logger.exception("the audit file takes no line")
-            if self._metrics is not None:
-                self._metrics.lost_audit_line()
 
 
 def _cut(name: str, text: str, most_chars: int) -> dict[str, object]:

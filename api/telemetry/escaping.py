@@ -1,7 +1,7 @@
 """Untrusted text made safe to show: what would steer a terminal or reorder a line is spelled out instead.
 
 Tool descriptions are written by strangers. An escape sequence in one must not colour, clear or retitle the reader's
-terminal, and a bidi override or an invisible character must not hide what a model will read.
+terminal. A bidi override or an invisible character must not hide what a model will read.
 """
 
 import re

@@ -154,7 +154,12 @@ def _take_over(
     form: LogFormat = _check_setting("log_format", log_format, LOG_FORMATS)
     least = LOG_LEVELS[_check_setting("log_level", level, LOG_LEVELS)]
     lines = Lines(stream, on_loss)
-    _send_all_to(_FromLibraries(lines, form, is_terminal=stream.isatty()), least)
+    handler = _FromLibraries(lines, form, is_terminal=stream.isatty())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in OURS:
+        logging.getLogger(name).setLevel(least)
+    access = logging.getLogger("uvicorn.access")  # what it would print of each request is in our own line
+    access.handlers, access.propagate = [], False
     return lines, form, least
 
 
@@ -171,15 +176,6 @@ def _check_setting(setting: str, value: str, choices: Any) -> Any:
     return value
 
 
-def _send_all_to(handler: logging.Handler, least: int) -> None:
-    """One handler at the root; what uvicorn would print of each request is left out, since we do."""
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    for name in OURS:
-        logging.getLogger(name).setLevel(least)
-    access = logging.getLogger("uvicorn.access")
-    access.handlers, access.propagate = [], False
-
-
 def _formatter(render: "list[Processor]") -> logging.Formatter:
     import structlog
     from structlog.stdlib import ProcessorFormatter
@@ -193,7 +189,7 @@ def _formatter(render: "list[Processor]") -> logging.Formatter:
             _stamp(),
             structlog.processors.format_exc_info,
         ],
-        processors=[ProcessorFormatter.remove_processors_meta, _spread, _redact_event, _in_order, *render],
+        processors=[ProcessorFormatter.remove_processors_meta, _redact_event, _in_order, *render],
     )
 
 
@@ -214,16 +210,10 @@ def _stamp() -> "Processor":
     return TimeStamper(fmt="iso", utc=True, key="time")
 
 
-def _spread(_: object, __: str, event: Event) -> Event:
-    event.update(event.pop(FACTS, {}))
-    return event
-
-
 def _redact_event(_: object, __: str, event: Event) -> Event:
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = without_secrets(value)
-    return event
+    """With the fields of FACTS; no text holds a secret."""
+    event.update(event.pop(FACTS, {}))
+    return {name: without_secrets(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _in_order(_: object, __: str, event: Event) -> Event:

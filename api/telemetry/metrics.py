@@ -1,7 +1,7 @@
 """Numbers for Prometheus: requests, refusals, writes, statements, calls, and what the registry holds.
 
 Labels come from closed sets (route templates, classes of status, outcomes), so their number is bounded whatever is
-asked; what fails of sources is named, at most MAX_FAILURES of each. With several workers they share a folder, and any
+asked. Failures of sources are named, at most MAX_FAILURES of each. With several workers they share a folder, and any
 of them tells the numbers of all.
 """
 
@@ -19,15 +19,8 @@ from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
@@ -72,36 +65,31 @@ class Metrics:
 
     def __init__(self, holding: Callable[[], Holding] | None = None, *, folder: Path | None = None) -> None:
         self._folder = folder
-        disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each, which nobody reads
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each, which nobody reads
         own = CollectorRegistry()
-        self._requests = Counter(
-            "waygraph_http_requests", "Requests answered", ("method", "route", "status"), registry=own
-        )
-        self._durations = Histogram(
-            "waygraph_http_request_duration_seconds",
-            "Time from the request to the end of its answer",
-            ("route",),
-            buckets=DURATIONS_S,
-            registry=own,
-        )
+
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(f"waygraph_{name}", meaning, labels, registry=own)
+
+        def histogram(name: str, meaning: str, label: str) -> Histogram:
+            return Histogram(f"waygraph_{name}_seconds", meaning, (label,), buckets=DURATIONS_S, registry=own)
+
+        self._requests = counter("http_requests", "Requests answered", "method", "route", "status")
+        self._durations = histogram("http_request_duration", "Time from the request to the end of its answer", "route")
         self._in_flight = Gauge(
             "waygraph_http_requests_in_flight", "Requests at work now", registry=own, multiprocess_mode="livesum"
         )
-        self._refused = Counter("waygraph_refused", "Requests refused", ("reason",), registry=own)
-        self._writes = Counter("waygraph_writes", "Attempts to change something", ("action", "outcome"), registry=own)
-        self._statements = Counter("waygraph_cypher_statements", "Cypher statements", ("outcome",), registry=own)
-        self._calls = Counter("waygraph_tool_calls", "Calls of tools", ("outcome",), registry=own)
-        self._call_durations = Histogram(
-            "waygraph_tool_call_duration_seconds",
-            "Time from a call's start to its answer",
-            ("outcome",),
-            buckets=DURATIONS_S,
-            registry=own,
-        )
-        self._unaudited = Counter("waygraph_audit_failures", "Audit lines that no file took", registry=own)
-        self._lost_lines = Counter("waygraph_log_lines_lost", "Log lines that no stream took", registry=own)
+        self._refused = counter("refused", "Requests refused", "reason")
+        self._writes = counter("writes", "Attempts to change something", "action", "outcome")
+        self._statements = counter("cypher_statements", "Cypher statements", "outcome")
+        self._calls = counter("tool_calls", "Calls of tools", "outcome")
+        self._call_durations = histogram("tool_call_duration", "Time from a call's start to its answer", "outcome")
+        self._unaudited = counter("audit_failures", "Audit lines that no file took")
+        self._lost_lines = counter("log_lines_lost", "Log lines that no stream took")
         self._own, self._holding = own, holding
-        self._series = lru_cache(maxsize=_SERIES_KEPT)(self._new_series)
+        self._series = lru_cache(maxsize=_SERIES_KEPT)(
+            lambda method, route, status: (self._requests.labels(method, route, status), self._durations.labels(route))
+        )
 
     def count_start(self) -> None:
         """A request came."""
@@ -109,7 +97,7 @@ class Metrics:
 
     def count_answer(self, method: str, route: str, status: int, duration_s: float) -> None:
         """It was answered; `route` is a route's template or NO_ROUTE."""
-        count, time = self._series(method if method in METHODS else OTHER_METHOD, route, status // 100)
+        count, time = self._series(method if method in METHODS else OTHER_METHOD, route, f"{status // 100}xx")
         count.inc()
         time.observe(duration_s)
         if status in REFUSALS:
@@ -146,9 +134,6 @@ class Metrics:
         MultiProcessCollector(registry, path=str(self._folder))  # type: ignore[no-untyped-call]
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
-    def _new_series(self, method: str, route: str, hundreds: int) -> tuple[Counter, Histogram]:
-        return self._requests.labels(method, route, f"{hundreds}xx"), self._durations.labels(route)
-
 
 class _Facts(Collector):
     """What is true at the time of the scrape, not counted."""
@@ -175,10 +160,13 @@ def _registry_metrics(holding: Callable[[], Holding], *, reasons: bool) -> Itera
     except WaygraphError:
         yield GaugeMetricFamily("waygraph_registry_up", "Whether the registry can be read", value=0)
         return
-    yield GaugeMetricFamily("waygraph_registry_up", "Whether the registry can be read", value=1)
-    yield GaugeMetricFamily("waygraph_registry_revision", "Revision that this worker answers from", value=now.revision)
-    yield GaugeMetricFamily("waygraph_registry_agents", "Agents in it", value=now.agents)
-    yield GaugeMetricFamily("waygraph_registry_tools", "Tools in it", value=now.tools)
+    for name, meaning, value in (
+        ("up", "Whether the registry can be read", 1),
+        ("revision", "Revision that this worker answers from", now.revision),
+        ("agents", "Agents in it", now.agents),
+        ("tools", "Tools in it", now.tools),
+    ):
+        yield GaugeMetricFamily(f"waygraph_registry_{name}", meaning, value=value)
     statuses = GaugeMetricFamily(
         "waygraph_registry_agents_by_status", "Agents by what is known of them", labels=("status",)
     )
@@ -198,8 +186,9 @@ def _registry_metrics(holding: Callable[[], Holding], *, reasons: bool) -> Itera
 
 @contextmanager
 def shared_folder(environ: MutableMapping[str, str]) -> Iterator[Path]:
-    """A folder for the numbers of workers: entered by their parent before it starts them, removed at the end; if the
-    parent is killed, by the next one.
+    """A folder for the numbers of workers, which their parent enters before it starts them.
+
+    It is removed at the end, or by the next parent if this one is killed.
 
     `environ` is the process's own: the workers inherit it, and prometheus_client reads it.
     """
@@ -235,8 +224,9 @@ def _remove_left_behind(home: Path) -> None:
 
 
 def _in_memory(environ: Mapping[str, str]) -> str | None:
-    """A file system in memory, if there is one with room and nobody names another place: workers map their numbers, and
-    one that finds no room for them is ended by SIGBUS.
+    """A file system in memory, if there is one with room and nobody names another place.
+
+    Workers map their numbers: one that finds no room for them is ended by SIGBUS.
     """
     if environ.get("TMPDIR") or not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < _ROOM_BYTES:
         return None

@@ -75,21 +75,19 @@ class ObservedApplication:
             try:
                 await self._application(scope, receive, send)
             finally:
-                self._close()
+                with ExitStack() as closing:
+                    for part in (self._audit, self._traces):
+                        if part is not None:
+                            closing.callback(part.close)
         elif scope["type"] == "http":
             await self._request(scope, receive, send)
         else:
             await self._application(scope, receive, send)
 
-    def _close(self) -> None:
-        with ExitStack() as closing:
-            for part in (self._audit, self._traces):
-                if part is not None:
-                    closing.callback(part.close)
-
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        exchange = _Exchange(_request_id(headers), send)
+        sent_id = headers.get(REQUEST_ID, b"")  # the caller's own if it is sane, else a new one
+        exchange = _Exchange(sent_id.decode() if _SANE_ID.fullmatch(sent_id) else uuid4().hex, send)
         scope.setdefault("state", {})
         tokens = bind_contextvars(request_id=exchange.id)
         self._metrics.count_start()
@@ -138,8 +136,8 @@ class ObservedApplication:
         if exchange.span:
             fields["trace_id"] = exchange.span.trace_id
         if exchange.error:
-            self._log.error("request", **fields, exception=_traceback_text(exchange.error, _secrets(scope)))
-        elif status >= 500:
+            fields["exception"] = _traceback_text(exchange.error, _secrets(scope))
+        if exchange.error or status >= 500:
             self._log.error("request", **fields)
         elif route in QUIET:
             self._log.debug("request", **fields)
@@ -178,12 +176,6 @@ def template(scope: Scope) -> str:
     # Plain routes of starlette leave no more than their endpoint: without parameters the path is the template.
     is_fixed = "endpoint" in scope and not scope.get("path_params") and not is_mounted
     return scope["path"] if is_fixed else NO_ROUTE
-
-
-def _request_id(headers: Mapping[bytes, bytes]) -> str:
-    """The caller's own if it is sane, else a new one."""
-    value = headers.get(REQUEST_ID, b"")
-    return value.decode() if _SANE_ID.fullmatch(value) else uuid4().hex
 
 
 def _shown_path(scope: Scope) -> str:

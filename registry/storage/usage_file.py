@@ -3,18 +3,25 @@
 It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else.
 """
 
+import logging
 import sqlite3
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Lock, Thread
 
 from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
-from waygraph.registry.model.usage import Count, Sort, ToolUsage, check_usage, summarize
-from waygraph.registry.storage.location import MEMORY, is_server
+from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, Sort, ToolUsage, bucket_of, check_usage, summarize
+from waygraph.registry.storage.embedded import now
+from waygraph.registry.storage.location import MEMORY, is_server, is_service
 from waygraph.registry.storage.store import Store
 
 CREATE = """
@@ -31,6 +38,15 @@ ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, first_at = min(first_a
 _READ = "SELECT tool, outcome, bucket, calls, first_at, last_at FROM usage WHERE registry = ?"
 _OLD = "SELECT tool FROM usage WHERE registry = ? GROUP BY tool HAVING max(last_at) < ?"
 _DROP = "DELETE FROM usage WHERE registry = ? AND tool = ?"
+
+LAST_WRITE_S = 5.0
+"""So long is waited for the last write when counting ends."""
+USAGE_EVERY_S = 5.0
+DROP_EVERY_S, KEEP_GONE = 3600.0, timedelta(days=1)
+"""How often counts of tools that are gone are dropped, and how long after their last call."""
+MOST_UNWRITTEN = 50_000
+"""Counts that wait for a file that takes none; more are lost, and that is logged."""
+logger = logging.getLogger("waygraph.gateway")
 
 
 class UsageFile:
@@ -78,3 +94,86 @@ def read_usage(
     counts = [] if store.place == MEMORY else UsageFile(settings, store.place).read()
     prefix = f"{agent_id}/" if agent_id else ""
     return summarize((c for c in counts if c.tool_id in tool_ids and c.tool_id.startswith(prefix)), sort, limit)
+
+
+@contextmanager
+def repeat_write(write: Callable[[], None], name: str, every_s: float) -> Iterator[None]:
+    """A thread writes what was counted every `every_s`, and at the end."""
+    ended = Event()
+
+    def work() -> None:
+        while not ended.wait(every_s):
+            write()
+        write()
+
+    thread = Thread(target=work, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(LAST_WRITE_S)
+
+
+class UsageCounter:
+    """Holds the counts since the last write: by tool, outcome and duration. Threads may share it."""
+
+    def __init__(self, store: Store, settings: Settings, clock: Callable[[], str] = now) -> None:
+        self._store, self._clock = store, clock
+        self._file = UsageFile(settings, store.place)
+        self._counted: dict[tuple[str, Outcome, int], Count] = {}
+        self._lock, self._dropped_at, self._is_failing = Lock(), float("-inf"), False
+
+    def note(self, tool_id: str, outcome: Outcome, duration_s: float | None) -> None:
+        """A call has ended. `duration_s` None: it was not sent."""
+        at = self._clock()
+        bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
+        self._add([Count(tool_id, outcome, bucket, 1, at, at)])
+
+    def write(self) -> None:
+        """What could not be written is kept for the next time. Raises nothing that comes of file or registry."""
+        with self._lock:
+            counted, self._counted = self._counted, {}
+        if not counted:
+            return
+        try:
+            self._file.add(counted.values())
+            self._is_failing = False
+        except WaygraphError as error:
+            if not self._is_failing:
+                logger.warning("how tools are used cannot be written now: %s", error)
+            self._is_failing = True
+            self._add(counted.values())
+            return
+        self._drop_gone()
+
+    def _add(self, counts: Iterable[Count]) -> None:
+        with self._lock:
+            for count in counts:
+                before = self._counted.get(count.key)
+                self._counted[count.key] = before.plus(count) if before else count
+            if len(self._counted) > MOST_UNWRITTEN:
+                logger.warning("how tools were used is lost, as it could not be written")
+                self._counted = {}
+
+    def _drop_gone(self) -> None:
+        if time.monotonic() - self._dropped_at < DROP_EVERY_S:
+            return
+        self._dropped_at = time.monotonic()
+        before = (datetime.fromisoformat(self._clock()).astimezone(UTC) - KEEP_GONE).isoformat(timespec="microseconds")
+        try:
+            self._file.drop_gone(self._store.look(held_tools), before)
+        except WaygraphError as error:
+            logger.warning("counts of tools that are gone cannot be dropped now: %s", error)
+
+
+@contextmanager
+def open_usage(store: Store, settings: Settings) -> Iterator[UsageCounter | None]:
+    """None where nothing is counted: by the setting, for a registry in memory, or for one that a service keeps."""
+    place = store.place if settings.usage else MEMORY
+    if place == MEMORY or is_service(place):
+        yield None
+        return
+    counter = UsageCounter(store, settings)
+    with repeat_write(counter.write, "usage", USAGE_EVERY_S):
+        yield counter

@@ -12,7 +12,8 @@ import pytest
 from tests.gateway.hosts import Place, ingest, over_http
 from tests.gateway.programs import odd_numbers
 from tests.service import served
-from waygraph.api.mcp import offers, warming
+from waygraph.api.mcp import gateway as mcp_gateway
+from waygraph.api.mcp import offers
 from waygraph.ingest.execution.executor import Executor
 from waygraph.registry import Registry
 from waygraph.registry.model.nouns import Agent
@@ -99,7 +100,7 @@ def test_a_server_that_cannot_be_warmed_ends_nothing(caplog: pytest.LogCaptureFi
             raise OverflowError
 
     gateway: Any = SimpleNamespace(executor=Failing())
-    anyio.run(warming._warm, gateway, Agent(id="odd", name="odd"))
+    anyio.run(mcp_gateway._warm, gateway, Agent(id="odd", name="odd"))
     assert "odd" in caplog.text
 
 

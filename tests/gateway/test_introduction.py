@@ -9,8 +9,9 @@ from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, over_http
 from tests.service import Served, agent, ingest, served
-from waygraph.api.mcp import list_changed
-from waygraph.api.mcp.tools import INSTRUCTIONS, SUMMARY_BYTES
+from waygraph.api.mcp import tool_list
+from waygraph.api.mcp.meta_tools import instructions
+from waygraph.api.mcp.tool_list import SUMMARY_BYTES
 
 
 def introduction(service: Served, era: Era, key: str = "", path: str = "/mcp") -> tuple[str, str]:
@@ -19,9 +20,9 @@ def introduction(service: Served, era: Era, key: str = "", path: str = "/mcp") -
     async def asked() -> tuple[str, str]:
         async with over_http(f"{service.url}{path}", era, key=key) as host:
             assert host.instructions is not None
-            assert host.instructions.startswith(INSTRUCTIONS)
+            assert host.instructions.startswith(instructions("default"))
             listed = (await host.list_tools()).tools
-            return host.instructions.removeprefix(INSTRUCTIONS).strip(), str(listed[0].description)
+            return host.instructions.removeprefix(instructions("default")).strip(), str(listed[0].description)
 
     return anyio.run(asked)
 
@@ -64,7 +65,7 @@ def test_little_is_told_of_much_and_only_plain_words(tmp_path: Path) -> None:
 
 
 def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_changed, "LOOK_S", 0.05)
+    monkeypatch.setattr(tool_list, "LOOK_S", 0.05)
     with served() as service:
         changed = anyio.Event()
 

@@ -20,7 +20,7 @@ from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, ingest, on_std
 from tests.gateway.programs import library
 from tests.service import Served, served
 from tests.upstream.served import running
-from waygraph.api.mcp import list_changed, offers
+from waygraph.api.mcp import offers, tool_list
 from waygraph.registry.model.settings import Settings
 
 PROGRAM = Path(library.__file__)
@@ -405,7 +405,7 @@ def test_a_toolset_has_the_prompts_of_whole_agents_alone(place: Place) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_hosts_are_told_when_a_servers_list_changes(place: Place, era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_changed, "LOOK_S", 0.05)
+    monkeypatch.setattr(tool_list, "LOOK_S", 0.05)
     changed = anyio.Event()
 
     async def heard(message: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import ClientCapabilities, ElicitationCapability
 
-from waygraph.api.mcp.pending_calls import Parking, Wanted
+from waygraph.api.mcp.pending_calls import InputRequest, Parking
 from waygraph.api.mcp.sessions import Asker, Session
 from waygraph.ingest.upstream.connection import Deaf, Host, MayHaveRun
 from waygraph.registry.access.visibility import LOCAL
@@ -34,7 +34,7 @@ def with_answered(act: Callable[[GoOn, anyio.Event], Awaitable[None]]) -> None:
 
         async with parking.open():
             wanted = await parking.begin(ASKER, ASKED, Deaf(), ask)
-            assert isinstance(wanted, Wanted)
+            assert isinstance(wanted, InputRequest)
             answers = {key: {"action": "accept"} for key in wanted.requests}
             with anyio.fail_after(PATIENCE_S):
                 await act(lambda: parking.go_on(wanted.ticket, LOCAL.id, answers, Deaf()), may_end)
@@ -77,7 +77,7 @@ def test_what_a_call_came_to_without_its_hosts_answer_waits_for_the_host(came_to
 
         async with parking.open():
             wanted = await parking.begin(ASKER, ASKED, Deaf(), pay)
-            assert isinstance(wanted, Wanted)
+            assert isinstance(wanted, InputRequest)
             await ended.wait()
             await anyio.wait_all_tasks_blocked()
             answers = {key: {"action": "accept"} for key in wanted.requests}

@@ -26,9 +26,9 @@ PATIENCE_S = 60.0
 PATIENT = """
 import sys
 from waygraph.api.cli.app import main
-from waygraph.api.mcp import stdio_transport
+from waygraph.api.mcp import stdio
 from waygraph.ingest.upstream import stdio
-stdio_transport.LAST_S = float(sys.argv.pop(1))
+stdio.LAST_S = float(sys.argv.pop(1))
 stdio.LEAVE_S = 60.0
 sys.exit(main(sys.argv[1:]))
 """

@@ -11,9 +11,9 @@ from mcp.types import ToolListChangedNotification
 
 from tests.gateway.hosts import ERAS, Era, Open, Place, error_of, on_stdio, opened_by, over_http, told, toolbox_place
 from tests.service import Served, process, served
-from waygraph.api.mcp import list_changed
-from waygraph.api.mcp.list_changed import Listeners
+from waygraph.api.mcp import tool_list
 from waygraph.api.mcp.sessions import MAX_CALLS, Session
+from waygraph.api.mcp.tool_list import Listeners
 from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Principal
 from waygraph.registry.access.visibility import Caller
@@ -245,7 +245,7 @@ def test_a_host_that_does_not_read_holds_up_no_other(monkeypatch: pytest.MonkeyP
                 await lines[1].heard.wait()
                 await lines[3].heard.wait()
                 tasks.cancel_scope.cancel()
-            monkeypatch.setattr(list_changed, "TELL_S", 0.1)
+            monkeypatch.setattr(tool_list, "TELL_S", 0.1)
             await listeners.tell()
 
     anyio.run(walk)

@@ -15,13 +15,13 @@ import pytest
 from tests.gateway.hosts import Place, toolbox_place
 from tests.service import TIMEOUT_S, agent, assert_good, assert_problem, ingest, manifest, process, served, until
 from waygraph.api.cli.app import main
-from waygraph.api.mcp import learning
-from waygraph.api.mcp.learning import MOST_UNWRITTEN, Called, UsageCounter, open_usage
-from waygraph.registry import Principal, Settings
+from waygraph.api.mcp.calls import CallRecord
+from waygraph.registry import Principal, Registry, Settings
 from waygraph.registry.model.errors import InvalidQuery, NotAllowed, UnknownName
 from waygraph.registry.model.usage import ToolUsage, bucket_of
-from waygraph.registry.registry import Registry
+from waygraph.registry.storage import usage_file
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.usage_file import MOST_UNWRITTEN, UsageCounter, open_usage
 
 POLICY = """
 [[rules]]
@@ -32,7 +32,7 @@ verdict = "deny"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "USAGE_EVERY_S", 0.02)
+    monkeypatch.setattr(usage_file, "USAGE_EVERY_S", 0.02)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_counts_of_many_processes_and_threads_are_summed(tmp_path: Path) -> None
     """Counters of their own stand for processes: they meet in the file alone."""
     chosen = settings(tmp_path)
     with filled(tmp_path / "r.grafeo", chosen, agent("a", "look")) as registry:
-        counters = [UsageCounter(registry, chosen) for _ in range(4)]
+        counters = [UsageCounter(registry.store, chosen) for _ in range(4)]
 
         def work(counter: UsageCounter) -> None:
             for number in range(200):
@@ -150,7 +150,7 @@ def test_nobody_reads_of_tools_that_are_hidden_or_gone(tmp_path: Path) -> None:
         filled(path, chosen, agent("a", "look"), agent("b", "see", visible_to=["crew"])) as registry,
         filled(tmp_path / "other.grafeo", chosen, agent("a", "look")) as other,
     ):
-        counter = UsageCounter(registry, chosen, clock=lambda: next(times))
+        counter = UsageCounter(registry.store, chosen, clock=lambda: next(times))
         for tool in ("a/look", "b/see", "gone/tool"):
             counter.note(tool, "ok", 0.1)
         counter._file.add(counter._counted.values())
@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_used_stops_no_call(
     """A damaged one is begun anew; what another one does not take waits, up to a limit, and is said once."""
     chosen, file = settings(tmp_path), tmp_path / "data" / "usage.sqlite"
     with filled(tmp_path / "r.grafeo", chosen, agent("a", "look")) as registry:
-        counter = UsageCounter(registry, chosen)
+        counter = UsageCounter(registry.store, chosen)
         counter.note("a/look", "ok", 0.1)
         counter.write()
         for left in file.parent.glob("usage.sqlite-*"):
@@ -210,10 +210,10 @@ def test_a_file_that_cannot_be_used_stops_no_call(
 
 def test_it_can_be_turned_off(tmp_path: Path) -> None:
     off = settings(tmp_path, usage=False)
-    with filled(tmp_path / "r.grafeo", off, agent("a", "look")) as registry, open_usage(registry, off) as none:
+    with filled(tmp_path / "r.grafeo", off, agent("a", "look")) as registry, open_usage(registry.store, off) as none:
         assert none is None
     assert not (tmp_path / "data" / "usage.sqlite").exists()
-    with LocalRegistry.open(":memory:", environ={}) as memory, open_usage(memory, Settings()) as none:
+    with LocalRegistry.open(":memory:", environ={}) as memory, open_usage(memory.store, Settings()) as none:
         assert none is None
 
 
@@ -222,7 +222,7 @@ def test_it_can_be_turned_off(tmp_path: Path) -> None:
     [(asyncio.CancelledError(), "cancelled"), (TimeoutError(), "timed_out"), (RuntimeError(), "upstream_failed")],
 )
 def test_a_call_that_ends_by_an_error_has_an_outcome(error: BaseException, outcome: str) -> None:
-    assert Called(tool_id="a/t").outcome(error) == outcome
+    assert CallRecord(tool_id="a/t").outcome(error) == outcome
 
 
 def test_durations_fall_into_a_bounded_number_of_buckets() -> None:

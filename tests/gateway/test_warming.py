@@ -13,7 +13,7 @@ from tests.service import process, until
 from tests.upstream.launches import PROGRAMS
 from waygraph.api.cli.app import main
 from waygraph.api.mcp import Warm
-from waygraph.api.mcp.warming import MOST_RECENT, recent_agents
+from waygraph.api.mcp.gateway import MOST_RECENT, recent_agents
 
 STARTED = """
 import runpy, sys

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.rfc.requirements import END_OF_LISTS, HEADS, REQUIREMENTS, Level, Requirement
-from waygraph.api.mcp.tools import meta_tools
+from waygraph.api.mcp.meta_tools import meta_tools
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry, Settings

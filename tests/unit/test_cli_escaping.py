@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from waygraph.api.cli.render.blocks import many_lines, one_line
+from waygraph.api.cli.render.output import many_lines, one_line
 from waygraph.api.telemetry.escaping import escape_unsafe
 
 

@@ -4,66 +4,80 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.cli_json import ConnectOutcome
-from waygraph.api.cli.render.output import print_raw, show
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, invocation, opening, with_option_groups
+from waygraph.api.cli.render.output import Block, Fields, Lines, Table, note, print_raw, show
+from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, rewrite_file, shelf_of, turn
+from waygraph.ingest.hosts.config import HostConfig, check_is_ours, difference, read_config
+from waygraph.ingest.hosts.hosts import (
+    Gateway,
+    Places,
+    absolute,
+    entry_of,
+    hands_on,
+    host_named,
+    program_of,
+    refuse_outside,
+    service_entry,
+    start_entry,
+)
+from waygraph.ingest.hosts.takeover import Target, gateway_for, offer_of, plan_takeover, put_back, take_over, write_back
+from waygraph.ingest.pipeline import Ingestion
+from waygraph.ingest.sources.opening import open_sources
+from waygraph.ingest.sources.read import with_answers
+from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
 from waygraph.registry.model.files import as_written
+from waygraph.registry.storage.location import is_service
 
 if TYPE_CHECKING:
-    from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.hosts import Gateway
-    from waygraph.ingest.hosts.takeover import Target
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
 
+@dataclass(frozen=True, kw_only=True)
+class EntryOptions:
+    """Which file, and which entry."""
+
+    url: Annotated[bool, Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")] = (
+        False
+    )
+    project: Annotated[
+        bool, Option("--project", help="The file of the project in this folder, not the user's own.")
+    ] = False
+    file: Annotated[str, Option(metavar="PATH", help="This file, in the host's form.")] = ""
+    entry_name: Annotated[str, Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph"
+    namespace: ServedNamespace = ""
+
+
+@with_option_groups
 def connect(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="HOST",
             help="claude, claude-code, codex, cursor, gemini-cli, vscode, vscode-insiders, windsurf or zed.",
         ),
     ],
     *,
-    write: Annotated[
-        bool, typer.Option("--write", help="Put the entry into the host's file; a backup is kept.")
-    ] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the entry out again.")] = False,
+    write: Annotated[bool, Option("--write", help="Put the entry into the host's file; a backup is kept.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Take the entry out again.")] = False,
     take: Annotated[
-        bool,
-        typer.Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there."),
+        bool, Option("--import", help="Put the servers that the host has now behind the gateway, and the entry there.")
     ] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Put those servers back.")] = False,
+    restore: Annotated[bool, Option("--restore", help="Put those servers back.")] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Show what would change in the host's file, without values; change nothing."),
+        bool, Option("--dry-run", help="Show what would change in the host's file, without values; change nothing.")
     ] = False,
-    url: Annotated[
-        bool, typer.Option("--url", help="Of a registry at a service: let the host reach its /mcp by itself.")
-    ] = False,
-    project: Annotated[
-        bool, typer.Option("--project", help="The file of the project in this folder, not the user's own.")
-    ] = False,
-    file: Annotated[str, typer.Option("--file", metavar="PATH", help="This file, in the host's form.")] = "",
-    entry_name: Annotated[str, typer.Option("--name", metavar="NAME", help="What the entry is called.")] = "waygraph",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "--toolset",
-            metavar="NAME",
-            help="Only what is in this toolset, or else agents of sources with this namespace.",
-        ),
-    ] = "",
+    entry: EntryOptions,
     as_json: AsJson = False,
 ) -> None:
     """Print the entry by which a host starts this gateway, or write it into the host's config.
@@ -76,13 +90,9 @@ def connect(
     flags = [option for option, is_set in actions.items() if is_set]
     if len(flags) > 1:
         raise typer.BadParameter(f"one at a time, not {' and '.join(flags)}", param_hint=f"'{flags[1]}'")
-    from waygraph.api.cli.render import operation_views
-
     options = invocation(context)
-    target = _target(options, name, _EntryOptions(file, project, url, entry_name, namespace))
+    target = _target(options, name, entry)
     if take:
-        from waygraph.ingest.hosts.config import check_is_ours
-
         check_is_ours(target.config, target.name)
     if (take or restore) and not dry_run:
         with _in_turn(target) as current:
@@ -90,106 +100,98 @@ def connect(
     else:
         outcome = _DOERS[flags[0]](options, target, dry_run) if flags else _entry(target)
     if flags or as_json:
-        show(outcome, operation_views.shape, operation_views.view, as_json)
+        show(outcome, asdict, _view_outcome, as_json)
     else:
         print_raw(outcome.entry.rstrip("\n") + "\n")
-    operation_views.remark(outcome)
+    _remark(outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryOptions:
-    """The options that say which file and which entry."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectOutcome:
+    """What became of a host's file. `difference`: lines, without values; only of a dry run.
 
+    `taken`, `stays`: servers that went behind the gateway, and those that did not, each with its reason. `restored`,
+    `kept`: those that came back, and those whose name the file has given to another meanwhile; `whole`: the file is as
+    it was before. `lacking`: variables that the host cannot hand on.
+    """
+
+    host: str
     file: str
-    project: bool
-    url: bool
-    entry_name: str
-    namespace: str
+    changed: bool
+    dry_run: bool
+    entry: str = ""
+    """As a file with nothing else in it would have it; only where nothing was to be done."""
+    restart: str = ""
+    backup: str = ""
+    difference: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
+    kept_in: str = ""
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    whole: bool = False
+    lacking: tuple[str, ...] = ()
 
 
-def _target(options: Invocation, name: str, entry_options: _EntryOptions) -> "Target":
-    from waygraph.ingest.hosts.backup import shelf_of
-    from waygraph.ingest.hosts.config import read_config
-    from waygraph.ingest.hosts.hosts import Places, absolute, host_named, refuse_outside
-    from waygraph.ingest.hosts.takeover import Target
-
+def _target(options: Invocation, name: str, entry: EntryOptions) -> Target:
     host = host_named(name)
     places = Places(home=Path.home(), environ=os.environ, platform=sys.platform, cwd=Path.cwd())
     usual = host.file(places)
-    path = (
-        absolute(entry_options.file, places.cwd)
-        if entry_options.file
-        else host.file(places, project=entry_options.project)
-    )
+    path = absolute(entry.file, places.cwd) if entry.file else host.file(places, project=entry.project)
     project = places.cwd if path == host.project_file(places) else None
     if project:
         refuse_outside(path, project)
     return Target(
         config=read_config(host, path),
-        gateway=_gateway(options, entry_options),
-        name=entry_options.entry_name,
+        gateway=_gateway(options, entry),
+        name=entry.entry_name,
         shelf=shelf_of(options.settings().data_path, host.id, path, usual),
         project=project,
         folder=str(places.cwd) if host.folders and project is None else "",
     )
 
 
-def _gateway(options: Invocation, entry_options: _EntryOptions) -> "Gateway":
+def _gateway(options: Invocation, entry: EntryOptions) -> "Gateway":
     """Raises InvalidSetting for --url without a service."""
-    from waygraph.ingest.hosts.hosts import program_of, service_entry, start_entry
-    from waygraph.registry.model.errors import InvalidSetting
-    from waygraph.registry.storage.location import is_service
-
     place = options.place(options.settings())
-    if entry_options.url and not is_service(place):
+    if entry.url and not is_service(place):
         raise InvalidSetting("--url is for a registry at a service: give its address by --registry https://HOST")
-    if entry_options.url:
-        return service_entry(str(place), os.environ, namespace=entry_options.namespace)
+    if entry.url:
+        return service_entry(str(place), os.environ, namespace=entry.namespace)
     location = place if "://" in str(place) else as_written(place).absolute()
     program = program_of(sys.executable)
-    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry_options.namespace)
+    return start_entry(program, location, os.environ, embedder=options.embedder, namespace=entry.namespace)
 
 
 @contextmanager
-def _in_turn(target: "Target") -> Iterator["Target"]:
+def _in_turn(target: Target) -> Iterator[Target]:
     """One takeover after the other, each of the file as it is then."""
-    from waygraph.ingest.hosts.backup import TAKEOVER_TIMEOUT_S, turn
-    from waygraph.ingest.hosts.config import read_config
-
     with turn(target.shelf.folder, timeout_s=TAKEOVER_TIMEOUT_S):
         yield replace(target, config=read_config(target.config.host, target.config.path))
 
 
-def _entry(target: "Target") -> ConnectOutcome:
+def _entry(target: Target) -> ConnectOutcome:
     """The entry alone, as a file of the host's would have it."""
-    from waygraph.ingest.hosts.config import HostConfig
-    from waygraph.ingest.hosts.hosts import entry_of
-
     config = target.config
     alone = HostConfig(config.host, config.path, None)
     entry_config = alone.with_servers({target.name: entry_of(config.host, target.gateway)})
     return replace(_apply(target, config, dry_run=False), entry=(entry_config.text or "").rstrip("\n"))
 
 
-def _write(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-    from waygraph.ingest.hosts.config import check_is_ours
-    from waygraph.ingest.hosts.hosts import entry_of
-    from waygraph.ingest.hosts.takeover import gateway_for
+def _write(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
 
     entry = entry_of(target.config.host, gateway_for(target.gateway, target.shelf.servers()))
 
-    def change(config: "HostConfig") -> "HostConfig":
+    def change(config: HostConfig) -> HostConfig:
         check_is_ours(config, target.name)
         return config.with_servers({target.name: entry})
 
     return _preview(target, change, dry_run=dry_run)
 
 
-def _remove(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
-    from waygraph.ingest.hosts.config import check_is_ours
-    from waygraph.registry.model.errors import SourceError
+def _remove(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:  # noqa: ARG001 - as the others
 
-    def change(config: "HostConfig") -> "HostConfig":
+    def change(config: HostConfig) -> HostConfig:
         check_is_ours(config, target.name)
         if target.name in config.servers and target.shelf.takes():
             raise SourceError(str(config.path), "its servers are behind the gateway: --restore puts them back")
@@ -198,22 +200,16 @@ def _remove(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutc
     return _preview(target, change, dry_run=dry_run)
 
 
-def _preview(target: "Target", change: "Callable[[HostConfig], HostConfig]", *, dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.backup import rewrite_file
-    from waygraph.ingest.hosts.config import difference
-
+def _preview(target: Target, change: Callable[[HostConfig], HostConfig], *, dry_run: bool) -> ConnectOutcome:
     after = change(target.config)
     outcome = _apply(target, after, dry_run=dry_run)
     if dry_run or not outcome.changed:
         return replace(outcome, difference=tuple(difference(target.config, after, target.name)) if dry_run else ())
     after, backup = rewrite_file(target.config, change)
-    return replace(outcome, backup=_text(backup))
+    return replace(outcome, backup=str(backup or ""))
 
 
-def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.config import difference
-    from waygraph.ingest.hosts.takeover import offer_of, plan_takeover, take_over
-
+def _take_over(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())  # a service would not find how to start them
     offer = offer_of(target)
     if not offer.servers:  # only the gateway itself is left to put there
@@ -230,15 +226,12 @@ def _take_over(options: Invocation, target: "Target", dry_run: bool) -> ConnectO
         outcome,
         taken=takeover.names,
         stays=takeover.stays,
-        backup=_text(takeover.backup),
+        backup=str(takeover.backup or ""),
         kept_in=str(target.shelf.config),
     )
 
 
-def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.config import difference
-    from waygraph.ingest.hosts.takeover import put_back, write_back
-
+def _restore(options: Invocation, target: Target, dry_run: bool) -> ConnectOutcome:
     options.own_place(options.settings())
     back = put_back(target.config, target.name, target.shelf)
     outcome = replace(
@@ -247,12 +240,11 @@ def _restore(options: Invocation, target: "Target", dry_run: bool) -> ConnectOut
     if dry_run:
         return replace(outcome, difference=tuple(difference(target.config, back.after, "")))
     with options.open_own() as registry:
-        return replace(outcome, backup=_text(write_back(target.config, back, target.shelf, partial(_forget, registry))))
+        backup = write_back(target.config, back, target.shelf, partial(_forget, registry))
+    return replace(outcome, backup=str(backup or ""))
 
 
-def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOutcome:
-    from waygraph.ingest.hosts.hosts import hands_on
-
+def _apply(target: Target, after: HostConfig, *, dry_run: bool) -> ConnectOutcome:
     host = target.config.host
     return ConnectOutcome(
         host=host.name,
@@ -264,20 +256,10 @@ def _apply(target: "Target", after: "HostConfig", *, dry_run: bool) -> ConnectOu
     )
 
 
-def _text(path: Path | None) -> str:
-    return "" if path is None else str(path)
-
-
 def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mapping[str, str]:
     """Takes a config's servers into the registry, as `waygraph ingest` does; gives those that fail, with reasons."""
-    from waygraph.api.cli.commands.source_options import opening
-    from waygraph.api.cli.render.progress import asking_servers, progress_bar
-    from waygraph.ingest.pipeline import Ingestion
-    from waygraph.ingest.sources.opening import open_sources
-    from waygraph.ingest.sources.read import with_answers
-
     with asking_servers(settings) as ask, progress_bar("Embedding", settings.progress_after_s) as progress:
-        how = opening(settings, os.environ, registry=registry.store.place, headers=None, env=None, ask=ask)
+        how = opening(settings, os.environ, registry=registry.store.place, ask=ask)
         [source] = open_sources(str(config), how)
         parts = source.parts()
         manifest = with_answers(parts, ask)
@@ -288,16 +270,46 @@ def _ask(registry: "LocalRegistry", settings: "Settings", config: Path) -> Mappi
 
 
 def _forget(registry: "LocalRegistry", source: str) -> None:
-    from waygraph.registry.model.errors import UnknownName
-
     if registry.store.exists:
         with suppress(UnknownName):  # it was never taken in
             registry.operator.forget(source)
 
 
-_DOERS: Mapping[str, Callable[[Invocation, "Target", bool], ConnectOutcome]] = {
+_DOERS: Mapping[str, Callable[[Invocation, Target, bool], ConnectOutcome]] = {
     "--write": _write,
     "--remove": _remove,
     "--import": _take_over,
     "--restore": _restore,
 }
+
+
+def _view_outcome(outcome: ConnectOutcome) -> Iterator[Block]:
+    columns = "host, file, state, backup, behind the gateway=taken, kept in, put back=restored"
+    yield Fields.of(outcome, columns, state=_state)
+    if outcome.stays:
+        yield Table(("stays with the host", "reason"), list(outcome.stays.items()))
+    if outcome.entry:
+        yield Lines(outcome.entry)
+    if outcome.difference:
+        yield Lines("\n".join(outcome.difference))
+
+
+def _remark(outcome: ConnectOutcome) -> None:
+    """What a person has to do, or should know."""
+    if outcome.entry:
+        note(f"{outcome.host} keeps it in {outcome.file}; --write puts it there")
+    if outcome.changed and not outcome.dry_run and outcome.restart:
+        note(outcome.restart)
+    if outcome.lacking:
+        names = ", ".join(outcome.lacking)
+        note(f"{outcome.host} hands on no variables of its environment: {names} must be set where it starts programs")
+    if outcome.kept:
+        note(f"the file has other servers of these names now, which stay: {', '.join(outcome.kept)}")
+
+
+def _state(outcome: ConnectOutcome) -> str:
+    if not outcome.changed:
+        return "as it was"
+    if outcome.dry_run:
+        return "would change"
+    return "as it was before the import" if outcome.whole else "written"

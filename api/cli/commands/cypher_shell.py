@@ -1,16 +1,23 @@
 """The Cypher shell: reads lines until a statement is whole, asks it, goes on after an error."""
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, invocation, json_or_text
-from waygraph.api.cli.render.output import complain, note, show
+from waygraph.api.cli.options import AsJson, Texts, invocation, json_or_text
+from waygraph.api.cli.render.output import Aside, Block, Cell, Table, complain, note, show
+from waygraph.registry.model import shapes
+from waygraph.registry.model.errors import CypherFailed, WaygraphError
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import CypherResult
 
 _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)")
 """As Grafeo says it, and as Neo4j does."""
@@ -19,21 +26,15 @@ _MISSING = re.compile(r"(?:Missing parameter: \$|Expected parameter\(s\): )(\w+)
 def cypher(
     context: typer.Context,
     statement: Annotated[
-        str | None, typer.Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
+        str | None, Argument(metavar="STATEMENT", help="Without one: a shell, or statements from standard input.")
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option("--param", metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat."),
-    ] = None,
+    param: Annotated[Texts, Option(metavar="NAME=VALUE", help="A parameter, as JSON where it is JSON. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the graph in Cypher. Statements only read, with a limit of time and memory.
 
     waygraph cypher 'MATCH (a:Agent)-[:OWNS]->(t:Tool) RETURN a.id, count(t) AS tools'
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     params = parameters(param or ())
     options = invocation(context)
     with options.open() as registry:
@@ -41,7 +42,7 @@ def cypher(
         def ask(text: str, values: Mapping[str, object]) -> None:
             with _naming_parameters(":param " if statement is None else "--param "):
                 result = registry.operator.cypher(text, values)
-            show(result, shapes.shape, operation_views.cypher, as_json)
+            show(result, shapes.shape, _view_rows, as_json)
             note(result.notice)
             if result.truncated:
                 note(f"only the first {len(result.rows)} rows are shown (WAYGRAPH_CYPHER_MAX_ROWS)")
@@ -56,11 +57,19 @@ def cypher(
         raise typer.Exit(1)
 
 
+def _view_rows(result: "CypherResult") -> Iterator[Block]:
+    yield Table(columns=result.columns, rows=[[_cell(value) for value in row] for row in result.rows])
+    yield Aside(f"{len(result.rows)} row{'s' * (len(result.rows) != 1)} in {result.elapsed_ms:.1f} ms")
+
+
+def _cell(value: object) -> Cell:
+    """Texts and numbers as they are, the rest as JSON."""
+    return value if value is None or isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)
+
+
 @contextmanager
 def _naming_parameters(how: str) -> Iterator[None]:
     """A parameter that a statement misses is named as it is given here."""
-    from waygraph.registry.model.errors import CypherFailed
-
     try:
         yield
     except CypherFailed as error:
@@ -142,12 +151,8 @@ class Shell:
     def _finish(self) -> None:
         statement = "\n".join(self._lines).strip().rstrip(";").strip()
         self._lines.clear()
-        if statement:
-            self._answer(statement)
-
-    def _answer(self, statement: str) -> None:
-        from waygraph.registry.model.errors import WaygraphError
-
+        if not statement:
+            return
         try:
             self._ask(statement, self._params)
         except WaygraphError as error:
@@ -162,21 +167,15 @@ class Shell:
         name, _, rest = command.partition(" ")
         if name in {":quit", ":exit", ":q"}:
             self._left = True
+        elif name == ":param" and rest.strip():
+            try:
+                self._params |= parameters([rest])
+            except typer.BadParameter as error:
+                complain(str(error))
         elif name == ":param":
-            self._set(rest)
+            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
         else:
             _say(HELP if name == ":help" else f"{name} is not known.\n{HELP}")
-
-    def _set(self, text: str) -> None:
-        import typer
-
-        if not text.strip():
-            _say("\n".join(f"${name} = {value!r}" for name, value in self._params.items()) or "no parameters")
-            return
-        try:
-            self._params |= parameters([text])
-        except typer.BadParameter as error:
-            complain(str(error))
 
 
 def _say(text: str) -> None:

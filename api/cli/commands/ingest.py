@@ -1,92 +1,81 @@
 """`ingest`: sources into the registry."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.commands.source_options import (
-    Connect,
-    Env,
-    Header,
-    Namespace,
-    OAuth,
+from waygraph.api.cli.options import (
+    AllowMassRemoval,
+    AsJson,
+    NameOptions,
     Policy,
-    Since,
-    SourceKind,
-    Start,
+    ServerOptions,
+    TextForm,
+    Texts,
+    after_dashes,
+    invocation,
     opening,
+    with_option_groups,
 )
-from waygraph.api.cli.options import AsJson, Invocation, after_dashes, invocation
-from waygraph.api.cli.render.cli_json import Outcome
-from waygraph.api.cli.render.output import complain, note, show
+from waygraph.api.cli.render.output import Block, Cell, Table, complain, note, show
+from waygraph.api.cli.render.progress import asking_servers, progress_bar
+from waygraph.ingest.hosts.hosts import KnownConfig, known_configs
+from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 from waygraph.ingest.pipeline import Asking, Ingestion, open_given
+from waygraph.ingest.sources.opening import refuse_unused
 from waygraph.ingest.sources.server_names import name_of_command, printable_source
 from waygraph.registry.embedding.embedder import Progress
-from waygraph.registry.model import validation
+from waygraph.registry.model import shapes, validation
+from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import MassRemoval, SourceError, WaygraphError
-from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 
-if TYPE_CHECKING:
-    from waygraph.ingest.sources.opening import Opening
 
-
+@with_option_groups
 def ingest(
     context: typer.Context,
     given: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input."),
+        Texts, Argument(metavar="SOURCE", help="Files, folders, globs or addresses; `-` is standard input.")
     ] = None,
     *,
     source: Annotated[
-        str,
-        typer.Option(
-            "--source", metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH."
-        ),
+        str, Option(metavar="NAME", help="The source's name. Default: its absolute path; of a service HOST:PATH.")
     ] = "",
-    namespace: Namespace = "",
-    kind: SourceKind = "",
+    names: NameOptions,
     discover: Annotated[
-        bool, typer.Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
+        bool, Option("--discover", help="Look for the configurations of MCP hosts here, and ask which to use.")
     ] = False,
-    header: Header = None,
-    env: Env = None,
-    oauth: OAuth = False,
-    since: Since = "",
-    connect: Connect = None,
-    start: Start = False,
-    policy: Policy = None,
+    servers: ServerOptions,
+    policy: Annotated[
+        Policy | None,
+        Option(
+            help="What becomes of changes: accept; hold what is changed or added after the first time till it is "
+            "approved; strict: hold all. Default: as it was."
+        ),
+    ] = None,
     texts: Annotated[
-        TextForm | None, typer.Option("--texts", help="The texts to embed, for a new registry. Default: contextual.")
+        TextForm | None, Option(help="The texts to embed, for a new registry. Default: contextual.")
     ] = None,
     questions: Annotated[
-        int,
-        typer.Option(
-            "--questions",
-            metavar="N",
-            min=0,
-            help="Make up questions for each tool, till it has N: it is found by them.",
-        ),
+        int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")
     ] = 0,
     questions_by: Annotated[
-        str, typer.Option("--questions-by", metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
+        str, Option(metavar="SPEC", help="Who writes them: templates, or openai:MODEL.")
     ] = "templates",
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run",
-            help="Say what would change, and change nothing. Asks no server and no language model.",
-        ),
+        Option("--dry-run", help="Say what would change, and change nothing. Asks no server and no language model."),
     ] = False,
-    allow_mass_removal: Annotated[
-        bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Use all that --discover finds, without asking.")] = False,
+    allow_mass_removal: AllowMassRemoval = False,
+    yes: Annotated[bool, Option("--yes", help="Use all that --discover finds, without asking.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the registry to what files, addresses and running servers say of agents and tools.
@@ -95,93 +84,85 @@ def ingest(
 
     waygraph ingest -- uvx mcp-server-time
     """
-    import os
-
-    from waygraph.api.cli.render import cli_json, operation_views
-    from waygraph.ingest.pipeline import Ingestion
-
     options, command = invocation(context), after_dashes(context)
     settings = options.settings()
-    configs = _find_sources(options, all_of_them=yes) if discover else []
-    sources = [*(given or ()), *configs]
+    sources = [*(given or ()), *(_find_sources(settings, all_of_them=yes) if discover else ())]
     if discover and not sources and not command:
         return
-    _refuse_unnamed(len(sources) + bool(command), source)
-    read = partial(
-        opening,
-        settings,
-        os.environ,
-        source=source,
-        namespace=namespace,
-        kind=kind,
-        headers=header,
-        env=env,
-        oauth=oauth,
-        since=since,
-        connect=connect,
-        start=start,
-    )
-    take = partial(Ingestion, policy=policy, texts=texts, dry_run=dry_run, allow_mass_removal=allow_mass_removal)
-    results = _outcomes(options, settings, _Intake(sources, command, questions, questions_by, dry_run), read, take)
-    show(results, cli_json.ingest, operation_views.ingest, as_json)
+    if not sources and not command:
+        raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
+    if source and len(sources) + bool(command) > 1:
+        raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
+    if questions:
+        options.own_place(settings)
+    with (
+        asking(questions, questions_by, settings, os.environ, dry_run=dry_run) as author,
+        options.open() as registry,
+        asking_servers(settings) as ask,
+        progress_bar("Embedding", settings.progress_after_s) as progress,
+    ):
+        place = registry.store.place
+        how = opening(settings, os.environ, registry=place, names=names, servers=servers, source=source, ask=ask)
+        refuse_unused(sources, command, how)
+        if texts is not None and registry.store.exists:  # before any source is read
+            validation.refuse_other_texts(texts, registry.status().state.texts)
+        ingestion = Ingestion(
+            opening=how,
+            asking=author,
+            policy=policy,
+            texts=texts,
+            dry_run=dry_run,
+            allow_mass_removal=allow_mass_removal,
+        )
+        results = list(outcomes(ingestion, registry, sources, command, progress))
+    show(results, _outcomes_json, _view_outcomes, as_json)
     remark(results)
     if any(outcome.is_failure for outcome in results):
         raise typer.Exit(1)
 
 
+def _find_sources(settings: Settings, *, all_of_them: bool) -> list[str]:
+    """Paths of the hosts' configurations to use. Without a terminal to ask on and without `all_of_them`: none."""
+    configs = known_configs(Path.home(), os.environ, sys.platform, Path.cwd(), settings=settings)
+    if not configs:
+        note("no configuration of a known host was found in its usual place; `waygraph connect --help` lists the hosts")
+    return [str(config.path) for config in configs if _is_chosen(config, all_of_them=all_of_them)]
+
+
+def _is_chosen(config: KnownConfig, *, all_of_them: bool) -> bool:
+    label = f"{config.client}: {config.path}"
+    if config.fault:
+        note(f"{label} {config.fault}")
+        return False
+    if config.gateways and not config.servers:
+        note(f"{label}: not used, since it names nothing but Waygraph's own gateway")
+        return False
+    servers = f"{config.servers} {'server' if config.servers == 1 else 'servers'}"
+    if all_of_them:
+        note(f"{label}, {servers}")
+        return True
+    if not sys.stdin.isatty():
+        note(f"{label}, {servers}: not used, since nobody can be asked here; --yes uses all")
+        return False
+    return typer.confirm(f"{label}, {servers}. Start them and ingest what they offer?", default=False, err=True)
+
+
 @dataclass(frozen=True, slots=True)
-class _Intake:
-    """Which sources, and the questions that their tools are to have."""
+class Outcome:
+    """What became of one source. `source` is the SOURCE as typed; without a `report` the `error` says why.
 
-    sources: Sequence[str]
-    command: Sequence[str]
-    questions: int
-    questions_by: str
-    dry_run: bool
+    `without_questions`: tools that its author of questions had no fit answer for.
+    """
 
+    source: str
+    report: SyncReport | None = None
+    error: str = ""
+    without_questions: int = 0
 
-def _find_sources(options: Invocation, *, all_of_them: bool) -> list[str]:
-    import os
-
-    from waygraph.api.cli.commands.source_options import chosen_configs
-
-    return chosen_configs(options.settings(), os.environ, all_of_them=all_of_them)
-
-
-def _refuse_unnamed(sources: int, name: str) -> None:
-    """Raises BadParameter for no source, and for several under one name."""
-    if not sources:
-        raise typer.BadParameter("name a source, or a command after --", param_hint="'SOURCE'")
-    if name and sources > 1:
-        raise typer.BadParameter("one name cannot stand for several sources", param_hint="'--source'")
-
-
-def _outcomes(
-    options: Invocation,
-    settings: Settings,
-    intake: _Intake,
-    read: "Callable[..., Opening]",
-    take: "Callable[..., Ingestion]",
-) -> "list[Outcome]":
-    """`read` and `take` have all of the options, and lack what lives as long as the intake: who asks the servers, and
-    who writes questions."""
-    import os
-
-    from waygraph.api.cli.render.progress import asking_servers, progress_bar
-    from waygraph.ingest.sources.opening import refuse_unused
-
-    if intake.questions:
-        options.own_place(settings)
-    with (
-        asking(intake.questions, intake.questions_by, settings, os.environ, dry_run=intake.dry_run) as author,
-        options.open(settings) as registry,
-        asking_servers(settings) as ask,
-        progress_bar("Embedding", settings.progress_after_s) as progress,
-    ):
-        ingestion = take(opening=read(registry=registry.store.place, ask=ask), asking=author)
-        refuse_unused(intake.sources, intake.command, ingestion.opening)
-        refuse_other_texts(registry, ingestion.texts)
-        return list(outcomes(ingestion, registry, intake.sources, intake.command, progress))
+    @property
+    def is_failure(self) -> bool:
+        """Also where there is a report of it, and each of its records was rejected."""
+        return self.report is None or self.report.changes.took_nothing
 
 
 @contextmanager
@@ -192,7 +173,6 @@ def asking(
     if not count:
         yield None
         return
-    from waygraph.ingest.manifest.questions import TEMPLATES, open_author
 
     with closing(open_author(spec, settings, environ)) as author:
         if dry_run and spec != TEMPLATES:
@@ -221,12 +201,6 @@ def outcomes(
             return
 
 
-def refuse_other_texts(registry: Registry, texts: TextForm | None) -> None:
-    """Before any source is read. Raises InvalidSetting if the registry exists and embeds other ones."""
-    if texts is not None and registry.store.exists:
-        validation.refuse_other_texts(texts, registry.status().state.texts)
-
-
 def remark(outcomes: Sequence[Outcome]) -> None:
     """On stderr: which sources failed and why, what reports say beside (once), and that records were rejected."""
     notices = set[str]()
@@ -242,3 +216,64 @@ def remark(outcomes: Sequence[Outcome]) -> None:
         if count := len(outcome.report.changes.rejected):
             text = f"{count} {'record was' if count == 1 else 'records were'} rejected in {outcome.source}"
             (complain if outcome.is_failure else note)(f"{text}, and none was taken" if outcome.is_failure else text)
+
+
+def _outcomes_json(outcomes: Sequence[Outcome]) -> shapes.Shape:
+    return {
+        "sources": [
+            {"given": each.source, "error": each.error, "report": shapes.report(each.report) if each.report else None}
+            for each in outcomes
+        ]
+    }
+
+
+def _view_outcomes(outcomes: Sequence[Outcome]) -> Iterator[Block]:
+    """The numbers of each source, then every change that has a name; created ones in a dry run only."""
+    yield Table(
+        columns=("source", "agents", "tools", "rejected", "embedded", "seconds", "revision"),
+        rows=[_numbers(each) for each in outcomes],
+    )
+    changes = [row for each in outcomes for row in _named_changes(each)]
+    if changes:
+        yield Table(columns=("change", "what", "detail"), rows=changes)
+    telling = [change for each in outcomes if each.report for change in each.report.changes.changed_behaviour]
+    if telling:
+        yield Table.of(telling, "tool=id, fields", title="changed behaviour")
+
+
+def _numbers(outcome: Outcome) -> tuple[Cell, ...]:
+    report = outcome.report
+    if report is None:
+        return (outcome.source, "failed", "", None, None, None, None)
+    changes = report.changes
+    return (
+        f"{changes.source} (dry run)" if report.dry_run else changes.source,
+        _tally(changes, "agents"),
+        _tally(changes, "tools"),
+        len(changes.rejected),
+        report.texts_embedded,
+        f"{report.seconds:.2f}",
+        report.revision,
+    )
+
+
+def _tally(changes: ChangeSet, nouns: str) -> str:
+    parts = {part: getattr(changes, f"{part}_{nouns}") for part in ("created", "updated", "removed", "unchanged")}
+    counts = {part: each if isinstance(each, int) else len(each) for part, each in parts.items()}
+    return ", ".join(f"{count} {part}" for part, count in counts.items() if count) or "none"
+
+
+def _named_changes(outcome: Outcome) -> Iterator[tuple[Cell, ...]]:
+    if outcome.report is None:
+        return
+    changes = outcome.report.changes
+    if outcome.report.dry_run:
+        yield from (("created", entity, None) for entity in (*changes.created_agents, *changes.created_tools))
+    yield from (("updated", each.id, each.fields) for each in (*changes.updated_agents, *changes.updated_tools))
+    yield from (("removed", entity, None) for entity in (*changes.removed_agents, *changes.removed_tools))
+    yield from (("renamed", agent_id, f"{key} in the source") for key, agent_id in changes.renamed)
+    yield from (("withheld", agent_id, "an operator removed it") for agent_id in changes.withheld)
+    yield from (("waits", entity, "`waygraph approve` lets it into routing") for entity in changes.waiting)
+    yield from (("suspicious", each.id, "; ".join(each.flags)) for each in changes.flagged)
+    yield from (("rejected", each.where, each.reason) for each in changes.rejected)
+    yield from (("cut", each.where, each.reason) for each in changes.cut)

@@ -1,12 +1,22 @@
 """`learn`: models and counts from data with known answers."""
 
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.options import LAB, AsJson, LazyCommand, LazyGroup, invocation
-from waygraph.api.cli.render.output import print_raw, show
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Fields, print_raw, show
+from waygraph.registry.model import shapes
+from waygraph.registry.operators.transition_counts import forget_transitions, learn_transitions
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.transitions import LearningReport
 
 
 class _Learn(LazyGroup):
@@ -31,12 +41,10 @@ def transitions(
     context: typer.Context,
     files: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE…", help="Folders of conversations, audits of a service, or what `learn export` wrote."
-        ),
+        Argument(metavar="FILE…", help="Folders of conversations, audits of a service, or what `learn export` wrote."),
     ],
     *,
-    split: Annotated[str, typer.Option(metavar="NAME", help="Only conversations of this split.")] = "",
+    split: Annotated[str, Option(metavar="NAME", help="Only conversations of this split.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Count which tool is called after which. Requests with a history are routed by it.
@@ -46,10 +54,8 @@ def transitions(
     Counts add up: a file that is learned twice counts twice. No argument, text or caller is kept. What tells of tools
     that the registry does not hold is left out.
     """
-    from waygraph.api.cli.render import operation_views
     from waygraph.ingest.conversations import read_call_counts
     from waygraph.registry.model import shapes
-    from waygraph.registry.operators.transition_counts import learn_transitions
     from waygraph.registry.storage.embedded import now
 
     options = invocation(context)
@@ -62,26 +68,25 @@ def transitions(
                 session, counts, settings.learn_half_life_days, settings.max_transitions_kept
             )
         )
-    show(result, shapes.shape, operation_views.view_learned, as_json)
+    show(result, shapes.shape, _view_learned, as_json)
+
+
+def _view_learned(result: "LearningReport") -> Iterator[Block]:
+    yield Fields.of(result, "transitions, revision")
+    if result.unknown:
+        yield Aside(f"{len(result.unknown)} agents and tools are not in this registry, such as {result.unknown[0]}")
 
 
 def forget(context: typer.Context, as_json: AsJson = False) -> None:
     """Forget which tool was called after which."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-    from waygraph.registry.operators.transition_counts import forget_transitions
-
     with invocation(context).open_own() as registry:
         registry.status()
         result = registry.change(forget_transitions)
-    show(result, shapes.shape, operation_views.view_write, as_json)
+    show(result, shapes.shape, views.write, as_json)
 
 
 def export(context: typer.Context, as_json: AsJson = False) -> None:
     """Write the counts, a JSON object a line, for `learn transitions`."""
-    import json
-    from dataclasses import asdict
-
     from waygraph.registry.graph.read import read_transitions
 
     with invocation(context).open_own() as registry:

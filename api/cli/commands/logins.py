@@ -1,20 +1,22 @@
 """`logins`: whose logins are kept at servers that are called as each caller, and the one of this machine's own user."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument
 
 from waygraph.api.cli.options import AsJson, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.render.output import Table, note, read_fields, show
 from waygraph.registry.model.errors import WaygraphError
 
 if TYPE_CHECKING:
-    from waygraph.ingest.logins.store import LoginFile
+    from waygraph.ingest.logins.store import Login, LoginFile
     from waygraph.registry.model.nouns import Agent
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
-AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")]
+AgentId = Annotated[str, Argument(metavar="AGENT", help="An agent's id.")]
 
 logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' own logins at servers.")
 
@@ -22,24 +24,20 @@ logins = typer.Typer(no_args_is_help=True, help="List, make and forget callers' 
 @logins.command("list")
 def list_logins(context: typer.Context, as_json: AsJson = False) -> None:
     """List whose logins are kept, and where; it needs no key."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
-    show(_file(context).list(), cli_json.logins, operation_views.logins, as_json)
+    _show(_file(context).list(), as_json)
 
 
 @logins.command()
 def forget(
     context: typer.Context,
-    caller: Annotated[str, typer.Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
+    caller: Annotated[str, Argument(metavar="CALLER", help="As the list names it: key:…, oidc:… or local.")],
+    agent: Annotated[str, Argument(metavar="AGENT", help="An agent's id. Default: all.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Forget a caller's logins, also in a service that runs: the next call has none."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     if not caller.strip():
         raise typer.BadParameter("name a caller", param_hint="'CALLER'")
-    show(_file(context).forget(caller, agent), cli_json.logins, operation_views.logins, as_json)
+    _show(_file(context).forget(caller, agent), as_json)
 
 
 @logins.command()
@@ -57,6 +55,17 @@ def add(context: typer.Context, agent: AgentId) -> None:
     with options.open_own(settings) as registry:
         anyio.run(_log_in, registry, settings, registry.agent(agent), dict(os.environ))
     note(f"calls on this machine act with your account at {agent}")
+
+
+def _show(logins: "Iterable[Login]", as_json: bool) -> None:
+    """Whose they are, never their tokens."""
+    columns = "caller, agent_id, by, at"
+    show(
+        list(logins),
+        lambda each: {"logins": [dict(read_fields(login, columns)) for login in each]},
+        lambda each: [Table.of(each, "caller, agent=agent_id, by, since=at")],
+        as_json,
+    )
 
 
 def _file(context: typer.Context) -> "LoginFile":

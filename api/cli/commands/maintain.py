@@ -1,13 +1,16 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.output import note, print_raw, show
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Fields, Lines, Table, note, print_raw, read_fields, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.candidate_graph import Nearness
@@ -19,10 +22,9 @@ STANDARD_OUTPUT = Path("-")
 
 def export(
     context: typer.Context,
-    form: Annotated[Literal["json", "graphml", "html"], typer.Option("--format", help="What to write.")] = "json",
+    form: Annotated[Literal["json", "graphml", "html"], Option("--format", help="What to write.")] = "json",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output."),
+        Path | None, Option("--output", "-o", metavar="FILE", help="Write here. Default, and -: standard output.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -30,9 +32,6 @@ def export(
 
     JSON can be ingested again, GraphML is for other graph programs, HTML to look at.
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.api.cli.render.cli_json import Export
-    from waygraph.registry.model import shapes
     from waygraph.registry.model.errors import StorageFailed
     from waygraph.registry.model.files import write_named
     from waygraph.registry.storage.location import is_part_of
@@ -43,28 +42,28 @@ def export(
         raise StorageFailed(f"{output} is of the registry itself, which would be lost: name another file")
     with options.open() as registry:
         content = registry.operator.export(form)
-    size_bytes = len(content.encode())
     if output:
         write_named(output, content)
-        result = Export(format=form, size_bytes=size_bytes, path=str(output))
-    else:
-        result = Export(format=form, size_bytes=size_bytes, content=content)
-    if output or as_json:
-        show(result, shapes.shape, operation_views.view_export, as_json)
-    else:
+    elif not as_json:
         print_raw(content)
+        return
+    path, size_bytes = str(output) if output else None, len(content.encode())
+    document = {"format": form, "path": path, "size_bytes": size_bytes, "content": None if output else content}
+    fields = Fields((("written", path), ("format", form), ("size in bytes", size_bytes)))
+    show(document, dict, lambda _: [fields], as_json)
 
 
 def doctor(
     context: typer.Context,
-    deep: Annotated[bool, typer.Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     findings = _findings(invocation(context), deep)
-    show(findings, cli_json.findings, operation_views.findings, as_json)
+    columns = "check, ok, detail, advice"
+    documents = [dict(read_fields(each, columns)) for each in findings]
+    shape = {"ok": all(each.ok for each in findings), "findings": documents}
+    show(findings, lambda _: shape, lambda each: [Table.of(each, columns)], as_json)
     unwell = [finding for finding in findings if not finding.ok]
     if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
@@ -96,10 +95,10 @@ graph = typer.Typer(no_args_is_help=True, help="Make and remove edges between ne
 def link(
     context: typer.Context,
     *,
-    above: Annotated[float | None, typer.Option(help="All pairs of at least this cosine.")] = None,
-    nearest: Annotated[int | None, typer.Option(help="Each tool with so many nearest ones.")] = None,
+    above: Annotated[float | None, Option(help="All pairs of at least this cosine.")] = None,
+    nearest: Annotated[int | None, Option(help="Each tool with so many nearest ones.")] = None,
     mean_degree: Annotated[
-        float | None, typer.Option(help="The closest pairs, so many a tool on average. Default: 8.")
+        float | None, Option(help="The closest pairs, so many a tool on average. Default: 8.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -122,20 +121,16 @@ def unlink(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 def _link(context: typer.Context, nearness: "Nearness | None", as_json: bool) -> None:
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.storage.candidate_graph import link_tools
 
     with invocation(context).open_own() as registry:
-        show(link_tools(registry, nearness), shapes.shape, operation_views.view_numbers, as_json)
+        show(link_tools(registry, nearness), shapes.shape, views.numbers, as_json)
 
 
 def migrate(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
-    target: Annotated[
-        str, typer.Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")
-    ],
+    source: Annotated[str, Argument(metavar="FROM", help="A registry: a file or a server; it is only read.")],
+    target: Annotated[str, Argument(metavar="TO", help="A file or a server's database that holds no registry yet.")],
     as_json: AsJson = False,
 ) -> None:
     """Copy a registry to another file or server, vectors included.
@@ -145,7 +140,6 @@ def migrate(
     Nothing is embedded anew. The copy counts as a registry once it is found to be the same; if it is cut short, the
     same command goes on with it.
     """
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.api.cli.render.progress import progress_bar
     from waygraph.registry.storage.migrate import migrate_at
 
@@ -154,14 +148,20 @@ def migrate(
     options.own_place(settings)
     with progress_bar("Copying", settings.progress_after_s) as progress:
         migration = migrate_at(source, target, settings, progress)
-    show(migration, cli_json.migration_json, operation_views.view_migration, as_json)
+    start, end = "from=source, to=target, revision, agents, tools, sources, claims, ", ", sha256, seconds"
+    columns = f"{start}operators' words=settings, vectors, rows copied=copied{end}=duration"
+    show(
+        migration,
+        lambda each: dict(read_fields(each, f"{start}settings, vectors, copied{end}")),
+        lambda each: [Fields.of(each, columns, duration=lambda each: f"{each.seconds:.2f}")],
+        as_json,
+    )
     if not migration.copied:
         note("the copy was there already; it was compared and left as it is")
 
 
 Spec = Annotated[
-    str,
-    typer.Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own."),
+    str, Argument(metavar="SPEC", help="Such as onnx:BAAI/bge-small-en-v1.5. Default: --embedder, or Waygraph's own.")
 ]
 
 model = typer.Typer(no_args_is_help=True, help="Get, list and find embedding models.")
@@ -180,10 +180,15 @@ def pull(context: typer.Context, spec: Spec = "", as_json: AsJson = False) -> No
 @model.command("list")
 def list_models(context: typer.Context, as_json: AsJson = False) -> None:
     """List the models on this machine."""
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.registry.embedding.weights import list_models
 
-    show(list_models(invocation(context).settings()), cli_json.models, operation_views.models, as_json)
+    columns = "model=spec, languages, where, folder, sha256"
+    show(
+        list_models(invocation(context).settings()),
+        lambda models: {"models": [{**asdict(each), "path": str(each.path)} for each in models]},
+        lambda models: [Table.of(models, columns, folder=lambda each: str(each.path))],
+        as_json,
+    )
 
 
 @model.command()
@@ -203,6 +208,5 @@ def _choose_model(spec: str, options: Invocation) -> str:
 
 
 def _show_place(spec: str, folder: Path, as_json: bool) -> None:
-    from waygraph.api.cli.render import cli_json, operation_views
-
-    show((spec, folder), cli_json.model_place, operation_views.model_place, as_json)
+    """As text the folder alone, for `cd "$(waygraph model path)"`."""
+    show({"spec": spec, "path": str(folder)}, dict, lambda each: [Lines(each["path"])], as_json)

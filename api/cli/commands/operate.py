@@ -1,22 +1,26 @@
 """`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes` and `approve`: what sources changed."""
 
+import json
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, TextForm, invocation, json_or_text
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.options import AsJson, TextForm, Texts, invocation, json_or_text
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from waygraph.registry.model.changes import Change, Forgotten, OperatorSettings
     from waygraph.registry.registry import Registry
 
 
-def held_source(registry: "Registry", name: str) -> str:
+def source_name(registry: "Registry", name: str) -> str:
     """The source's name; a file or folder may be written as it was ingested, while its name is the whole path.
 
     What is no source's name stays as it is written. Raises RegistryNotFound.
@@ -26,7 +30,7 @@ def held_source(registry: "Registry", name: str) -> str:
     return path if name not in names and path in names else name
 
 
-AgentId = Annotated[str, typer.Argument(metavar="ID", help="An agent's id.")]
+AgentId = Annotated[str, Argument(metavar="ID", help="An agent's id.")]
 
 UsageSort = Literal["calls", "errors", "p95"]
 
@@ -37,34 +41,27 @@ def set_agent(
     context: typer.Context,
     name: AgentId,
     *,
-    pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
-    hide: Annotated[
-        bool | None, typer.Option("--hide/--unhide", help="Keep it out of every answer, or no more.")
-    ] = None,
+    pin: Annotated[bool | None, Option("--pin/--unpin", help="Name it in every answer, or no more.")] = None,
+    hide: Annotated[bool | None, Option("--hide/--unhide", help="Keep it out of every answer, or no more.")] = None,
     tag: Annotated[
-        list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat."),
+        Texts, Option(metavar="TAG", help="Tags beside its source's own, instead of those set so far. Repeat.")
     ] = None,
-    no_tags: Annotated[bool, typer.Option("--no-tags", help="Take all tags back that were set here.")] = False,
-    visible_to: Annotated[
-        list[str] | None,
-        typer.Option("--visible-to", metavar="GROUP", help="Only these groups may see it. Repeat."),
-    ] = None,
-    everyone: Annotated[bool, typer.Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Let its source bring a removed agent back.")] = False,
+    no_tags: Annotated[bool, Option("--no-tags", help="Take all tags back that were set here.")] = False,
+    visible_to: Annotated[Texts, Option(metavar="GROUP", help="Only these groups may see it. Repeat.")] = None,
+    everyone: Annotated[bool, Option("--everyone", help="Take --visible-to back: its source decides.")] = False,
+    restore: Annotated[bool, Option("--restore", help="Let its source bring a removed agent back.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Pin, hide, tag or restrict an agent. It survives every ingest.
 
     waygraph set harbor-git --pin --tag approved
     """
-    _refuse_both(tag, no_tags, "--tag", "--no-tags")
-    _refuse_both(visible_to, everyone, "--visible-to", "--everyone")
+    pairs = {("--tag", "--no-tags"): tag and no_tags, ("--visible-to", "--everyone"): visible_to and everyone}
+    for (one, other), are_both_set in pairs.items():
+        if are_both_set:
+            raise typer.BadParameter(f"{one} and {other} exclude each other", param_hint=f"'{other}'")
     if pin is None and hide is None and not any((tag, no_tags, visible_to, everyone, restore)):
         raise typer.BadParameter("say what to set, such as --pin or --tag TAG", param_hint="'ID'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         setting = registry.operator.set(
             name,
@@ -76,31 +73,24 @@ def set_agent(
             removed=False if restore else None,
         )
         comes_back = restore and all(agent.id != name for agent in registry.agents())
-    show(setting, shapes.shape, operation_views.settings, as_json)
+    show(setting, shapes.shape, _view_setting, as_json)
     if comes_back and not as_json:
         note(f"{name} comes back with the next ingest of its source")
 
 
 def set_tool(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="A tool's id, agent/tool.")],
+    name: Annotated[str, Argument(metavar="ID", help="A tool's id, agent/tool.")],
     *,
-    rename: Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Another name for callers.")] = None,
-    describe: Annotated[str | None, typer.Option("--describe", metavar="TEXT", help="Another description.")] = None,
-    rename_parameter: Annotated[
-        list[str] | None, typer.Option("--rename-parameter", metavar="NAME=NEW", help="Another name. Repeat.")
-    ] = None,
-    describe_parameter: Annotated[
-        list[str] | None, typer.Option("--describe-parameter", metavar="NAME=TEXT", help="Another description. Repeat.")
-    ] = None,
+    rename: Annotated[str | None, Option(metavar="NAME", help="Another name for callers.")] = None,
+    describe: Annotated[str | None, Option(metavar="TEXT", help="Another description.")] = None,
+    rename_parameter: Annotated[Texts, Option(metavar="NAME=NEW", help="Another name. Repeat.")] = None,
+    describe_parameter: Annotated[Texts, Option(metavar="NAME=TEXT", help="Another description. Repeat.")] = None,
     pin: Annotated[
-        list[str] | None,
-        typer.Option("--pin", metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat."),
+        Texts, Option(metavar="NAME=VALUE", help="A value, JSON or a text, that every call has. Repeat.")
     ] = None,
-    hide: Annotated[
-        list[str] | None, typer.Option("--hide", metavar="NAME", help="Do not show this parameter. Repeat.")
-    ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Take back all that was set before.")] = False,
+    hide: Annotated[Texts, Option(metavar="NAME", help="Do not show this parameter. Repeat.")] = None,
+    reset: Annotated[bool, Option("--reset", help="Take back all that was set before.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Rename or describe a tool, and pin or hide its parameters. It survives every ingest.
@@ -119,24 +109,18 @@ def set_tool(
     changes |= {"parameters": parameters} if parameters else {}
     if not (changes or reset):
         raise typer.BadParameter("say what to set, such as --describe TEXT or --pin NAME=VALUE", param_hint="'ID'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         if reset:
             setting = registry.operator.set_tool(name, {"name": None, "description": None, "parameters": None})
         if changes:
             setting = registry.operator.set_tool(name, changes)
-    show(setting, shapes.shape, operation_views.settings, as_json)
+    show(setting, shapes.shape, _view_setting, as_json)
 
 
 def remove(context: typer.Context, name: AgentId, as_json: AsJson = False) -> None:
     """Remove an agent, and keep it away whatever its source says."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.operator.remove(name), shapes.shape, operation_views.settings, as_json)
+        show(registry.operator.remove(name), shapes.shape, _view_setting, as_json)
 
 
 @sources.callback()
@@ -144,41 +128,31 @@ def list_sources(context: typer.Context, as_json: AsJson = False) -> None:
     """List the sources, or forget one."""
     if context.invoked_subcommand:
         return
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.sources(), shapes.sources, catalog_views.sources, as_json)
+        show(registry.sources(), shapes.sources, views.sources, as_json)
 
 
 @sources.command()
 def forget(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
+    name: Annotated[str, Argument(metavar="NAME", help="The source's name, as `waygraph sources` lists it.")],
     as_json: AsJson = False,
 ) -> None:
     """Remove a source, and the agents that only it claimed."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.operator.forget(held_source(registry, name)), shapes.shape, operation_views.view_forget, as_json)
+        show(registry.operator.forget(source_name(registry, name)), shapes.shape, _view_forget, as_json)
 
 
 def reindex(
     context: typer.Context,
-    texts: Annotated[
-        TextForm | None, typer.Option("--texts", help="The texts to embed from now on. Default: as they are.")
-    ] = None,
+    texts: Annotated[TextForm | None, Option(help="The texts to embed from now on. Default: as they are.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Embed everything anew, with another embedder or other texts.
 
     waygraph --embedder onnx:BAAI/bge-small-en-v1.5 reindex
     """
-    from waygraph.api.cli.render import operation_views
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph.registry.model import shapes
 
     options = invocation(context)
     with (
@@ -186,12 +160,7 @@ def reindex(
         progress_bar("Embedding", options.settings().progress_after_s) as progress,
     ):
         result = registry.reindex(texts=texts, embedder=options.wanted_embedder or None, progress=progress)
-    show(result, shapes.shape, operation_views.view_write, as_json)
-
-
-def _refuse_both(one: "Sequence[str] | None", other: bool, name: str, other_name: str) -> None:
-    if one and other:
-        raise typer.BadParameter(f"{name} and {other_name} exclude each other", param_hint=f"'{other_name}'")
+    show(result, shapes.shape, views.write, as_json)
 
 
 _AGO = re.compile(r"(\d{1,6})\s*([smhdw])")
@@ -201,24 +170,19 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def changes(
     context: typer.Context,
     *,
-    since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")
-    ] = "",
-    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Only of this agent and its tools.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
+    since: Annotated[str, Option(metavar="WHEN", help="Only from then on: a time in ISO 8601, or 2h, 3d ago.")] = "",
+    agent: Annotated[str, Option(metavar="ID", help="Only of this agent and its tools.")] = "",
+    limit: Annotated[int, Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List what sources changed of agents that were known before, the newest first.
 
     waygraph changes --since 2d --agent harbor-git
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     start = since_when(since, datetime.now(UTC))
     with invocation(context).open() as registry:
         records = registry.operator.changes(since=start, agent_id=agent, limit=limit)
-    show(records, shapes.changes, operation_views.changes, as_json)
+    show(records, shapes.changes, _view_changes, as_json)
     if not records and not as_json:
         note("no change was recorded" + (" since then" if since else ""))
 
@@ -226,21 +190,20 @@ def changes(
 def usage(
     context: typer.Context,
     *,
-    agent: Annotated[str, typer.Option("--agent", metavar="ID", help="Only the tools of this agent.")] = "",
-    sort: Annotated[UsageSort, typer.Option("--sort", help="Of what the first tools have the most.")] = "calls",
-    limit: Annotated[int, typer.Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
+    agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
+    sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
+    limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
 
     waygraph usage --sort errors
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
-    show(usages, shapes.usage, operation_views.view_usage, as_json)
+    counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
+    columns = f"tool=tool_id, {counts}, p50 ms, p95 ms, last at"
+    show(usages, shapes.usage, lambda each: [Table.of(each, columns)], as_json)
     if not usages and not as_json:
         note("no call was counted")
 
@@ -248,13 +211,10 @@ def usage(
 def approve(
     context: typer.Context,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name."),
+        Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
     ] = None,
     *,
-    all_of: Annotated[
-        list[str] | None, typer.Option("--all-of", metavar="SOURCE", help="All that waits of this source. Repeat.")
-    ] = None,
+    all_of: Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let what waits into routing, as it is now; also accept flagged texts.
@@ -265,13 +225,10 @@ def approve(
 
     if not (names or all_of):
         raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        sources = [f"{OF_SOURCE}{held_source(registry, source)}" for source in all_of or ()]
+        sources = [f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ()]
         approval = registry.operator.approve(*(names or ()), *sources)
-    show(approval, shapes.shape, operation_views.view_approval, as_json)
+    show(approval, shapes.shape, lambda each: [Fields.of(each, "agents, tools, revision")], as_json)
     if not (approval.agents or approval.tools or as_json):
         note("nothing of it waited")
 
@@ -290,3 +247,42 @@ def since_when(text: str, now: datetime) -> str:
         message = f"{text!r} is neither a time in ISO 8601 nor one such as 2h or 3d"
         raise typer.BadParameter(message, param_hint="'--since'") from None
     return text
+
+
+def _view_setting(setting: "OperatorSettings") -> Iterator[Block]:
+    columns = f"agent=agent_id, tags, visible to, pinned, hidden, removed{', tools' if setting.tools else ''}"
+    audience = "as its source says" if setting.visible_to is None else setting.visible_to or "everyone"
+    yield Fields.of(setting, columns, visible_to=lambda _: audience)
+
+
+def _view_forget(result: "Forgotten") -> Iterator[Block]:
+    """The numbers, then each agent that went, with its tools, and the sources that are to be read again."""
+    yield Fields((("agents", len(result.agents)), ("tools", len(result.tools)), ("revision", result.revision)))
+    if result.agents:
+        names: dict[str, list[str]] = {agent_id: [] for agent_id in result.agents}
+        for tool_id in result.tools:
+            agent_id, _, name = tool_id.partition("/")
+            names[agent_id].append(name)
+        yield Table(columns=("removed", "tools"), rows=list(names.items()))
+    if result.ingest_again:
+        yield Table(columns=("ingest again",), rows=[(name,) for name in result.ingest_again])
+
+
+def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
+    """A line for each, then the texts of each before and after."""
+    yield Table.of(records, "time=at, revision, agent=agent_id, tool, change=what, fields, source")
+    for each in records:
+        before, after = json.loads(each.before), json.loads(each.after)
+        yield Table(
+            columns=("field", "before", "after"),
+            rows=[(name, _text(before.get(name)), _text(after.get(name))) for name in {**before, **after}],
+            title=f"{each.agent_id}{f'/{each.tool}' if each.tool else ''} {each.what}, {each.at}",
+        )
+        if each.flags:
+            yield Lines("\n".join(each.flags), title="suspicious")
+        if each.covered:
+            yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
+
+
+def _text(value: object) -> Cell:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

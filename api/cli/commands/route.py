@@ -1,62 +1,157 @@
 """`route` and `find`: who can do this? `agents`, `tools`, `show` and `status`: what does the registry hold?"""
 
+import json
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import (
-    Agents,
-    AsJson,
-    FailedTools,
-    Full,
-    Groups,
-    HistoryFile,
-    InToolset,
-    Kinds,
-    Limit,
-    Reachable,
-    RecipeName,
-    Tags,
-    UsedTools,
-    Within,
-    filters,
-    history,
-    invocation,
-    principal,
-)
+from waygraph.api.cli.options import AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import note, show
+from waygraph.registry.model import shapes
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Query, Tool, Turn
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Route, ToolRoute
+    from waygraph.registry.routing.recipes import Recipe
 
 
-Rerank = Annotated[
-    str,
-    typer.Option(
-        "--rerank",
-        metavar="SPEC",
-        help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in order.",
+Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
+Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+Tags = Annotated[Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")]
+Kinds = Annotated[
+    Texts,
+    Option(
+        "--kind",
+        metavar="KIND",
+        help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
     ),
 ]
-Walk = Annotated[
-    str,
-    typer.Option(
-        "--walk",
-        metavar="SPEC",
-        help="The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's.",
-    ),
+Within = Annotated[
+    str, Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
 ]
-WalkMode = Annotated[
-    str,
-    typer.Option("--mode", metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all."),
-]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
-]
-Text = Annotated[str, typer.Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
+InToolset = Annotated[str, Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions:
+    """How to rank."""
+
+    recipe: Annotated[
+        str, Option(metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
+    ] = "hybrid"
+    rerank: Annotated[
+        str,
+        Option(
+            metavar="SPEC",
+            help="openai:MODEL, cross-encoder:MODEL, ranker:FILE or default (WAYGRAPH_RERANK) puts the best 20 in "
+            "order.",
+        ),
+    ] = ""
+    walk: Annotated[
+        str,
+        Option(
+            metavar="SPEC",
+            help="The model that walks the taxonomy for --recipe taxonomy: openai:MODEL; default: WAYGRAPH_WALK's.",
+        ),
+    ] = ""
+    mode: Annotated[
+        str, Option(metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all.")
+    ] = ""
+
+    def named_recipe(self) -> "Recipe":
+        from waygraph.registry.routing.recipes import recipe_named
+
+        return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """What may be found, what came before, and who asks."""
+
+    tag: Tags = None
+    kind: Kinds = None
+    agent: Annotated[Texts, Option(metavar="ID", help="Only this agent. Repeat for any of several.")] = None
+    reachable: Annotated[
+        bool, Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
+    ] = False
+    within: Within = ""
+    toolset: InToolset = ""
+    strict: Annotated[
+        bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
+    ] = False
+    history_file: Annotated[
+        Path | None,
+        Option(
+            "--history",
+            metavar="FILE",
+            help="The turns before the request, oldest first: JSON, a list of {role: user|assistant, text} and "
+            "{role: call, tool, outcome: ok|failed}.",
+        ),
+    ] = None
+    used_tools: Annotated[
+        Texts, Option("--used", metavar="TOOL", help="A tool or agent that was called before. Repeat, oldest first.")
+    ] = None
+    failed_tools: Annotated[
+        Texts, Option("--failed", metavar="TOOL", help="A tool or agent whose last call failed. Repeat.")
+    ] = None
+    group: Groups = None
+
+    def query(self, limit: int) -> Query:
+        """Without its text. Raises InvalidQuery, BadParameter."""
+        selection = filters(
+            self.tag, self.kind, self.agent, reachable=self.reachable, within=self.within, toolset=self.toolset
+        )
+        calls = [Turn(role="call", tool=tool) for tool in self.used_tools or ()]
+        calls += [Turn(role="call", tool=tool, outcome="failed") for tool in self.failed_tools or ()]
+        turns = (*(_read_history(self.history_file) if self.history_file else ()), *calls)
+        return Query(text="", limit=limit, filters=selection, strict=self.strict, history=turns)
+
+
+def _read_history(file: Path) -> tuple[Turn, ...]:
+    from waygraph.registry.model.settings import load_settings
+    from waygraph.registry.model.validation import read_history
+
+    most = load_settings().max_body_bytes
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(most + 1)
+        if len(content) > most:
+            raise typer.BadParameter(f"{file} has more than {most} bytes (WAYGRAPH_MAX_BODY_BYTES)")
+        return read_history(json.loads(content))
+    except (OSError, ValueError, RecursionError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else "it is no JSON"
+        raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
+
+
+def filters(
+    tags: Sequence[str] | None,
+    kinds: Sequence[str] | None,
+    agents: Sequence[str] | None = None,
+    *,
+    reachable: bool = False,
+    within: str = "",
+    toolset: str = "",
+) -> Filters:
+    """What may be found. Raises BadParameter for an unknown kind."""
+    for kind in kinds or ():
+        if kind not in AGENT_KINDS:
+            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
+    return Filters(
+        tags=tuple(tags or ()),
+        kinds=tuple(known_kind for known_kind in AGENT_KINDS if known_kind in (kinds or ())),
+        agent_ids=tuple(agents or ()),
+        reachable=reachable,
+        within=within,
+        toolset=toolset,
+    )
 
 
 EVEN = 0.5
@@ -64,35 +159,19 @@ EVEN = 0.5
 
 
 @without_collection()
+@with_option_groups
 def route(
     context: typer.Context,
     text: Text = "",
     *,
-    step: Annotated[
-        list[str] | None, typer.Option("--step", metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")
-    ] = None,
-    by_steps: Annotated[
-        str, typer.Option("--by-steps", metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")
-    ] = "",
+    step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")] = None,
+    by_steps: Annotated[str, Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")] = "",
     limit: Limit = 5,
-    recipe: RecipeName = "hybrid",
-    rerank: Rerank = "",
-    walk: Walk = "",
-    mode: WalkMode = "",
-    agent_weight: Annotated[float | None, typer.Option(help="Weight of agents, instead of the recipe's.")] = None,
-    tool_weight: Annotated[float | None, typer.Option(help="Weight of tools, instead of the recipe's.")] = None,
-    tag: Tags = None,
-    kind: Kinds = None,
-    agent: Agents = None,
-    reachable: Reachable = False,
-    within: Within = "",
-    toolset: InToolset = "",
-    strict: Strict = False,
-    history_file: HistoryFile = None,
-    used_tools: UsedTools = None,
-    failed_tools: FailedTools = None,
-    group: Groups = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    rank: RankOptions,
+    agent_weight: Annotated[float | None, Option(help="Weight of agents, instead of the recipe's.")] = None,
+    tool_weight: Annotated[float | None, Option(help="Weight of tools, instead of the recipe's.")] = None,
+    search: SearchOptions,
+    explain: Annotated[bool, Option("--explain", help="Draw the votes that put each agent there.")] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -102,54 +181,34 @@ def route(
     """
     if bool(text) == bool(step) or (by_steps and step):
         raise typer.BadParameter("give a TEXT, or one --step or more without --by-steps", param_hint="'TEXT'")
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-    from waygraph.registry.model.nouns import Query
-    from waygraph.registry.routing.recipes import recipe_named
-
-    selection = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
-    turns = history(history_file, used_tools, failed_tools)
-    steps = tuple(step or ())
+    query, steps = search.query(limit), tuple(step or ())
     if by_steps:
         from waygraph.registry.routing.steps import split_request
 
         text, steps = "", split_request(text, by_steps, invocation(context).settings(), os.environ)
-    query = Query(text=text, steps=steps, limit=limit, filters=selection, strict=strict, history=turns)
     with invocation(context).open() as registry:
         answer = registry.route(
-            query,
-            recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode),
+            replace(query, text=text, steps=steps),
+            recipe=rank.named_recipe(),
             agent_weight=agent_weight,
             tool_weight=tool_weight,
-            principal=principal(group),
+            principal=principal(search.group),
         )
-    view = catalog_views.explained_route if explain else catalog_views.route
+    view = views.explained_route if explain else views.route
     show(answer, shapes.route, view, as_json, brief=not full)
     _remark(answer, as_json)
 
 
 @without_collection()
+@with_option_groups
 def find(
     context: typer.Context,
     text: Text,
     *,
     limit: Limit = 5,
-    recipe: RecipeName = "hybrid",
-    rerank: Rerank = "",
-    walk: Walk = "",
-    mode: WalkMode = "",
-    tag: Tags = None,
-    kind: Kinds = None,
-    agent: Agents = None,
-    reachable: Reachable = False,
-    within: Within = "",
-    toolset: InToolset = "",
-    strict: Strict = False,
-    history_file: HistoryFile = None,
-    used_tools: UsedTools = None,
-    failed_tools: FailedTools = None,
-    group: Groups = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the input schema of each tool too.")] = False,
+    rank: RankOptions,
+    search: SearchOptions,
+    schema: Annotated[bool, Option("--schema", help="Print the input schema of each tool too.")] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -157,19 +216,10 @@ def find(
 
     waygraph find "convert currency" --schema
     """
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-    from waygraph.registry.model.nouns import Query
-    from waygraph.registry.routing.recipes import recipe_named
-
-    selection = filters(tag, kind, agent, reachable=reachable, within=within, toolset=toolset)
-    turns = history(history_file, used_tools, failed_tools)
-    query = Query(text=text, limit=limit, filters=selection, strict=strict, history=turns)
+    query = replace(search.query(limit), text=text)
     with invocation(context).open() as registry:
-        answer = registry.find_tools(
-            query, recipe=recipe_named(recipe, rerank=rerank, walk=walk, mode=mode), principal=principal(group)
-        )
-    view = catalog_views.tool_route_with_schemas if schema else catalog_views.tool_route
+        answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
+    view = views.tool_route_with_schemas if schema else views.tool_route
     show(answer, shapes.tool_route, view, as_json, brief=not full)
     _remark(answer, as_json)
 
@@ -194,51 +244,37 @@ def agents(
     as_json: AsJson = False,
 ) -> None:
     """List the agents."""
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        items = registry.agents_page(filters=filters(tag, kind, None, within=within, toolset=toolset)).items
-    show(items, shapes.agents, catalog_views.agents, as_json, brief=not full)
+        items = registry.agents_page(filters=filters(tag, kind, within=within, toolset=toolset)).items
+    show(items, shapes.agents, views.agents, as_json, brief=not full)
 
 
 def tools(
     context: typer.Context,
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
+    agent: Annotated[str | None, Argument(metavar="AGENT", help="Only this agent's.", show_default=False)] = None,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """List the tools of all agents, or of one."""
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        items = registry.tools(agent)
-    show(items, shapes.tools, catalog_views.tools, as_json, brief=not full)
+        show(registry.tools(agent), shapes.tools, views.tools, as_json, brief=not full)
 
 
 def show_one(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
+    name: Annotated[str, Argument(metavar="ID", help="An agent's id; agent/tool, or a tool's call name.")],
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of an agent or a tool."""
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-    from waygraph.registry.model.nouns import Agent, Tool
-
     with invocation(context).open() as registry:
         match registry.lookup(name):
             case Tool() as tool:
-                show(tool, shapes.tool, catalog_views.tool, as_json)
+                show(tool, shapes.tool, views.tool, as_json)
             case Agent(id=agent_id):
-                show(registry.about(agent_id), shapes.about, catalog_views.about, as_json)
+                show(registry.about(agent_id), shapes.about, views.about, as_json)
 
 
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Say where the registry is and what it holds."""
-    from waygraph.api.cli.render import catalog_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
-        show(registry.status(), shapes.status, catalog_views.status, as_json)
+        show(registry.status(), shapes.status, views.status, as_json)

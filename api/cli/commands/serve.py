@@ -8,15 +8,17 @@ from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Invocation, invocation
-from waygraph.api.cli.render.output import note, show
+from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, Texts, invocation
+from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, read_fields, show
 from waygraph.api.mcp import Surface, Warm
+from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
-    from waygraph.registry.access.api_keys import KeyFile
+    from waygraph.registry.access.api_keys import ApiKey, KeyFile, KeyState
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -25,20 +27,9 @@ def mcp(
     context: typer.Context,
     *,
     surface: Annotated[
-        Surface,
-        typer.Option(
-            "--surface", help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."
-        ),
+        Surface, Option(help="What is listed. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.")
     ] = "default",
-    namespace: Annotated[
-        str,
-        typer.Option(
-            "--namespace",
-            "--toolset",
-            metavar="NAME",
-            help="Only what is in this toolset, or else agents of sources with this namespace.",
-        ),
-    ] = "",
+    namespace: ServedNamespace = "",
 ) -> None:
     """Serve the registry and its tools over MCP on standard input and output.
 
@@ -52,18 +43,13 @@ def mcp(
     options = invocation(context)
     settings = options.settings()
     if is_service(place := options.place(settings)):
-        _bridge(str(place), settings, namespace, surface)
+        from waygraph.api.mcp.bridge import serve_bridge
+
+        if surface != "default":
+            raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
+        serve_bridge(str(place), settings, namespace=namespace)
     else:
         _serve(options, settings, surface, namespace)
-
-
-def _bridge(place: str, settings: "Settings", namespace: str, surface: str) -> None:
-    """Raises BadParameter for a surface, which is the service's own."""
-    from waygraph.api.mcp.bridge import serve_bridge
-
-    if surface != "default":
-        raise typer.BadParameter("what is listed is the service's to say", param_hint="'--surface'")
-    serve_bridge(place, settings, namespace=namespace)
 
 
 def _serve(options: Invocation, settings: "Settings", surface: "Surface", namespace: str) -> None:
@@ -74,19 +60,11 @@ def _serve(options: Invocation, settings: "Settings", surface: "Surface", namesp
         if namespace and registry.store.exists:
             open_view(registry, namespace)  # a mistyped name fails now, not at each request
         with without_collection():
-            from waygraph.api.mcp.stdio import Served, run_stdio
+            from waygraph.api.mcp.stdio import run_stdio
             from waygraph.ingest.manifest.environment import Surroundings
 
         surroundings = Surroundings.here(os.environ)
-        run_stdio(
-            Served(
-                registry=registry,
-                settings=settings,
-                surroundings=surroundings,
-                surface=surface,
-                namespace=namespace,
-            )
-        )
+        run_stdio(registry, settings, surroundings, surface=surface, namespace=namespace)
 
 
 @contextmanager
@@ -110,35 +88,26 @@ def _load(registry: "LocalRegistry") -> None:
 def serve(
     context: typer.Context,
     *,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="How many processes answer.")] = 1,
-    no_auth: Annotated[
-        bool,
-        typer.Option("--no-auth", help="Ask nobody who they are, on any address."),
-    ] = False,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0: any that is free.")] = 8080,
+    workers: Annotated[int, Option(min=1, max=64, help="How many processes answer.")] = 1,
+    no_auth: Annotated[bool, Option("--no-auth", help="Ask nobody who they are, on any address.")] = False,
     no_mcp: Annotated[
-        bool,
-        typer.Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp."),
+        bool, Option("--no-mcp", help="Offer REST alone, without the gateway at /mcp and /NAMESPACE/mcp.")
     ] = False,
     surface: Annotated[
         Surface,
-        typer.Option(
-            "--surface",
-            help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute.",
-        ),
+        Option(help="What the gateway lists. rfc: find_tools alone, as RFC 0001 has it. router: route and execute."),
     ] = "default",
     warm: Annotated[
         Warm | None,
-        typer.Option(
-            "--warm",
+        Option(
             help="Start these MCP servers before they are called, and keep them: those of pinned agents, "
-            "of the last 20 called (by the audit file), or all.",
+            "of the last 20 called (by the audit file), or all."
         ),
     ] = None,
     watch: Annotated[
-        list[str] | None,
-        typer.Option("--watch", metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat."),
+        Texts, Option(metavar="SOURCE", help="Follow this source, as `waygraph watch` does. Repeat.")
     ] = None,
 ) -> None:
     """Offer the registry over REST, and over MCP at /mcp, until it is told to stop.
@@ -172,24 +141,18 @@ keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API key
 @keys.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Who will hold it, for lists and logs.")],
     *,
     scope: Annotated[
-        list[str],
-        typer.Option(
-            "--scope", metavar="SCOPE", help="What it may do: route, read, write, cypher, use, admin. Repeat."
-        ),
+        list[str], Option(metavar="SCOPE", help="What it may do: route, read, write, cypher, use, admin. Repeat.")
     ],
     group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public."),
+        Texts, Option(metavar="GROUP", help="See what a member of this group sees. Repeat. Default: public.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="See every agent, hidden ones too.")] = False,
-    toolset: Annotated[
-        str, typer.Option("--toolset", metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")
-    ] = "",
+    everything: Annotated[bool, Option("--everything", help="See every agent, hidden ones too.")] = False,
+    toolset: Annotated[str, Option(metavar="NAME", help="Reach the endpoint /NAME/mcp of this toolset alone.")] = "",
     expires_in: Annotated[
-        float | None, typer.Option("--expires-in", metavar="DAYS", help="End it after so many days. Default: never.")
+        float | None, Option(metavar="DAYS", help="End it after so many days. Default: never.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -197,13 +160,13 @@ def create(
 
     waygraph keys create billing-bot --scope route --scope read --group finance --expires-in 90
     """
-    from waygraph.api.cli.render import cli_json, operation_views
-
+    try:
+        lasts = None if expires_in is None else timedelta(days=expires_in)
+    except (OverflowError, ValueError):
+        raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(context)
-    new_key = file.create(
-        name, scope, group or (), everything=everything, toolset=toolset, expires_in=_days(expires_in)
-    )
-    show(new_key, cli_json.created_key, operation_views.created_key, as_json)
+    new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
+    show(new_key, lambda each: {"key": each[1], **_key_json((each[0], "active"))}, _view_new_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -211,27 +174,25 @@ def create(
 @keys.command("list")
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from waygraph.api.cli.render import cli_json, operation_views
-
     file = _file(context)
-    show([(key, file.state(key)) for key in file.list()], cli_json.api_keys, operation_views.api_keys, as_json)
+    keys = [(key, file.state(key)) for key in file.list()]
+    show(keys, lambda keys: {"keys": [_key_json(each) for each in keys]}, _view_keys, as_json)
     note(file.caution())
 
 
 @keys.command()
 def revoke(
     context: typer.Context,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],
+    key_id: Annotated[str, Argument(metavar="ID", help="The key's id, as `waygraph keys list` has it.")],
     as_json: AsJson = False,
 ) -> None:
     """End a key now, also in a service that runs."""
-    from waygraph.api.cli.render import cli_json, operation_views
     from waygraph.ingest.logins.store import login_file
 
     file = _file(context)
     key = file.revoke(key_id)
     login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
-    show((key, file.state(key)), cli_json.api_key, operation_views.api_key, as_json)
+    show((key, file.state(key)), _key_json, _view_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
@@ -243,9 +204,33 @@ def _file(context: typer.Context) -> "KeyFile":
     return key_file(settings)
 
 
-def _days(days: float | None) -> timedelta | None:
-    """Raises BadParameter for what is no number of days."""
-    try:
-        return None if days is None else timedelta(days=days)
-    except (OverflowError, ValueError):
-        raise typer.BadParameter(f"{days:g} is no number of days", param_hint="'--expires-in'") from None
+def _key_json(key_and_state: "tuple[ApiKey, KeyState]") -> shapes.Shape:
+    """Without the key itself, of which only the hash is stored."""
+    key, state = key_and_state
+    columns = "id, name, state, scopes, groups, everything, toolset, created_at, expires_at, revoked_at"
+    lists = {"scopes": list(key.scopes), "groups": list(key.groups)}
+    return dict(read_fields(key, columns, state=lambda _: state)) | lists
+
+
+_KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
+
+
+def _sees(key: "ApiKey") -> Cell:
+    sees: Cell = "everything" if key.everything else key.groups or "what is public"
+    return f"toolset {key.toolset}" if key.toolset else sees
+
+
+def _view_new_key(new_key: "tuple[ApiKey, str]") -> Iterator[Block]:
+    key, text = new_key
+    yield Fields.of(key, f"key, {_KEY_COLUMNS}", key=lambda _: text, sees=_sees)
+
+
+def _view_key(key_and_state: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
+    key, state = key_and_state
+    yield Fields.of(key, f"{_KEY_COLUMNS}, state, revoked=revoked_at", state=lambda _: state, sees=_sees)
+
+
+def _view_keys(keys: "list[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
+    states = {key.id: state for key, state in keys}
+    columns = "id, name, state, scopes, sees, created=created_at, expires=expires_at"
+    yield Table.of([key for key, _ in keys], columns, state=lambda key: states[key.id], sees=_sees)

@@ -1,59 +1,73 @@
 """`taxonomy`: trees of categories over agents or tools."""
 
+import json
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, invocation, principal
-from waygraph.api.cli.render.output import note, print_raw, show
+from waygraph.api.cli.options import AsJson, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Aside, Block, Fields, Table, note, print_raw, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
+    from waygraph.registry.taxonomy.model_build import Estimate
     from waygraph.registry.taxonomy.prompts import Service
-    from waygraph.registry.taxonomy.tree import Of, Taxonomy, TaxonomySettings
+    from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
+    from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy, TaxonomySettings
     from waygraph.registry.taxonomy.vectors_build import Builder
 
 taxonomy = typer.Typer(no_args_is_help=True, help="Build and look at trees of categories.")
 
 NOTED_EVERY = 100
 """Calls of a build by a model, within one category."""
-Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
+Name = Annotated[str, Option("--name", metavar="NAME", help="Which taxonomy. Default: the current one.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Sizes of a tree, as `TaxonomySettings` has them."""
+
+    leaf_size: Annotated[int, Option(min=1, help="A category of more is split.")] = 40
+    max_depth: Annotated[int, Option(min=1, help="Of the tree, below its root.")] = 3
+    max_categories: Annotated[int, Option(min=2, help="Children of a category.")] = 20
+    keyword_threshold: Annotated[
+        int, Option(min=1, help="A model designs a category of more from keywords, not from texts.")
+    ] = 500
+    max_refinements: Annotated[int, Option(min=0, help="By a model, of one category's children.")] = 3
+    workers: Annotated[int, Option(min=1, help="Calls of a model at once.")] = 20
+    cross_domain: Annotated[
+        bool, Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
+    ] = True
 
 
 @taxonomy.command()
+@with_option_groups
 def build(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
-    of: Annotated[Literal["agents", "tools"], typer.Option(help="What is sorted.")] = "agents",
-    by: Annotated[Literal["vectors"] | None, typer.Option(help="Without a language model; the default.")] = None,
-    model: Annotated[
-        str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")
-    ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what a model would cost.")] = False,
+    name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
+    of: Annotated[Literal["agents", "tools"], Option(help="What is sorted.")] = "agents",
+    by: Annotated[Literal["vectors"] | None, Option(help="Without a language model; the default.")] = None,
+    model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="Only tell what a model would cost.")] = False,
     private: Annotated[
-        bool, typer.Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
+        bool, Option("--private", help="Read restricted agents too; who does not see them all sees no tree.")
     ] = False,
     show_to_all: Annotated[
-        bool, typer.Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
+        bool, Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
     ] = False,
-    leaf_size: Annotated[int, typer.Option(min=1, help="A category of more is split.")] = 40,
-    max_depth: Annotated[int, typer.Option(min=1, help="Of the tree, below its root.")] = 3,
-    max_categories: Annotated[int, typer.Option(min=2, help="Children of a category.")] = 20,
-    keyword_threshold: Annotated[
-        int, typer.Option(min=1, help="A model designs a category of more from keywords, not from texts.")
-    ] = 500,
-    max_refinements: Annotated[int, typer.Option(min=0, help="By a model, of one category's children.")] = 3,
-    workers: Annotated[int, typer.Option(min=1, help="Calls of a model at once.")] = 20,
-    cross_domain: Annotated[
-        bool, typer.Option("--cross-domain/--one-parent", help="Whether something may stand under two top categories.")
-    ] = True,
+    limits: BuildOptions,
     as_json: AsJson = False,
 ) -> None:
     """Build a tree of categories, in place of the one of the same name, and make it the current one.
@@ -63,23 +77,14 @@ def build(
     It is made of what everyone may see; the rest is placed by its vectors. A build by a model that was stopped goes on
     when it is started again.
     """
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.structure import Structure
     from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
     if by and model:
         raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
-    settings = TaxonomySettings(
-        leaf_size=leaf_size,
-        max_depth=max_depth,
-        max_categories=max_categories,
-        keyword_threshold=keyword_threshold,
-        max_refinements=max_refinements,
-        workers=workers,
-        cross_domain=cross_domain,
-    )
+    settings = TaxonomySettings(**vars(limits))
     options = invocation(context)
     own = options.settings()
     with options.open_own(own) as registry, ExitStack() as stack:
@@ -87,31 +92,27 @@ def build(
             from waygraph.registry.taxonomy.model_build import estimate_build
 
             services = _services(registry, Of(of), private)
-            show(estimate_build(services, settings), shapes.shape, taxonomy_views.view_estimate, as_json)
+            show(estimate_build(services, settings), shapes.shape, _view_numbers, as_json)
             return
-        builder = _vectors_builder(settings)
+        builder: Builder = partial(build_by_vectors, settings=settings)
         if model:
             builder = _model_builder(model, settings, own, stack)
         tree = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
 @taxonomy.command()
 def place(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
-    model: Annotated[str, typer.Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
+    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL.")],
     as_json: AsJson = False,
 ) -> None:
     """Have a model place what was put into the nearest category since the build, by a call for each level.
 
     waygraph taxonomy place --model openai:gpt-5-mini
     """
-    from functools import partial
-
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
 
@@ -123,20 +124,19 @@ def place(
         tree = registry.build_taxonomy(
             builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
         )
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
 @taxonomy.command("show")
 def show_category(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
+    path: Annotated[str, Argument(metavar="PATH", help="Such as travel/flights; none: the top.")] = "",
     *,
     name: Name = "",
-    group: Annotated[list[str] | None, typer.Option(help="See it as a member of this group. Repeat.")] = None,
+    group: Annotated[Texts, Option(help="See it as a member of this group. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a category: what is below it, and what it holds."""
-    from waygraph.api.cli.render import taxonomy_views
     from waygraph.registry.model.errors import UnknownName
 
     with invocation(context).open_own() as registry:
@@ -144,35 +144,31 @@ def show_category(
     category = tree.at(path)
     if category is None:
         raise UnknownName("category", path, filter(None, tree.paths().values()))
-    view = taxonomy_views.CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
-    show(view, taxonomy_views.category_json, taxonomy_views.view_category, as_json)
+    view = _CategoryView(tree, category, "/".join(filter(None, path.split("/"))))
+    show(view, _category_json, _view_category, as_json)
 
 
 @taxonomy.command()
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """List the taxonomies: how far each has drifted from its build, and whether to build it anew."""
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import read_drift
 
     with invocation(context).open_own() as registry:
         drifts = registry.read(read_drift)
-    show(drifts, lambda each: [shapes.shape(one) for one in each], taxonomy_views.view_drift, as_json)
+    show(drifts, lambda each: [shapes.shape(one) for one in each], _view_drift, as_json)
 
 
 @taxonomy.command()
 def check(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Tell the structure: categories, depth, sizes of leaves, what stands in no leaf or in several."""
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import Structure
 
     with invocation(context).open_own() as registry:
         tree = _find_taxonomy(registry, name)
-    show(Structure.of(tree), shapes.shape, taxonomy_views.view_structure, as_json)
+    show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
 
 
-Side = Annotated[str, typer.Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
+Side = Annotated[str, Argument(metavar="NAME|FILE", help="A taxonomy, or a file that `export` wrote.")]
 
 
 @taxonomy.command()
@@ -181,20 +177,16 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
 
     waygraph taxonomy diff before.json main
     """
-    from waygraph.api.cli.render import taxonomy_views
-    from waygraph.registry.model import shapes
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
     with invocation(context).open_own() as registry:
         was, now = (_side(registry, each) for each in (first, second))
-    show(compare_taxonomies(was, now), shapes.shape, taxonomy_views.view_difference, as_json)
+    show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
 
 
 @taxonomy.command()
 def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) -> None:
     """Write a taxonomy as JSON: its categories, with what each holds."""
-    import json
-
     with invocation(context).open_own() as registry:
         content = _find_taxonomy(registry, name).as_json()
     if as_json:
@@ -207,16 +199,14 @@ def export(context: typer.Context, *, name: Name = "", as_json: AsJson = False) 
 def forget(
     context: typer.Context,
     *,
-    name: Annotated[str, typer.Option(metavar="NAME", help="Which taxonomy.")] = "main",
+    name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
     as_json: AsJson = False,
 ) -> None:
     """Remove a taxonomy. Agents and tools stay."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
 
     with invocation(context).open_own() as registry:
         result = registry.forget_taxonomy(name)
-    show(result, shapes.shape, operation_views.view_write, as_json)
+    show(result, shapes.shape, views.write, as_json)
 
 
 def _find_taxonomy(registry: "LocalRegistry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
@@ -231,8 +221,6 @@ def _find_taxonomy(registry: "LocalRegistry", name: str, groups: "Sequence[str] 
 
 def _side(registry: "LocalRegistry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
-    import json
-
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
 
@@ -247,24 +235,14 @@ def _side(registry: "LocalRegistry", side: str) -> "Taxonomy":
 
 
 def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Service]":
-    from functools import partial
-
     from waygraph.registry.taxonomy.upkeep import read_placeable
 
     placeable = registry.read(partial(read_placeable, of=of))
     return [each.service for each in placeable.values() if private or each.is_public]
 
 
-def _vectors_builder(settings: "TaxonomySettings") -> "Builder":
-    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
-
-    return lambda services, vectors, before: build_by_vectors(services, vectors, before, settings)
-
-
 def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
     """Raises InvalidSetting, LanguageModelRefused."""
-    from functools import partial
-
     from waygraph.registry.taxonomy.model_build import Work, build_by_model
 
     answers = _model_answers(spec, own, stack)
@@ -283,8 +261,6 @@ def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", sta
 
 def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswers":
     """Answers are kept in the cache folder, by model and prompt. Raises InvalidSetting, LanguageModelRefused."""
-    import os
-
     from waygraph.registry.language_model.answers import ModelAnswers
     from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
@@ -296,3 +272,81 @@ def _model_answers(spec: str, own: "Settings", stack: ExitStack) -> "ModelAnswer
     answers = ModelAnswers(ChatModel.open(model, own, os.environ), folder / "answers.jsonl")
     stack.callback(answers.close)
     return answers
+
+
+class _CategoryView(NamedTuple):
+    """A category of a taxonomy, as it is shown. `path` empty: the root."""
+
+    taxonomy: "Taxonomy"
+    category: "Category"
+    path: str
+
+    @property
+    def children(self) -> "list[tuple[Category, int]]":
+        """With the number of entities below each."""
+        below = (self.taxonomy.categories[child] for child in self.category.children)
+        return [(each, sum(1 for _ in self.taxonomy.below(each))) for each in below]
+
+
+def _category_json(view: _CategoryView) -> dict[str, Any]:
+    category, taxonomy = view.category, view.taxonomy
+    return {
+        "taxonomy": taxonomy.name,
+        "built_by": taxonomy.built_by,
+        "of": taxonomy.of.value,
+        "path": view.path,
+        "description": category.description,
+        "boundary": category.boundary,
+        "entities": sum(1 for _ in taxonomy.below(category)),
+        "children": [
+            {"name": each.name, "description": each.description, "boundary": each.boundary, "entities": entities}
+            for each, entities in view.children
+        ],
+        "holds": [{"id": entity, "by": by.value} for entity, by in category.holds.items()],
+    }
+
+
+def _view_category(view: _CategoryView) -> Iterator[Block]:
+    category, taxonomy = view.category, view.taxonomy
+    yield Fields(
+        (
+            ("taxonomy", f"{taxonomy.name}, of {taxonomy.of}, built by {taxonomy.built_by}"),
+            ("path", view.path or "/"),
+            ("description", category.description),
+            ("boundary", category.boundary),
+            (str(taxonomy.of), sum(1 for _ in taxonomy.below(category))),
+        )
+    )
+    if category.children:
+        rows = [(each.name, entities, each.description, each.examples[:2]) for each, entities in view.children]
+        yield Table(columns=("category", str(taxonomy.of), "description", "such as"), rows=rows, brief=("description",))
+    if category.holds:
+        yield Table(
+            columns=(str(taxonomy.of), "placed by"), rows=[(each, by.value) for each, by in category.holds.items()]
+        )
+
+
+def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
+    columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
+    yield Table.of(
+        drifts,
+        columns,
+        taxonomy=lambda each: f"{each.name} (current)" if each.current else each.name,
+        built_at=lambda each: each.built_at[:19],
+    )
+    for each in drifts:
+        if each.rebuild:
+            yield Aside(f"build {each.name} anew: {each.rebuild}")
+
+
+def _view_numbers(numbers: "Structure | Estimate") -> Iterator[Block]:
+    yield Fields([(name.replace("_", " "), getattr(numbers, name)) for name in numbers.__dataclass_fields__])
+
+
+def _view_difference(difference: "Difference") -> Iterator[Block]:
+    yield Fields.of(difference, "categories kept=kept, moved, gone, new")
+    rows = [("only in the first", path, "") for path in difference.only_first]
+    rows += [("only in the second", "", path) for path in difference.only_second]
+    rows += [("renamed", was, now) for was, now in difference.renamed]
+    if rows:
+        yield Table(columns=("what", "first", "second"), rows=rows)

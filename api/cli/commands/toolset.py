@@ -1,47 +1,52 @@
 """`toolset`: named choices of tools and agents, each an endpoint of MCP and a filter."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Groups, invocation, principal
-from waygraph.api.cli.render.output import show
+from waygraph.api.cli.options import AsJson, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.render import views
+from waygraph.api.cli.render.output import Block, Fields, Table, show
+from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.operators.toolset import Toolset
 
 toolset = typer.Typer(no_args_is_help=True, help="Make, list and remove named choices of tools and agents.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The toolset's name.")]
-Tools = Annotated[list[str] | None, typer.Option("--tool", metavar="ID", help="A tool by id, agent/tool. Repeat.")]
-Agents = Annotated[
-    list[str] | None, typer.Option("--agent", metavar="ID", help="An agent, with all its tools. Repeat.")
-]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All agents with this tag. Repeat.")]
-Callers = Annotated[
-    list[str] | None,
-    typer.Option("--caller", metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it."),
-]
-Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
+Name = Annotated[str, Argument(metavar="NAME", help="The toolset's name.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleOptions:
+    """What a toolset includes, and who may use it."""
+
+    tool: Annotated[Texts, Option(metavar="ID", help="A tool by id, agent/tool. Repeat.")] = None
+    agent: Annotated[Texts, Option(metavar="ID", help="An agent, with all its tools. Repeat.")] = None
+    tag: Annotated[Texts, Option(metavar="TAG", help="All agents with this tag. Repeat.")] = None
+    caller: Annotated[
+        Texts, Option(metavar="GROUP", help="Only this group may use it. Repeat. Default: whoever may see it.")
+    ] = None
+    description: Annotated[str | None, Option(metavar="TEXT", help="What it is for.")] = None
+
+    def rule(self) -> dict[str, Any]:
+        """What is given of it."""
+        parts = {"tools": self.tool, "agents": self.agent, "tags": self.tag, "callers": self.caller}
+        return {name: value for name, value in {**parts, "description": self.description}.items() if value}
+
 
 Part = StrEnum("Part", "tools agents tags callers description")
 """What of a toolset may be taken away."""
 
 
 @toolset.command()
-def create(
-    context: typer.Context,
-    name: Name,
-    *,
-    tool: Tools = None,
-    agent: Agents = None,
-    tag: Tags = None,
-    caller: Callers = None,
-    description: Description = None,
-    as_json: AsJson = False,
-) -> None:
+@with_option_groups
+def create(context: typer.Context, name: Name, *, options: RuleOptions, as_json: AsJson = False) -> None:
     """Make a toolset: an MCP endpoint /NAME/mcp of a service, and a filter. What comes later and fits joins it.
 
     waygraph toolset create money --agent bureau-fx --tag finance
@@ -51,49 +56,43 @@ def create(
     with invocation(context).open() as registry:
         if any(each.name == name for each in registry.toolsets()):
             raise InvalidSetting(f"there is a toolset {name!r}; `waygraph toolset update` changes it")
-        new_toolset = registry.operator.set_toolset(name, **_rule(tool, agent, tag, caller, description))
-    _show(new_toolset, as_json)
+        new_toolset = registry.operator.set_toolset(name, **options.rule())
+    show(new_toolset, shapes.shape, _view_toolset, as_json)
 
 
 @toolset.command()
+@with_option_groups
 def update(
     context: typer.Context,
     name: Name,
     *,
-    tool: Tools = None,
-    agent: Agents = None,
-    tag: Tags = None,
-    caller: Callers = None,
-    description: Description = None,
-    clear: Annotated[list[Part] | None, typer.Option("--clear", help="Take this part of it away. Repeat.")] = None,
+    options: RuleOptions,
+    clear: Annotated[list[Part] | None, Option(help="Take this part of it away. Repeat.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change a toolset: what is given stands in place of what was; without any option it is only set anew.
 
     waygraph toolset update money --agent bureau-fx --agent ledgerleaf --clear tags
     """
-    rule = _rule(tool, agent, tag, caller, description)
+    rule = options.rule()
     rule |= {str(each): "" if each is Part.description else () for each in clear or ()}
     with invocation(context).open() as registry:
         new_toolset = registry.operator.set_toolset(name, **registry.toolset(name).rule | rule)
-    _show(new_toolset, as_json)
+    show(new_toolset, shapes.shape, _view_toolset, as_json)
 
 
 @toolset.command("apply")
 def apply_file(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="TOML, YAML or JSON: `toolsets`, by name.")],
     *,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove toolsets that the file does not name.")] = False,
+    prune: Annotated[bool, Option("--prune", help="Remove toolsets that the file does not name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Set the toolsets of a file, each whole, and show all that there are.
 
     waygraph toolset apply toolsets.toml
     """
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     file_toolsets = _read(file)
     with invocation(context).open() as registry:
         for each in file_toolsets:
@@ -102,18 +101,15 @@ def apply_file(
             if all(former.name != each.name for each in file_toolsets):
                 registry.operator.remove_toolset(former.name)
         toolsets = registry.toolsets()
-    show(toolsets, shapes.toolsets, operation_views.view_toolsets, as_json)
+    show(toolsets, shapes.toolsets, _view_toolsets, as_json)
 
 
 @toolset.command("list")
 def list_toolsets(context: typer.Context, *, group: Groups = None, as_json: AsJson = False) -> None:
     """List the toolsets."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         toolsets = registry.toolsets(principal=principal(group))
-    show(toolsets, shapes.toolsets, operation_views.view_toolsets, as_json)
+    show(toolsets, shapes.toolsets, _view_toolsets, as_json)
 
 
 @toolset.command("show")
@@ -121,37 +117,26 @@ def show_toolset(context: typer.Context, name: Name, *, group: Groups = None, as
     """Show a toolset: what it names, the tools it includes now, and what is not there."""
     with invocation(context).open() as registry:
         answer = registry.toolset(name, principal=principal(group))
-    _show(answer, as_json)
+    show(answer, shapes.shape, _view_toolset, as_json)
 
 
 @toolset.command()
 def remove(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
     """Remove a toolset. Its tools stay."""
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
     with invocation(context).open() as registry:
         result = registry.operator.remove_toolset(name)
-    show(result, shapes.shape, operation_views.view_write, as_json)
+    show(result, shapes.shape, views.write, as_json)
 
 
-def _rule(
-    tools: list[str] | None,
-    agents: list[str] | None,
-    tags: list[str] | None,
-    callers: list[str] | None,
-    description: str | None,
-) -> dict[str, Any]:
-    """What is given of it."""
-    parts = {"tools": tools, "agents": agents, "tags": tags, "callers": callers, "description": description}
-    return {name: value for name, value in parts.items() if value}
+def _view_toolset(toolset: "Toolset") -> Iterator[Block]:
+    columns = "toolset=name, description, tools, agents, tags, callers, members, not there=missing"
+    yield Fields.of(toolset, columns, callers=lambda each: each.callers or "whoever may see anything in it")
+    yield Table(columns=("tool",), rows=[(each,) for each in toolset.includes])
 
 
-def _show(toolset: "Toolset", as_json: bool) -> None:
-    from waygraph.api.cli.render import operation_views
-    from waygraph.registry.model import shapes
-
-    show(toolset, shapes.shape, operation_views.view_toolset, as_json)
+def _view_toolsets(toolsets: "Sequence[Toolset]") -> Iterator[Block]:
+    rows = [(each.name, len(each.includes), len(each.members), each.callers, each.description) for each in toolsets]
+    yield Table(columns=("toolset", "tools", "agents", "callers", "description"), rows=rows)
 
 
 def _read(file: Path) -> "list[Toolset]":

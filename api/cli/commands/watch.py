@@ -1,68 +1,74 @@
 """`watch`: the registry kept in step with sources and running servers."""
 
+import asyncio
+import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
 
+import anyio
 import typer
+from typer import Argument, Option
 
-from waygraph.api.cli.commands.source_options import (
-    Connect,
-    Env,
-    Header,
-    Namespace,
-    OAuth,
-    Since,
-    SourceKind,
-    Start,
+from waygraph.api.cli.options import (
+    AllowMassRemoval,
+    NameOptions,
+    Policy,
+    ServerOptions,
+    Texts,
+    after_dashes,
+    invocation,
     opening,
+    with_option_groups,
 )
-from waygraph.api.cli.options import Policy, after_dashes, invocation
+from waygraph.api.cli.render.output import note
+from waygraph.api.cli.render.watch_events import EventLines, JsonLines, WatchOutput, live_table
+from waygraph.ingest.sources.opening import refuse_unused
+from waygraph.ingest.watch import events
+from waygraph.ingest.watch.run import Watch, followed_sources, watching
+from waygraph.registry.model.errors import SourceError, WaygraphError
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.location import place_of
 
-if TYPE_CHECKING:
-    from waygraph.api.cli.render.watch_output import WatchOutput
+INTERRUPTED, FAILED = 130, 1
+"""128 + SIGINT, as a shell reports a program that a person interrupted."""
 
 
+@with_option_groups
 def watch(
     context: typer.Context,
     given: Annotated[
-        list[str] | None,
-        typer.Argument(
+        Texts,
+        Argument(
             metavar="SOURCE",
             help="Configurations, other files, folders, addresses. Default: those that the registry knows.",
         ),
     ] = None,
     *,
     policy: Annotated[
-        Policy | None,
-        typer.Option("--policy", help="What becomes of changed tools. Default: as each source has it, else accept."),
+        Policy | None, Option(help="What becomes of changed tools. Default: as each source has it, else accept.")
     ] = None,
     interval: Annotated[
         float | None,
-        typer.Option(
-            "--interval",
+        Option(
             metavar="SECONDS",
             min=0.01,
             help="From one look to the next at what does not tell of changes. Default: WAYGRAPH_WATCH_POLL_S.",
         ),
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="End when every server has answered or failed, and all is written.")
+        bool, Option("--once", help="End when every server has answered or failed, and all is written.")
     ] = False,
-    namespace: Namespace = "",
-    kind: SourceKind = "",
-    header: Header = None,
-    env: Env = None,
-    oauth: OAuth = False,
-    since: Since = "",
-    connect: Connect = None,
-    start: Start = False,
-    allow_mass_removal: Annotated[
-        bool, typer.Option("--allow-mass-removal", help="Let a source remove more than half of its agents.")
-    ] = False,
+    names: NameOptions,
+    servers: ServerOptions,
+    allow_mass_removal: AllowMassRemoval = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
+        bool, Option("--json", help="Print a line of JSON for each event; docs/json-output.md describes them.")
     ] = False,
 ) -> None:
     """Keep the registry in step with sources and running servers, until stopped.
@@ -71,59 +77,114 @@ def watch(
 
     waygraph watch -- uvx mcp-server-time
     """
-    import os
-    from dataclasses import replace
-
-    from waygraph.api.cli.commands.watch_process import WatchOptions, known_sources, run_until_stopped
-    from waygraph.ingest.sources.opening import refuse_unused
-    from waygraph.registry.storage.location import place_of
-
     options = invocation(context)
     settings = options.settings()
     place = options.own_place(settings)
+    is_named = bool(given)  # what the registry knows, others may have put there
     how = opening(
-        settings,
-        os.environ,
-        registry=place_of(place, settings),
-        is_named=bool(given),  # what the registry knows, others may have put there
-        namespace=namespace,
-        kind=kind,
-        headers=header,
-        env=env,
-        oauth=oauth,
-        since=since,
-        connect=connect,
-        start=start,
+        settings, os.environ, registry=place_of(place, settings), is_named=is_named, names=names, servers=servers
     )
     if interval is not None:
         settings = replace(settings, watch_poll_s=interval)
+        how = replace(how, settings=settings)
     with options.open_own() as registry, _output(str(place), as_json=as_json) as output:
         command = after_dashes(context)
         sources = list(given or ()) or ([] if command else known_sources(registry))
         refuse_unused(sources, command, how)
-        watch_options = WatchOptions(
-            registry=registry,
-            settings=settings,
-            sources=sources,
-            command=command,
-            how=how,
-            policy=policy,
-            allow_mass_removal=allow_mass_removal,
-            tell=output.tell,
-        )
-        status = run_until_stopped(watch_options, once=once)
+        relay = _Relay(output.tell)
+        watch_settings = watching(settings, relay.tell, policy=policy, allow_mass_removal=allow_mass_removal, once=once)
+        watched_sources = followed_sources(sources, command, how)
+        status = _run_until_stopped(Watch(registry, watched_sources, watch_settings), relay, once=once)
     raise typer.Exit(status)
 
 
 @contextmanager
-def _output(place: str, *, as_json: bool) -> "Iterator[WatchOutput]":
+def _output(place: str, *, as_json: bool) -> Iterator[WatchOutput]:
     """`place`: of the registry."""
-    from waygraph.api.cli.render.watch_output import JsonLines, Lines
-
     if as_json or not sys.stdout.isatty():
-        yield JsonLines() if as_json else Lines()
-        return
-    from waygraph.api.cli.render.watch_table import live_table
+        yield JsonLines() if as_json else EventLines()
+    else:
+        with live_table(place) as table:
+            yield table
 
-    with live_table(place) as table:
-        yield table
+
+def known_sources(registry: LocalRegistry) -> list[str]:
+    """The files and folders among the registry's sources that are there; a note names the others, which are not
+    followed. Raises SourceError if there are none, RegistryNotFound.
+    """
+    names = [source.name for source in registry.sources()]
+    paths = [name for name in names if name.startswith("/") and Path(name).exists()]
+    if others := [name for name in names if name not in paths]:
+        note(f"not followed, since no file or folder of this machine: {', '.join(others)}")
+    if not paths:
+        raise SourceError(
+            "watch", "name a source: this registry knows no file or folder that could be followed. Example: mcp.json"
+        )
+    return paths
+
+
+def _run_until_stopped(watch: Watch, relay: "_Relay", *, once: bool) -> int:
+    """The exit status: 130 where SIGINT ended it, 1 where one look (`once`) found nothing but failures, else 0.
+
+    Raises SourceError; with `once` what the registry refuses; SystemExit once standard output takes nothing more.
+    """
+    stop_signals, refusals = list[int](), list[WaygraphError]()
+
+    async def run() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+
+            async def stop_by_signal() -> None:
+                async for number in signals:
+                    stop_signals.append(number)
+                    group.cancel_scope.cancel()
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(stop_by_signal)
+                relay.stop = partial(asyncio.get_running_loop().call_soon_threadsafe, group.cancel_scope.cancel)
+                try:
+                    await watch.run(once=once)
+                except WaygraphError as error:  # a group of tasks would wrap it
+                    refusals.append(error)
+                group.cancel_scope.cancel()
+        if stop_signals:  # a second Ctrl-C while the process ends is the same wish
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    anyio.run(run)
+    for ending in (relay.ending, *refusals):
+        if ending:
+            raise ending
+    if signal.SIGINT in stop_signals:
+        return INTERRUPTED
+    return FAILED if once and not stop_signals and relay.only_failures else 0
+
+
+class _Relay:
+    """Hands events on, and notes whether anything was learnt of any source.
+
+    An event whose output ends the program stops the watch first: SystemExit is no way out of a task or a thread.
+    """
+
+    def __init__(self, tell: Callable[[events.WatchEvent], None]) -> None:
+        self._tell, self._learnt, self._failed = tell, False, False
+        self.stop: Callable[[], object] = lambda: None
+        self.ending: SystemExit | None = None
+
+    @property
+    def only_failures(self) -> bool:
+        return self._failed and not self._learnt
+
+    def tell(self, event: events.WatchEvent) -> None:
+        match event:
+            case events.ServerSeen(event=events.ServerListed()):
+                self._learnt = True
+            case events.SourceRead(servers=0, agents=agents) if agents:
+                self._learnt = True
+            case events.SourceRead(servers=0, rejected=count) if count:
+                self._failed = True
+            case events.SourceFailed() | events.ServerSeen(event=events.Unreachable() | events.Failing()):
+                self._failed = True
+        try:
+            self._tell(event)
+        except SystemExit as ending:
+            self.ending = ending
+            self.stop()

@@ -1,28 +1,134 @@
-"""Where an answer goes: drawn on a terminal, plain in a pipe, or JSON; remarks and errors go to stderr.
+"""An answer on its way out: laid out in blocks, then drawn on a terminal, plain in a pipe, or JSON.
 
-JSON is one document: indented on a terminal, one line in a pipe.
+Blocks do not know whether a terminal or a pipe will show them. They are named tuples, which are made in a seventh of
+the time of frozen dataclasses. JSON is one document: indented on a terminal, one line in a pipe. Remarks and errors go
+to stderr.
 """
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import batched, chain
-from typing import NoReturn
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from waygraph.api.cli.render.blocks import (
-    PIPED_CHARS,
-    Aside,
-    Block,
-    Fields,
-    Lines,
-    Table,
-    cell_texts,
-    many_lines,
-    one_line,
-)
 from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.registry.model.nouns import JsonText
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+
+def one_line(text: str) -> str:
+    """The text as one line: white space becomes single spaces, unsafe characters become `\\u202e` and the like."""
+    return escape_unsafe(" ".join(text.split()))
+
+
+def many_lines(text: str) -> str:
+    """The same with its line breaks kept and tabs widened."""
+    return escape_unsafe("\n".join(text.expandtabs(4).splitlines()))
+
+
+class Bar(NamedTuple):
+    """A share from 0 to 1: a bar on a terminal, a percentage in a pipe."""
+
+    share: float
+
+
+type Cell = str | int | float | bool | Sequence[str] | Bar | None
+
+
+def read_fields(noun: object, columns: str, **functions: Callable[[Any], Cell]) -> Iterator[tuple[str, Cell]]:
+    """Titles and values of a noun. `columns`: `title=path`, or a `title` that is the field's name, between commas.
+
+    A path may name a function of `functions` instead, which takes the noun.
+    """
+    for column in columns.split(", "):
+        title, _, path = column.partition("=")
+        path = path or title.replace(" ", "_")
+        yield title, functions[path](noun) if path in functions else attrgetter(path)(noun)
+
+
+PIPED_CHARS = 200
+"""Of a brief column in a pipe."""
+
+
+class Table(NamedTuple):
+    """Rows under columns. On a terminal the columns in `brief` are cut to the line, in a pipe to PIPED_CHARS unless
+    they are wanted whole.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+    brief: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, nouns: Iterable[object], columns: str, title: str = "", **functions: Callable[[Any], Cell]) -> "Table":
+        """A row for each noun, by `read_fields`; a description is brief."""
+        titles = [column.partition("=")[0] for column in columns.split(", ")]
+        rows = [[value for _, value in read_fields(noun, columns, **functions)] for noun in nouns]
+        return cls(titles, rows, title, brief=("description",))
+
+
+class Fields(NamedTuple):
+    """One thing's names and values."""
+
+    pairs: Sequence[tuple[str, Cell]]
+
+    @classmethod
+    def of(cls, noun: object, columns: str, **functions: Callable[[Any], Cell]) -> "Fields":
+        """By `read_fields`."""
+        return cls(list(read_fields(noun, columns, **functions)))
+
+    @property
+    def filled_pairs(self) -> list[tuple[str, Cell]]:
+        """The pairs that have a value."""
+        return [(name, value) for name, value in self.pairs if value not in (None, "", (), [])]
+
+
+class Lines(NamedTuple):
+    """A text with its own line breaks, under a title."""
+
+    text: str
+    title: str = ""
+
+    @classmethod
+    def of_json(cls, text: JsonText, title: str) -> "Lines":
+        """A line for each value."""
+        return cls(json.dumps(json.loads(text), ensure_ascii=False, indent=2), title)
+
+
+class Aside(NamedTuple):
+    """A remark for a person at a terminal; a pipe does not get it."""
+
+    text: str
+
+
+type Block = Table | Fields | Lines | Aside
+
+
+def cell_text(cell: Cell) -> str:
+    """One line, escaped."""
+    match cell:
+        case None:
+            text = ""
+        case bool():
+            text = "yes" if cell else "no"
+        case float():
+            text = f"{cell:.4f}"
+        case int():
+            text = str(cell)
+        case Bar():
+            text = f"{cell.share:.0%}"
+        case str():
+            text = cell
+        case _:
+            text = ", ".join(cell)
+    return one_line(text)
 
 
 def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
@@ -37,28 +143,93 @@ def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str
 
 
 def _plain(block: Table | Fields | Lines, brief: bool) -> str:
-    match block:
-        case Table():
-            texts = cell_texts([*block.columns, *chain.from_iterable(block.rows)])
-            columns, *rows = batched(texts, len(block.columns))
-            lines = ["\t".join(columns), *("\t".join(_cut(block, row) if brief else row) for row in rows)]
-            return _title_lines(block.title, lines)
-        case Fields():
-            pairs = block.filled_pairs
-            texts = cell_texts(value for _, value in pairs)
-            return "\n".join(f"{name}\t{text}" for (name, _), text in zip(pairs, texts, strict=True))
-        case Lines():
-            return _title_lines(block.title, [many_lines(block.text)])
+    if isinstance(block, Fields):
+        return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.filled_pairs)
+    title = [one_line(block.title)] if block.title else []
+    if isinstance(block, Lines):
+        return "\n".join([*title, many_lines(block.text)])
+    rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
+    return "\n".join([*title, "\t".join(map(one_line, block.columns)), *rows])
 
 
-def _cut(table: Table, row: Sequence[str]) -> Iterator[str]:
-    for column, text in zip(table.columns, row, strict=True):
-        is_cut = column in table.brief and len(text) > PIPED_CHARS
+def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
+    for column, cell in zip(table.columns, row, strict=True):
+        text = cell_text(cell)
+        is_cut = brief and column in table.brief and len(text) > PIPED_CHARS
         yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
 
-def _title_lines(title: str, lines: list[str]) -> str:
-    return "\n".join([one_line(title), *lines] if title else lines)
+BAR_CELLS = 10
+GAP_CELLS = 3
+"""Between two columns."""
+LEAST_BRIEF_CELLS = 20
+
+
+def _draw(blocks: Iterable[Block]) -> None:
+    """On a terminal, by rich. Nothing is markup: every text is drawn as it is."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    for block in blocks:
+        match block:
+            case Table():
+                console.print(_draw_table(block, console.width))
+            case Fields():
+                console.print(_draw_fields(block))
+            case Lines():
+                title = f"\n{one_line(block.title)}" if block.title else ""
+                console.print(*([Text(title, style="bold")] if title else []))
+                console.print(Text(many_lines(block.text)), overflow="fold")
+            case Aside():
+                console.print(Text(one_line(block.text), style="dim"))
+
+
+def _draw_table(block: Table, width: int) -> "RichTable":
+    """Numbers stand to the right, a brief column takes the room that is left, any other one is folded, never cut."""
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    title = Text(one_line(block.title), style="bold") if block.title else None
+    table = RichTable(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    cells = [[_draw_cell(cell) for cell in row] for row in block.rows]
+    others = [(number, name) for number, name in enumerate(block.columns) if name not in block.brief]
+    total = sum(max(cell_len(name), *(row[number].cell_len for row in cells), 0) for number, name in others)
+    room = max(LEAST_BRIEF_CELLS, width - total - GAP_CELLS * len(block.columns))
+    for number, name in enumerate(block.columns):
+        brief, kind = name in block.brief, type(block.rows[0][number]) if block.rows else str
+        table.add_column(
+            Text(one_line(name)),
+            justify="right" if kind in (int, float) else "left",
+            no_wrap=brief or kind in (int, float, Bar),
+            overflow="ellipsis" if brief else "fold",
+            max_width=room if brief else None,
+        )
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def _draw_fields(block: Fields) -> "RichTable":
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    grid = RichTable.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in block.filled_pairs:
+        grid.add_row(Text(name), _draw_cell(value))
+    return grid
+
+
+def _draw_cell(cell: Cell) -> "Text":
+    from rich.text import Text
+
+    if isinstance(cell, Bar):
+        return Text("█" * max(1, round(cell.share * BAR_CELLS)), style="cyan")
+    return Text(cell_text(cell))
 
 
 BROKEN_PIPE = 141
@@ -76,15 +247,11 @@ def show[T](
     brief: bool = False,
 ) -> None:
     """Prints `thing` in its documented JSON shape, or as `view` lays it out; `brief`: a list, cut in a pipe too."""
+    is_terminal = sys.stdout.isatty()
     if as_json:
-        import json
-
-        indent = 2 if sys.stdout.isatty() else None
-        _out(escape_unsafe(json.dumps(shape(thing), ensure_ascii=False, indent=indent)))
-    elif sys.stdout.isatty():
-        from waygraph.api.cli.render.terminal import draw
-
-        draw(view(thing))
+        _out(escape_unsafe(json.dumps(shape(thing), ensure_ascii=False, indent=2 if is_terminal else None)))
+    elif is_terminal:
+        _draw(view(thing))
     else:
         for text in plain_texts(view(thing), brief=brief):
             _out(text)

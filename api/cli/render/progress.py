@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.render.blocks import one_line
+from waygraph.api.cli.render.output import one_line
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.records import ServerEntry
 from waygraph.ingest.sources.mcp_servers import McpServers, ServerProgress
@@ -15,7 +15,7 @@ from waygraph.registry.model.settings import Settings
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
     from rich.table import Table
 
 
@@ -29,32 +29,26 @@ def progress_bar(what: str, after_s: float) -> Iterator[Callable[[int, int], Non
     try:
         yield bar.tell
     finally:
-        bar.stop()
+        if bar.progress:
+            bar.progress.stop()
 
 
 class _Bar:
     def __init__(self, what: str, starts_at: float) -> None:
         self._what, self._starts_at = what, starts_at
-        self._parts: tuple[Progress, TaskID] | None = None
+        self.progress: Progress | None = None
 
     def tell(self, count: int, total: int) -> None:
         if time.monotonic() < self._starts_at:
             return
-        progress, task = self._parts or self._start()
-        progress.update(task, completed=count, total=total)
+        if self.progress is None:
+            from rich.console import Console
+            from rich.progress import Progress
 
-    def _start(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console
-        from rich.progress import Progress
-
-        progress = Progress(console=Console(stderr=True), transient=True)
-        progress.start()
-        self._parts = (progress, progress.add_task(self._what))
-        return self._parts
-
-    def stop(self) -> None:
-        if self._parts:
-            self._parts[0].stop()
+            self.progress = Progress(console=Console(stderr=True), transient=True)
+            self.progress.start()
+            self.progress.add_task(self._what)
+        self.progress.update(self.progress.task_ids[0], completed=count, total=total)
 
 
 @contextmanager
@@ -112,16 +106,12 @@ class _Board:
     def tell(self, server: ServerProgress) -> None:
         self._rows[server.key] = server
         if self._live is None:
-            self._live = self._start()
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8)
+            self._live.start()
         self._live.update(self._table())
-
-    def _start(self) -> "Live":
-        from rich.console import Console
-        from rich.live import Live
-
-        live = Live(self._table(), console=Console(stderr=True), refresh_per_second=8)
-        live.start()
-        return live
 
     def _table(self) -> "Table":
         from rich.table import Table

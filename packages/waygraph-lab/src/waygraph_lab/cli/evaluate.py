@@ -4,11 +4,12 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperGroup
 
-from waygraph.api.cli.options import AsJson, DefaultGroup, Invocation, TextForm, invocation
+from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
 from waygraph.api.cli.render.output import note, show
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from waygraph_lab.evaluation.dataset import Dataset
     from waygraph_lab.evaluation.record import Record
     from waygraph_lab.evaluation.run import Grid, Trial
+
+
+class DefaultGroup(TyperGroup):
+    """A group whose first command needs no name: `waygraph eval DIR` is `waygraph eval run DIR`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        has_name = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if has_name or not args else [next(iter(self.commands)), *args])
 
 
 evaluate = typer.Typer(

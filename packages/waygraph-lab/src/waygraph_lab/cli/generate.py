@@ -109,7 +109,7 @@ def mutations(
     Mutants alone are written, each marked as synthetic and by whom, and in mutations.jsonl what each was made of. What
     the model answered is kept in DIR: the same command goes on where it was cut short, and asks nothing twice.
     """
-    from waygraph.api.cli.render import operation_views
+    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
     from waygraph_lab.synthesis.mutation_rules import RuleAuthor
     from waygraph_lab.synthesis.mutations import ModelAuthor, evolve, write_mutations
@@ -120,7 +120,7 @@ def mutations(
         author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
         made = write_mutations(folder, evolve(catalogue, level, author, order, settings))
     _remark(made.mutants, count, made.unfit)
-    show(made, shapes.shape, operation_views.view_numbers, as_json)
+    show(made, shapes.shape, views.numbers, as_json)
 
 
 @generate.command()
@@ -147,7 +147,7 @@ def trajectories(
     """
     from dataclasses import replace
 
-    from waygraph.api.cli.render import operation_views
+    from waygraph.api.cli.render import views
     from waygraph.registry.model import shapes
     from waygraph_lab.synthesis.role_rules import RuleRoles
     from waygraph_lab.synthesis.simulation import ModelRoles, mutation_edges, write_trajectories
@@ -164,7 +164,7 @@ def trajectories(
         roles = ModelRoles(order.answers) if order.answers else RuleRoles()
         made = write_trajectories(folder, catalogue, roles, near, order)
     _remark(made.trajectories, count, made.unfit)
-    show(made, shapes.shape, operation_views.view_numbers, as_json)
+    show(made, shapes.shape, views.numbers, as_json)
 
 
 @generate.command("router-data")
@@ -186,7 +186,7 @@ def router_data(
 
     waygraph generate router-data played train.jsonl --form chat --split train
     """
-    from waygraph.api.cli.render import operation_views
+    from waygraph.api.cli.render import views
     from waygraph.ingest.conversations import CatalogueNames
     from waygraph.registry.model import shapes
     from waygraph_lab.synthesis.router_data import Candidates, write_router_data
@@ -195,7 +195,7 @@ def router_data(
     catalogue = _read(str(folder), told.settings())
     chosen = Candidates.of(catalogue, _near_tools(told, catalogue, []), level, candidates)
     made = write_router_data(folder, file, chosen, CatalogueNames.of(catalogue), form=form, seed=seed, split=split)
-    show(made, shapes.shape, operation_views.view_numbers, as_json)
+    show(made, shapes.shape, views.numbers, as_json)
 
 
 def _read(source: str, settings: "Settings") -> "Manifest":

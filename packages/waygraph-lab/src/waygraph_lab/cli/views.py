@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waygraph.api.cli.render.blocks import Block, Cell, Fields, Lines, Table
+from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table
 
 if TYPE_CHECKING:
     from waygraph_lab.evaluation import compare as evaluation

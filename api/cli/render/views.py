@@ -1,0 +1,203 @@
+"""What a registry holds and answers, laid out for people: answers, agents, tools, sources, the status, a write."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from waygraph.api.cli.render.output import Aside, Bar, Block, Cell, Fields, Lines, Table
+from waygraph.registry.model import shapes
+from waygraph.registry.model.nouns import KNOWN, NOTICE, is_doubtful, suspicions
+
+if TYPE_CHECKING:
+    from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
+    from waygraph.registry.model.failures import Failure
+    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute, Walked
+
+
+def route(answer: "Route") -> Iterator[Block]:
+    """The agents; for a request in steps each step's agents after them; pinned agents last."""
+    yield _matches(answer.matches)
+    for number, step in enumerate(answer.steps, 1):
+        yield _matches(step.matches, title=f"step {number}: {step.query.text}")
+    if answer.pinned:
+        yield Table.of(answer.pinned, "agent=agent.id, description=agent.description", title="pinned")
+    yield Aside(_circumstances(answer))
+
+
+def explained_route(answer: "Route") -> Iterator[Block]:
+    """The route, how a model walked to it, then the votes of each agent."""
+    yield from route(answer)
+    if answer.walked:
+        yield _walk(answer.walked)
+    for part in answer.steps or (answer,):
+        for number, match in enumerate(part.matches, 1):
+            yield _votes(number, match, part.query.text if answer.steps else "")
+
+
+def _walk(walk: "Walked") -> Lines:
+    """A line a category whose children were shown, as a tree, then a line a group."""
+    lines = []
+    for visit in sorted(walk.visits, key=lambda visit: visit.path.split("/")):
+        indent, name = "  " * visit.path.count("/"), visit.path.rpartition("/")[2]
+        rest = f" (not: {', '.join(visit.pruned)})" if visit.pruned else ""
+        lines.append(f"{'  ' if name else ''}{indent}{name or 'all'} → {', '.join(visit.opened) or 'none'}{rest}")
+    places = [", ".join(path or "all" for path in pick.paths) for pick in walk.picks]
+    lines += [f"{pick.selected} of {pick.shown} in {at}" for pick, at in zip(walk.picks, places, strict=True)]
+    lines += [walk.failure] if walk.failure else []
+    opened_count = sum(len(visit.opened) for visit in walk.visits)
+    total = opened_count + sum(len(visit.pruned) for visit in walk.visits)
+    tokens = f"{walk.prompt_tokens} + {walk.completion_tokens} tokens"
+    title = f"walk {walk.mode}: {walk.calls} calls, {tokens}, {opened_count} of {total} categories opened"
+    return Lines("\n".join(lines), title)
+
+
+def tool_route(answer: "ToolRoute") -> Iterator[Block]:
+    numbers = iter(range(1, len(answer.matches) + 1))
+    columns = "#=number, tool=tool.id, score, description=tool.description"
+    yield Table.of(answer.matches, columns, number=lambda _: next(numbers))
+    yield Aside(_circumstances(answer))
+
+
+def tool_route_with_schemas(answer: "ToolRoute") -> Iterator[Block]:
+    yield from tool_route(answer)
+    for match in answer.matches:
+        yield Lines.of_json(match.tool.input_schema, title=f"input of {match.tool.id}")
+
+
+def _circumstances(answer: "Route | ToolRoute") -> str:
+    sure = "" if answer.confidence is None else f"confidence {answer.confidence:.2f}, "
+    return f"recipe {answer.recipe}, {sure}revision {answer.revision}, {answer.elapsed_ms:.1f} ms"
+
+
+def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:
+    rows = [(at, each.agent.id, each.score, [tool.name for tool in each.tools]) for at, each in enumerate(matches, 1)]
+    return Table(columns=("#", "agent", "score", "tools"), rows=rows, title=title)
+
+
+def _votes(number: int, match: "AgentMatch", step: str) -> Table:
+    """The votes of one agent, and their sum: its score."""
+    votes = Table.of(
+        match.votes,
+        "entity=entity_id, leg, rank, score, weight, contribution, share",
+        title=f"{number}. {match.agent.id}{f' for {step}' if step else ''}",
+        share=lambda vote: Bar(vote.contribution / match.score if match.score else 0.0),
+    )
+    total = sum(vote.contribution for vote in match.votes)
+    return votes._replace(rows=[*votes.rows, ("sum", None, None, None, None, total, None)])
+
+
+def agents(items: "Sequence[ListedAgent]") -> Iterator[Block]:
+    """The marks include the status if anything is known of it."""
+
+    def marks(each: "ListedAgent") -> list[str]:
+        return [*_marks(each.agent), *([] if each.agent.status == KNOWN else [each.agent.status])]
+
+    columns = "agent=agent.id, kind=agent.kind, tools, tags=agent.tags, marks, description=agent.description"
+    yield Table.of(items, columns, marks=marks)
+
+
+def tools(items: "Iterable[Tool]") -> Iterator[Block]:
+    yield Table.of(items, "tool=id, marks, description", marks=_approval_marks)
+
+
+def tool(entity: "Tool") -> Iterator[Block]:
+    yield Fields.of(entity, "tool=id, agent=agent_id, call name, tags, marks, status", marks=_approval_marks)
+    yield from _flags(entity)
+    yield from _titled_lines({"description": entity.description, "questions": "\n".join(entity.questions)})
+    schemas = {"input": entity.input_schema, "output": entity.output_schema, "annotations": entity.annotations}
+    yield from (Lines.of_json(text, title) for title, text in schemas.items() if text)
+
+
+def about(facts: "About") -> Iterator[Block]:
+    agent, setting = facts.agent, facts.settings
+    columns = "agent=agent.id, name=agent.name, kind=agent.kind, version=agent.version, tags=agent.tags, marks, "
+    yield Fields.of(facts, f"{columns}status=agent.status, sources", marks=lambda _: _marks(agent))
+    yield from _flags(agent)
+    yield from _titled_lines({"description": agent.description})
+    if agent.transport:
+        yield Lines.of_json(agent.transport, title="transport")
+    if setting:  # only what differs from those of an untouched agent
+        lines = [f"tags: {', '.join(setting.tags)}"] if setting.tags else []
+        if setting.visible_to is not None:
+            lines.append(f"visible to: {', '.join(setting.visible_to) or 'everyone'}")
+        lines += [name for name in ("pinned", "hidden", "removed") if getattr(setting, name)]
+        yield Lines("\n".join(lines) or "nothing", title="set by an operator")
+    yield from tools(facts.tools)
+
+
+def _titled_lines(texts: dict[str, str]) -> Iterator[Lines]:
+    return (Lines(text, title) for title, text in texts.items() if text)
+
+
+def status(summary: "Status") -> Iterator[Block]:
+    columns = "registry=location, revision=state.revision, agents=state.agents, tools=state.tools, sources, embedder, "
+    yield Fields.of(
+        summary,
+        f"{columns}texts=state.texts, dimension=state.dimension",
+        embedder=lambda each: each.state.embedder or "none: searched by words only",
+    )
+    yield from _failures(summary.failures)
+
+
+def sources(summaries: "Iterable[SourceSummary]") -> Iterator[Block]:
+    summaries = list(summaries)
+    yield Table(
+        columns=("source", "kind", "namespace", "agents", "policy", "waiting", "not answering", "last seen"),
+        rows=[
+            (
+                each.name,
+                "live" if each.rank else "catalogue",
+                each.namespace,
+                len(each.claims),
+                each.policy,
+                each.standing.pending + each.standing.pending_tools if each.standing else 0,
+                each.standing.unreachable + each.standing.failing if each.standing else 0,
+                each.seen_at or "never read",
+            )
+            for each in summaries
+        ],
+    )
+    yield from _failures(failure for each in summaries for failure in each.failures)
+    for each in summaries:
+        if each.pause_s:
+            yield Aside(f"{each.name} changes often: a watch writes its changes at most once in {each.pause_s} s")
+
+
+def _failures(failures: "Iterable[Failure]") -> Iterator[Block]:
+    """What of sources does not work."""
+    table = Table.of(failures, "source, fails, since, reason", fails=lambda each: each.key or "the source itself")
+    if table.rows:
+        yield table
+
+
+def _marks(agent: "Agent") -> list[str]:
+    """What sets an agent apart."""
+    groups = f"only {', '.join(agent.visible_to)}" if agent.visible_to else ""
+    marks = ("pinned" * agent.pinned, "hidden" * agent.hidden, groups, *_approval_marks(agent))
+    return [mark for mark in marks if mark]
+
+
+def _approval_marks(entity: "Agent | Tool") -> list[str]:
+    """Whether it waits, and whether its text is flagged."""
+    flag_mark = ("flagged" if is_doubtful(entity) else "flagged, approved") if suspicions(entity.flags) else ""
+    return [mark for mark in ("waits for approval" * entity.pending, flag_mark) if mark]
+
+
+def _flags(entity: "Agent | Tool") -> Iterator[Lines]:
+    suspicious = suspicions(entity.flags)
+    notices = (flag.removeprefix(NOTICE) for flag in entity.flags if flag not in suspicious)
+    return _titled_lines({"suspicious": "\n".join(suspicious), "notice": "\n".join(notices)})
+
+
+def write(result: "Written") -> Iterator[Block]:
+    yield Fields.of(result, "revision, texts embedded")
+
+
+def numbers(noun: object) -> Iterator[Block]:
+    """A noun of names and numbers; what it counts by names is in one line."""
+
+    def cell(value: object) -> Cell:
+        if isinstance(value, dict):
+            return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in value.items())
+        return f"{value:.3g}" if isinstance(value, float) else None if value is None else str(value)
+
+    yield Fields([(name.replace("_", " "), cell(value)) for name, value in shapes.shape(noun).items()])

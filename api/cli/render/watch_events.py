@@ -1,0 +1,199 @@
+"""What a watch prints: a live table on a terminal, a line for each event in a pipe, or JSON lines."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Protocol
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from waygraph.api.cli.render.output import one_line, print_line
+from waygraph.api.telemetry.escaping import escape_unsafe
+from waygraph.ingest.watch import events
+from waygraph.registry.model.changes import SyncReport
+
+
+class WatchOutput(Protocol):
+    def tell(self, event: events.WatchEvent) -> None:
+        """Called from the event loop and from the thread that writes."""
+        ...
+
+
+class JsonLines:
+    """A JSON object a line."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def tell(self, event: events.WatchEvent) -> None:
+        with self._lock:
+            for line in self._lines(event):
+                print_line(line)
+
+    def _lines(self, event: events.WatchEvent) -> list[str]:
+        document = {"at": now(), **events.shape_of_event(event)}
+        return [escape_unsafe(json.dumps(document, ensure_ascii=False))]
+
+
+class EventLines(JsonLines):
+    """In words."""
+
+    def _lines(self, event: events.WatchEvent) -> list[str]:
+        who, what = describe_event(event)
+        return [one_line(f"{now()} {who}: {text}") for text in (what, *remarks(event))]
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def describe_event(event: events.WatchEvent) -> tuple[str, str]:
+    """Of whom, and what, in words."""
+    match event:
+        case events.ServerSeen():
+            return event.key, describe_server(event.event)
+        case events.SourceRead():
+            suffix = f", {event.rejected} rejected" if event.rejected else ""
+            return (
+                event.source,
+                f"read: {_count_text(event.servers, 'server')}, {_count_text(event.agents, 'agent')}{suffix}",
+            )
+        case events.SourceFailed():
+            return event.source, f"not taken: {event.reason}"
+        case events.SourceSynced():
+            return event.report.changes.source, describe_sync(event.report)
+        case events.NotWritten():
+            return "registry", f"not written, tried again in {event.again_in_s:.1f} s: {event.reason}"
+
+
+def remarks(event: events.WatchEvent) -> tuple[str, ...]:
+    """What of a sync a person should look at: what was not taken, or not whole, and what looks suspicious."""
+    if not isinstance(event, events.SourceSynced):
+        return ()
+    changes = event.report.changes
+    return (
+        *(f"rejected: {each.where}: {each.reason}" for each in changes.rejected),
+        *(f"cut: {each.where}: {each.reason}" for each in changes.cut),
+        *(f"suspicious: {each.id}: {'; '.join(each.flags)}" for each in changes.flagged),
+    )
+
+
+def describe_server(event: events.ServerEvent) -> str:
+    match event:
+        case events.Starting():
+            return "starting"
+        case events.ServerListed():
+            return f"online, {_count_text(len(event.listing.tools), 'tool')} ({event.seconds:.2f} s)"
+        case events.Unreachable():
+            return f"unreachable, tried again in {event.again_in_s:.0f} s: {event.reason}"
+        case events.Failing():
+            return f"failing, asked again in {event.again_in_s:.0f} s: {event.reason}"
+        case events.ServerStopped():
+            return "stopped"
+
+
+def describe_sync(report: SyncReport) -> str:
+    changes = report.changes
+    counts = (
+        (len(changes.created_agents), "agent", "created"),
+        (len(changes.updated_agents), "agent", "changed"),
+        (len(changes.removed_agents), "agent", "removed"),
+        (len(changes.created_tools), "tool", "added"),
+        (len(changes.updated_tools), "tool", "changed"),
+        (len(changes.removed_tools), "tool", "removed"),
+        (len(changes.rejected), "record", "rejected"),
+    )
+    parts = [f"{_count_text(count, noun)} {what}" for count, noun, what in counts if count]
+    if waiting := len(changes.waiting):
+        parts.append(f"{waiting} waiting for approval")
+    return f"revision {report.revision}: {', '.join(parts) or 'claims confirmed'} ({report.seconds:.2f} s)"
+
+
+def _count_text(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+A_SECOND, LAST_WORDS = 4, 4
+_STYLES = {"online": "green", "starting": "dim", "stopped": "dim", "unreachable": "red", "failing": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    status: str = ""
+    tools: int = 0
+    at: str = ""
+    note: str = ""
+
+
+class LiveTable:
+    """Drawn from the last event of each server. Threads may call `tell`."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str], _Row] = {}
+        self._lines: list[str] = []
+
+    def tell(self, event: events.WatchEvent) -> None:
+        with self._lock:
+            match event:
+                case events.ServerSeen():
+                    self._rows[event.source, event.key] = self._row(event)
+                case events.SourceFailed() | events.SourceSynced() | events.NotWritten():
+                    who, what = describe_event(event)
+                    name = PurePath(who).name if who.startswith("/") else who
+                    lines = [f"{_time()} {name}: {words}" for words in (what, *remarks(event)[: LAST_WORDS - 1])]
+                    self._lines = [*self._lines, *lines][-LAST_WORDS:]
+
+    def _row(self, server: events.ServerSeen) -> _Row:
+        row = self._rows.get((server.source, server.key), _Row())
+        match server.event:
+            case events.ServerListed(listing=listing):
+                return _Row("online", len(listing.tools), _time())
+            case events.Unreachable(reason=reason):
+                return replace(row, status="unreachable", at=_time(), note=reason)
+            case events.Failing(reason=reason):
+                return replace(row, status="failing", at=_time(), note=reason)
+            case events.Starting():
+                return replace(row, status="starting", at=_time())
+            case events.ServerStopped():
+                return replace(row, status="stopped", at=_time())
+
+    def __rich__(self) -> Group:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+        for name in ("server", "status", "tools", "at"):
+            table.add_column(name, justify="right" if name == "tools" else "left", no_wrap=True)
+        table.add_column("note")  # gives way to the others: its text is cut, and never wrapped
+        with self._lock:
+            for (_, key), row in sorted(self._rows.items()):
+                status = Text(row.status, style=_STYLES.get(row.status, ""))
+                cells = (str(row.tools), row.at, _cut(row.note))
+                table.add_row(Text(one_line(key)), status, *cells)
+            lines = [_cut(line) for line in self._lines]
+        title = f"Watching {_count_text(len(self._rows), 'server')} into {one_line(self._place)}; Ctrl-C ends it"
+        return Group(Text(title, style="bold"), table, *lines)
+
+
+@contextmanager
+def live_table(place: str) -> Iterator[LiveTable]:
+    table = LiveTable(place)
+    console = Console(markup=False, highlight=False, emoji=False)
+    with Live(table, console=console, refresh_per_second=A_SECOND, vertical_overflow="ellipsis"):
+        yield table
+
+
+def _cut(text: str) -> Text:
+    """On one line, as far as there is room."""
+    return Text(one_line(text), style="dim", overflow="ellipsis", no_wrap=True)
+
+
+def _time() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")

@@ -1,0 +1,253 @@
+"""The tools that the gateway itself has, and what those answer that only ask: find_tools, route and route_agents."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib import metadata, resources
+from typing import TYPE_CHECKING, Any, cast
+
+from waygraph.api.mcp import Surface
+from waygraph.api.mcp.gateway import Gateway
+from waygraph.api.mcp.offers import LISTS, find_offers
+from waygraph.api.mcp.results import Result, told_as_text
+from waygraph.api.mcp.sessions import Asker
+from waygraph.ingest.manifest.own_gateway import NAME
+from waygraph.registry.catalog.find_tools import find
+from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.catalog.tool_formats import summary
+from waygraph.registry.model.arguments import unknown_name
+from waygraph.registry.model.errors import InvalidArguments
+from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn
+from waygraph.registry.model.validation import read_history
+
+if TYPE_CHECKING:
+    from waygraph.api.mcp.offers import Kind
+    from waygraph.registry.catalog.tool_formats import Detail
+
+
+IDENTITY = {"name": NAME, "title": "Waygraph"}
+FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
+ROUTE, EXECUTE = "route", "execute"
+MAX_AGENTS, MAX_STEPS = 20, 50
+RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
+"""The meta-tool that runs a found tool; empty: tools are called by their own names."""
+NARROWABLE = (FIND_TOOLS, ROUTE_AGENTS)
+"""They take `within` where there is a taxonomy."""
+_IN_NUMBERS = "An empty query tells what there is, in numbers."
+_IN_CATEGORIES = "An empty query tells the categories of all tools; `within` goes into one, down to its tools."
+_WITHIN = {"type": "string", "description": "Only in this category, such as travel/flights"}
+
+type Definition = dict[str, Any]
+type Arguments = Mapping[str, Any]
+type Question = Callable[[Gateway, Asker, Arguments], Awaitable[Result]]
+
+
+@cache
+def _surfaces() -> Mapping[Surface, Any]:
+    """Instructions and definitions, as hosts get them, by surface."""
+    surfaces: Mapping[Surface, Any] = json.loads(resources.files(__package__).joinpath("meta_tools.json").read_bytes())
+    return surfaces
+
+
+@cache
+def version() -> str:
+    return metadata.version("waygraph")
+
+
+def instructions(surface: Surface) -> str:
+    return str(_surfaces()[surface]["instructions"])
+
+
+def meta_tools(surface: Surface, *, browses: bool = False) -> list[Definition]:
+    """In the order in which they are listed. `browses`: whether there is a taxonomy."""
+    tools: list[Definition] = _surfaces()[surface]["tools"]
+    return [_with_within(tool) for tool in tools] if browses and surface == "default" else tools
+
+
+def _with_within(tool: Definition) -> Definition:
+    if tool["name"] not in NARROWABLE:
+        return tool
+    schema = tool["inputSchema"]
+    description = tool["description"].replace(_IN_NUMBERS, _IN_CATEGORIES)
+    properties = schema["properties"] | {"within": _WITHIN}
+    return tool | {"description": description, "inputSchema": schema | {"properties": properties}}
+
+
+@cache
+def parameters_of(tool: str) -> frozenset[str]:
+    """What a meta-tool takes, by any surface; empty for a tool that is none."""
+    definitions = (each for surface in RUNNERS for each in meta_tools(surface) if each["name"] == tool)
+    properties = [name for each in definitions for name in each["inputSchema"]["properties"]]
+    return frozenset([*properties, *(["within"] if tool in NARROWABLE else [])])
+
+
+SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
+
+
+def questions(surface: Surface) -> Mapping[str, Question]:
+    """The meta-tools that only ask, by name."""
+    if surface == "router":
+        return {ROUTE: route_tool}
+    return {FIND_TOOLS: find_tools} if surface == "rfc" else {FIND_TOOLS: find_tools, ROUTE_AGENTS: route_agents}
+
+
+async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
+    """Raises what finding raises."""
+    asker.caller.require("route")
+    _refuse_unknown(FIND_TOOLS, arguments)
+    if (kind := arguments.get("kind", "tool")) != "tool":
+        asker.caller.require("use")
+        limit = arguments.get("limit", find.DEFAULT_LIMIT)
+        faults = []
+        if not isinstance(kind, str) or kind not in LISTS or gateway.surface == "rfc":
+            faults.append(("/kind", f"one of: {', '.join(['tool', *LISTS])}"))
+        if not _is_limit(limit, find.MAX_LIMIT):
+            faults.append(("/limit", f"a whole number from 1 to {find.MAX_LIMIT}"))
+        if faults:
+            raise InvalidArguments(FIND_TOOLS, faults)
+        query = _text(arguments, "query", FIND_TOOLS)
+        return told_as_text(await find_offers(gateway, asker, cast("Kind", kind), query, limit))
+    detail = "schema" if gateway.surface == "rfc" else _text(arguments, "detail", FIND_TOOLS) or "summary"
+    remembers = "known" not in arguments
+    known = asker.session.known_versions if remembers else _versions(arguments["known"])
+    history = _history(asker, arguments, FIND_TOOLS)
+
+    def answer_find() -> find.FindAnswer:
+        return _answer(
+            gateway,
+            asker,
+            query=_text(arguments, "query", FIND_TOOLS),
+            limit=arguments.get("limit", find.DEFAULT_LIMIT),
+            detail=cast("Detail", detail),
+            known=known,
+            within=_text(arguments, "within", FIND_TOOLS),
+            browses=gateway.surface == "default",
+            run_by=RUNNERS[gateway.surface],
+            history=history,
+        )
+
+    answer = await gateway.ask(answer_find)
+    tools = answer.tools if isinstance(answer, find.ToolsAnswer) else ()
+    if detail != "names":
+        asker.session.note_sent(tools)
+    facts = _drop_session_notice(answer.as_json(), arguments)
+    if remembers and any(tool.get("unchanged") for tool in tools):
+        facts |= {"notice": " ".join(filter(None, (facts.get("notice"), SENT_BEFORE)))}
+    return told_as_text(facts)
+
+
+def _answer(gateway: Gateway, asker: Asker, **request: Any) -> find.FindAnswer:
+    """`request`: fields of FindAsked. Raises what finding raises."""
+    registry, within = gateway.view(asker)
+    asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe, **request)
+    why_not = gateway.reach.now().why_not
+    return find.answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+
+
+async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
+    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can. Raises what
+    finding raises.
+    """
+    asker.caller.require("route")
+    _refuse_unknown(ROUTE, arguments)
+    query, history = _text(arguments, "query", ROUTE), _history(asker, arguments, ROUTE)
+
+    def answer_route() -> dict[str, Any]:
+        answer = _answer(gateway, asker, query=query, detail="schema", run_by=EXECUTE, history=history)
+        tools = answer.tools if isinstance(answer, find.ToolsAnswer) else ()
+        if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
+            agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
+            return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
+        return dict(answer.facts)
+
+    return told_as_text(_drop_session_notice(await gateway.ask(answer_route), arguments))
+
+
+async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
+    """Raises what routing raises."""
+    asker.caller.require("route")
+    _refuse_unknown(ROUTE_AGENTS, arguments)
+    limit, steps = arguments.get("limit", find.DEFAULT_LIMIT), arguments.get("steps", [])
+    if not _is_limit(limit, MAX_AGENTS):
+        raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
+    history = _history(asker, arguments, ROUTE_AGENTS)
+    if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(step, str) for step in steps):
+        raise InvalidArguments(ROUTE_AGENTS, [("/steps", f"a list of at most {MAX_STEPS} texts")])
+
+    def route() -> dict[str, Any]:
+        registry, agent_ids = gateway.view(asker)
+        within = _text(arguments, "within", ROUTE_AGENTS)
+        query = Query(
+            text=_text(arguments, "query", ROUTE_AGENTS),
+            steps=tuple(steps),
+            limit=limit,
+            filters=Filters(agent_ids=tuple(sorted(agent_ids or ())), within=within),
+            strict=gateway.policy is not None and gateway.policy.strict,
+            history=history,
+        )
+        route = registry.route(query, recipe=gateway.recipe, principal=asker.principal)
+        why_not = gateway.reach.now().why_not
+        answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
+        if route.steps:
+            answer["steps"] = [[match.agent.id for match in step.matches] for step in route.steps]
+        if route.matches:
+            answer |= find.confidence_field(route.confidence)
+        elif route.nearest:
+            answer |= {"nearest": list(route.nearest), "hint": "these agents are the nearest: name one if it is meant"}
+        return answer | {name: text for name in ("reason", "notice") if (text := getattr(route, name))}
+
+    return told_as_text(await gateway.ask(route))
+
+
+def _agent(match: AgentMatch, why_not: find.WhyNot) -> dict[str, Any]:
+    reader = [reading_tool(match.agent)] if match.agent.kind == "skill" else []
+    entry = {
+        "id": match.agent.id,
+        "kind": match.agent.kind,
+        "description": summary(match.agent.description),
+        "tools": [tool.call_name for tool in (*reader, *match.tools)],
+        "cannot_run": why_not(match.agent),
+    }
+    return {name: value for name, value in entry.items() if value}
+
+
+def _refuse_unknown(tool: str, arguments: Arguments) -> None:
+    """An unknown argument may matter: a model that calls the query `text` would get another answer."""
+    parameters = parameters_of(tool)
+    if unknown := sorted(arguments.keys() - parameters):
+        raise InvalidArguments(tool, [(f"/{name}", unknown_name(name, parameters)) for name in unknown])
+
+
+def _is_limit(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+
+
+def _text(arguments: Arguments, name: str, tool: str) -> str:
+    value = arguments.get(name, "")
+    if not isinstance(value, str):
+        raise InvalidArguments(tool, [(f"/{name}", "a text")])
+    return value
+
+
+def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
+    """The calls that the host names, else those of its session. Raises InvalidArguments."""
+    if "history" not in arguments:
+        return asker.session.calls_of(asker.caller)
+    calls = arguments["history"]
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise InvalidArguments(tool, [("/history", "a list of objects, each with a tool and its outcome")])
+    for at, call in enumerate(calls):
+        if unknown := call.keys() - {"tool", "outcome"}:
+            raise InvalidArguments(tool, [(f"/history/{at}/{min(unknown)}", "not known here")])
+    return read_history([{"role": "call", **call} for call in calls])
+
+
+def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
+    """A notice about calls of the session says nothing to a model that did not name them."""
+    return {name: value for name, value in answer.items() if name != "notice" or "history" in arguments}
+
+
+def _versions(known: object) -> Mapping[str, str]:
+    if not isinstance(known, Mapping):
+        raise InvalidArguments(FIND_TOOLS, [("/known", "an object of versions by tool name")])
+    return {str(name): str(version) for name, version in known.items()}
