@@ -15,10 +15,7 @@ HEAD = (
     "R@1",
     "R@5",
     "nDCG@5",
-    "fewer than 5",
     "p50 ms",
-    "p95 ms",
-    "p50 / hybrid's",
     "ingest s",
     "memory MiB",
 )
@@ -40,11 +37,11 @@ def write_table(record: Path, page: Path) -> None:
 
 
 def comparison_markdown(record: Mapping[str, Any]) -> str:
-    """The whole comparison in Markdown: a table and the wins and losses for each size, then who they are."""
+    """The whole comparison in Markdown: a table and the wins and losses for each size."""
     rows = record["details"]["rows"]
     sizes = list(dict.fromkeys(row["tools"] for row in rows))
     parts = [_of_size(tools, [row for row in rows if row["tools"] == tools]) for tools in sizes]
-    return "\n\n".join([*parts, _settings(rows), _origin(record)])
+    return "\n\n".join([*parts, _origin(record)])
 
 
 def losses(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -74,10 +71,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         row["name"],
         *(_cell(row[key], ".3f") for key in ("R@1", "R@5", "nDCG@5")),
-        _cell(row["fewer"], "d"),
         f"{row['p50_ms']:.1f}{asked}",
-        _cell(row["p95_ms"], ".1f"),
-        _cell(row["p50_ratio"], ".2f"),
         _cell(row["ingest_s"], ".1f"),
         _cell(row["resident_mib"], ".0f"),
     )
@@ -87,20 +81,16 @@ def _wins_and_losses(rows: Sequence[Mapping[str, Any]]) -> str:
     lost = losses(rows)
     if not lost:
         return f"{HYBRID} failed: there is nothing to compare with."
-    worse = "; ".join(f"{what}: {', '.join(names)}" for what, names in lost.items() if names)
+    worse = "; ".join(f"{what}: {', '.join(_libraries(names))}" for what, names in lost.items() if names)
     best = ", ".join(what for what, names in lost.items() if not names)
     return (f"{HYBRID} **loses** to, in {worse}." if worse else f"{HYBRID} loses to none of them.") + (
         f" It is ahead of all of them in {best}." if best else " It is ahead of all of them in nothing."
     )
 
 
-def _settings(rows: Iterable[Mapping[str, Any]]) -> str:
-    known = {row["name"]: row for row in rows}
-    cells = [
-        (row["name"], f"`{row['package']}` {row['version'] or 'not installed'}", row["settings"])
-        for row in known.values()
-    ]
-    return markdown_table(("Library", "Package", "Settings"), cells)
+def _libraries(names: Iterable[str]) -> list[str]:
+    """Each library once, whatever its settings."""
+    return list(dict.fromkeys(name.partition(" ")[0] for name in names))
 
 
 def _origin(record: Mapping[str, Any]) -> str:
