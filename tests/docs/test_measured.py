@@ -56,7 +56,9 @@ def test_a_stale_table_is_noticed(records: list[dict[str, object]], tmp_path: Pa
 
 def test_every_figure_that_is_chosen_is_shown(records: list[dict[str, object]]) -> None:
     """A measure that was renamed would be missing from a page without a word."""
-    assert {label for labels in SPEED.values() for label in labels.values()} <= {cells[0] for cells in rows(PAGES.readme)}
+    assert {label for labels in SPEED.values() for label in labels.values()} <= {
+        cells[0] for cells in rows(PAGES.readme)
+    }
     assert {cells[0] for cells in rows(PAGES.page)} >= SHOWN
 
 

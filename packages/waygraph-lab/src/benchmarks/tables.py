@@ -55,36 +55,25 @@ SHOWN = frozenset(
     {
         "LiveMCPBench steps, hybrid, contextual texts, int8: R@1",
         "LiveMCPBench steps, hybrid, contextual texts, int8: R@5",
-        "LiveMCPBench steps, paper (1.0, 1.0), plain texts, int8: R@5",
         "LiveMCPBench steps, hybrid, contextual texts, int8: tool R@5",
         "ToolRet_clean, hybrid: Recall@5",
-        "ToolRet_clean_CN, hybrid: Recall@5",
         "publicMCP, hybrid: Recall@10",
-        "publicMCP_CN, hybrid: Recall@10",
         "abstention, livemcpbench steps: AUROC",
         "livemcpbench, steps: requests that are clear",
         "livemcpbench, steps: right of the clear",
-        "livemcpbench steps, left out: Recall@5",
-        "ToolRet_clean questions, left out: Recall@5",
-        "publicMCP questions, left out: Recall@10",
         "ScaleMCP, hybrid concat, 10 questions: tool Recall@5",
-        "ScaleMCP, concat: 1% of tools changed, sync",
         "livemcpbench, first tool of the right agent",
         "sgd-train, hybrid: A@1",
-        "sgd-dev, hybrid: A@1",
         "traject-dev, hybrid: A@1",
         "api-bank, hybrid: A@1",
         "LiveMCPBench steps, no history: nDCG@5",
         "LiveMCPBench steps, true history: nDCG@5",
         "Registry.route, 5000 tools, new texts, this checkout / commit 5784b52",
-        "route, vector cached, 500 tools, p50",
         "route, vector cached, 5000 tools, p50",
         "route, vector cached, 20000 tools, p50",
         "route, requests to answer, 5000 tools, p50",
-        "bare embedding of the same requests, p50",
         "`waygraph route`, 5000 tools",
         "ingest of 5000 tools, empty vector cache",
-        "ingest of 5000 tools, empty vector cache / bare embedding",
         "`waygraph ingest`, unchanged, 5000 tools",
         "process after 200 routes over 5000 tools, resident memory",
         "attacks flagged of 36",
@@ -93,7 +82,6 @@ SHOWN = frozenset(
         "route, 20000 tools, hidden word / absent word, median",
         "Neo4j 2026.08.1: ingest 5000 tools, vectors cached",
         "Neo4j 2026.08.1: route, text to answer, 5000 tools, p50",
-        "POST /v1/route, 100 clients",
         "POST /v1/route, 100 clients, requests/s / bare endpoint's",
         "first sync of 200 servers",
         "list_changed of one server until its new tool is found, among 4000 tools, median",
@@ -186,18 +174,14 @@ def measures_table(records: Records, is_shown: Callable[[Mapping[str, Any]], boo
 
 
 def _origin(records: Records) -> str:
-    rows = [
-        (
-            f"`{record['name']}`",
-            f"{sum(m['met'] is True for m in targets)} of {len(targets)}" if targets else "",
-            record["date"][:10],
-            record["git"],
-            f"{record['machine']['cpus']} × {record['machine']['model']}",
-        )
-        for record in records
-        for targets in [[m for m in record["measures"] if m["target"]]]
-    ]
-    return markdown_table(("Benchmark", "Targets met", "Date", "Commit", "Processor"), rows)
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for record in records:
+        machine = f"{record['machine']['cpus']} × {record['machine']['model']}"
+        targets = [m["met"] for m in record["measures"] if m["target"]]
+        met = f" ({targets.count(True)} of {len(targets)})" if targets else ""
+        groups.setdefault((record["date"][:10], record["git"], machine), []).append(f"`{record['name']}`{met}")
+    rows = [(", ".join(names), *place) for place, names in groups.items()]
+    return markdown_table(("Benchmarks (targets met)", "Date", "Commit", "Processor"), rows)
 
 
 # -- the README's short table -----------------------------------------------------------------------

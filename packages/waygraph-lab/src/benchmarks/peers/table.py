@@ -19,6 +19,8 @@ HEAD = (
     "ingest s",
     "memory MiB",
 )
+NOT_SHOWN = {"Waygraph paper 1:1", "graph-tool-call (vectors)", "semantic-router (whole)", "numpy wRRF 1:1"}
+"""Settings between a library's defaults and its best; the record has them."""
 COMPARED: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "R@1": ("R@1", lambda theirs, ours: theirs > ours),
     "R@5": ("R@5", lambda theirs, ours: theirs > ours),
@@ -60,7 +62,7 @@ def losses(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _of_size(tools: int, rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [_cells(row) for row in rows]
+    cells = [_cells(row) for row in rows if row["name"] not in NOT_SHOWN]
     return f"{tools:,} tools:\n\n{markdown_table(HEAD, cells)}\n\n{_wins_and_losses(rows)}"
 
 
