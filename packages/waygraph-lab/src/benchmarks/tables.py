@@ -92,7 +92,7 @@ SHOWN = frozenset(
         "invented (527 servers, 5000 tools): the gateway's list and instructions",
     }
 )
-"""Of the figures that meet their targets, or have none, those on the page; a figure that misses its target always is."""
+"""The figures on the page, besides those that miss their targets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
