@@ -80,28 +80,6 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Which tools a toolset includes": [("code", "harbor-git", 1), ("code", "quarry-sql", 7)],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
-    "Tags that agents have in common": [
-        ("finance", 4), ("developer", 3), ("advice", 2), ("communication", 2), ("data", 2), ("food", 2), ("mail", 2),
-        ("operations", 2),
-    ],
-    "Tools that take the path of a file": [
-        ("cubby-files/delete",), ("cubby-files/download",), ("cubby-files/list",), ("cubby-files/restore_version",),
-        ("cubby-files/share_link",), ("cubby-files/upload",), ("foolscap/convert",), ("foolscap/extract_tables",),
-        ("foolscap/fill_form",), ("foolscap/ocr_scan",), ("foolscap/split_pdf",), ("glossarium/translate_document",),
-        ("harbor-git/comment_on_review",), ("harbor-git/list_commits",), ("harbor-git/read_file",),
-        ("quarry-sql/export_csv",), ("quarry-sql/import_csv",), ("silver-halide/addText",),
-        ("silver-halide/cropImage",), ("silver-halide/removeBackground",), ("silver-halide/resizeImage",),
-        ("silver-halide/retouch",),
-    ],
-    "Tools that say they destroy something": [
-        ("cubby-files/delete",), ("daybook-calendar/cancel_event",), ("harbor-git/merge_pull_request",),
-        ("ledgerleaf/refundPayment",), ("netlantern/set-dns-record",), ("palletworks/correct_count",),
-        ("quarry-sql/execute_statement",), ("slipway-ci/deploy",), ("slipway-ci/rollback",),
-        ("trencher-tables/cancel-reservation",),
-    ],
-    "Agents that a command starts on this machine": [
-        ("bureau-fx",), ("cubby-files",), ("foolscap",), ("glossarium",), ("harbor-git",),
-    ],
     "Agents that only some may see": [("post-room", ["office"]), ("quarry-sql", ["analysts"])],
     "What operators said of agents": [
         ("old-fax", True, False, False, False, True),
@@ -111,7 +89,6 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(11, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 
