@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 
-from tests.gateway.hosts import Place, error_of, ingest, names, over_http, told, toolbox_place
+from tests.gateway.hosts import Place, error_of, ingest, names, on_stdio, over_http, told, toolbox_place
 from tests.gateway.test_answers import ENVELOPE, HANDSHAKE, MODERN
 from tests.service import Served, assert_problem, served
 from waygraph.api.cli.app import main
@@ -267,3 +267,14 @@ def test_a_mistyped_namespace_ends_the_gateway_of_a_host_at_once(two: Place, cap
     assert out == ""
     assert "namespace 'flies' is not known" in err
     assert "Did you mean 'files'?" in err
+
+
+def test_a_namespace_holds_on_stdio_too(two: Place) -> None:
+    async def walk() -> None:
+        async with Client(on_stdio(two, "--namespace", "files")) as host:
+            assert error_of(await host.call_tool("box__add", {"a": 1, "b": 2}))["code"] == "unknown-name"
+            assert next(names(told(await host.call_tool("find_tools", {"query": "archive a letter"})))) == (
+                "shelf__archive"
+            )
+
+    anyio.run(walk)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -129,6 +130,36 @@ def test_an_address_is_ingested(form: Form, world: World) -> None:
     assert len(report["tools"]["created"]) == TOOLS["everything"]
 
 
+@needs_proc
+def test_a_watch_that_is_killed_leaves_no_server(world: World, mark: str) -> None:
+    """Six real servers that `waygraph watch` holds are gone soon after it was killed with SIGKILL."""
+    path = world.config(real_config(world.folder, mark))
+    with watching(world, path) as watch:
+        await_listed(watch, set(REAL_SERVERS))
+        assert len(left_of(mark)) >= len(REAL_SERVERS)
+        watch.send_signal(signal.SIGKILL)
+        gone = none_left(mark)
+    assert gone, [command_of(pid) for pid in left_of(mark)]
+
+
+@needs_proc
+@pytest.mark.parametrize(("how", "ends_with"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_watch_that_is_stopped_ends_its_servers(how: signal.Signals, ends_with: int, world: World, mark: str) -> None:
+    """It ends in order, and takes with it even servers that do not want to."""
+    does = {name: misbehaving_server(name, mark) for name in ("good", "stubborn", "leaves_a_child")}
+    with watching(world, world.config(does)) as watch:
+        await_listed(watch, set(does))
+        watch.send_signal(how)
+        status = watch.wait(60)
+    assert status == ends_with
+    assert none_left(mark), [command_of(pid) for pid in left_of(mark)]
+
+
+def misbehaving_server(name: str, mark: str) -> dict[str, Any]:
+    args = ["-S", str(misbehaving.__file__), name]
+    return {"command": sys.executable, "args": args, "env": {MARK: mark}}
+
+
 def watching(world: World, path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         (*WAYGRAPH, "watch", str(path), "--json"),
@@ -137,6 +168,19 @@ def watching(world: World, path: Path) -> subprocess.Popen[str]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
+
+
+def await_listed(watch: subprocess.Popen[str], servers: set[str]) -> None:
+    """Until the watch has said of each that it listed its tools. pytest's own timeout is the deadline."""
+    assert watch.stdout is not None
+    missing = set(servers)
+    for line in watch.stdout:
+        event = json.loads(line)
+        if event["event"] == "listed":
+            missing.discard(event["server"])
+        if not missing:
+            return
+    raise AssertionError(f"the watch ended before it had listed {missing}")
 
 
 # The 70 launches of LiveMCPBench
