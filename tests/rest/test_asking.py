@@ -155,6 +155,17 @@ def test_a_brief_route_tells_neither_votes_nor_schemas(client: httpx2.Client) ->
     assert "definitions" not in brief
 
 
+def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
+    assert set(found(route(client, text=TABLE, limit=50, filters={"agent_ids": ["crowsnest"]}))) <= {"crowsnest"}
+    tagged = route(client, text=TABLE, limit=50, filters={"tags": ["restaurants"]})
+    assert tagged["matches"]
+    assert all("restaurants" in match["agent"]["tags"] for match in tagged["matches"])
+    kinds = route(client, text=TABLE, limit=50, filters={"kinds": ["a2a_agent", "skill"]})
+    assert {match["agent"]["kind"] for match in kinds["matches"]} == {"a2a_agent", "skill"}
+    assert found(route(client, text=TABLE, filters={"kinds": ["skill"], "agent_ids": ["trencher-tables"]})) == []
+    assert route(client, text=TABLE, filters={"tags": ["no such tag"]})["reason"]
+
+
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS)
 def test_definitions_go_by_call_names_that_lead_back(client: httpx2.Client, tool_format: str) -> None:
     """Whatever the host, the name that it is given is one that `/v1/tools/{call_name}` knows as that tool."""

@@ -216,6 +216,18 @@ def test_standard_input_is_a_source(run: Run, tmp_path: Path, monkeypatch: pytes
     assert [row[0] for row in run("tools", on=on).rows] == ["mail/send"]
 
 
+def test_a_mass_removal_needs_a_word(run: Run, tmp_path: Path) -> None:
+    """A source that would lose most of its agents is refused, until --allow-mass-removal."""
+    on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
+    run("ingest", catalogue(file, *(agent(f"a{number}") for number in range(5))), on=on)
+    catalogue(file, agent("a0"))
+    refused = run("ingest", file, on=on)
+    assert refused.status == 1
+    assert "--allow-mass-removal" in refused.err
+    assert run("ingest", file, "--allow-mass-removal", on=on).status == 0
+    assert [row[0] for row in run("agents", on=on).rows] == ["a0"]
+
+
 def test_a_piped_list_cuts_long_descriptions_unless_full(run: Run, tmp_path: Path) -> None:
     """Of agents and tools, listed and found; JSON and what is shown alone stay whole."""
     long = "moors ships " * 99
