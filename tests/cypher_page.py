@@ -72,11 +72,6 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents without tools": [
         ("clause-and-seal",), ("fernwise",), ("old-fax",), ("podium-coach",), ("quillfeather",), ("tithe-and-table",),
     ],
-    "Tool names that several agents use": [
-        ("search", ["bazaar-lane", "burr-tracker", "lodestar-web", "pigeon-mail"]),
-        ("convert", ["bureau-fx", "foolscap"]),
-        ("list", ["bureau-fx", "cubby-files"]),
-    ],
     "Tools of different agents with nearly the same description": [
         ("pigeon-mail/send-message", "post-room/send-letter", 0.9),
     ],
@@ -87,46 +82,7 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "Which tools a toolset includes": [("code", "harbor-git", 1), ("code", "quarry-sql", 7)],
     "Agents that no source has confirmed since a date": [("old-fax", JANUARY), ("post-room", JANUARY)],
-    "Agents that several sources claim": [("ledgerleaf", ["back-office", "catalog"])],
     "Sources that state an agent otherwise than it is held": [("ledgerleaf", "back-office", SECOND)],
-    "Which source brought how many agents": [("back-office", JANUARY, 3), ("catalog", MARCH, 35)],
-    "Tags that only one agent bears": [
-        ("shopping", "bazaar-lane"), ("markets", "bellringer-stocks"), ("stocks", "bellringer-stocks"),
-        ("currency", "bureau-fx"), ("issues", "burr-tracker"), ("project-management", "burr-tracker"),
-        ("contracts", "clause-and-seal"), ("legal", "clause-and-seal"), ("monitoring", "crowsnest"),
-        ("observability", "crowsnest"),
-    ],
-    "Tags that agents have in common": [
-        ("finance", 4), ("developer", 3), ("advice", 2), ("communication", 2), ("data", 2), ("food", 2), ("mail", 2),
-        ("operations", 2),
-    ],
-    "Tools that take the path of a file": [
-        ("cubby-files/delete",), ("cubby-files/download",), ("cubby-files/list",), ("cubby-files/restore_version",),
-        ("cubby-files/share_link",), ("cubby-files/upload",), ("foolscap/convert",), ("foolscap/extract_tables",),
-        ("foolscap/fill_form",), ("foolscap/ocr_scan",), ("foolscap/split_pdf",), ("glossarium/translate_document",),
-        ("harbor-git/comment_on_review",), ("harbor-git/list_commits",), ("harbor-git/read_file",),
-        ("quarry-sql/export_csv",), ("quarry-sql/import_csv",), ("silver-halide/addText",),
-        ("silver-halide/cropImage",), ("silver-halide/removeBackground",), ("silver-halide/resizeImage",),
-        ("silver-halide/retouch",),
-    ],
-    "Tools that take no parameters": [
-        ("bureau-fx/list",), ("cubby-files/quota",), ("post-room/frank",), ("post-room/send-letter",),
-    ],
-    "Tools that say they destroy something": [
-        ("cubby-files/delete",), ("daybook-calendar/cancel_event",), ("harbor-git/merge_pull_request",),
-        ("ledgerleaf/refundPayment",), ("netlantern/set-dns-record",), ("palletworks/correct_count",),
-        ("quarry-sql/execute_statement",), ("slipway-ci/deploy",), ("slipway-ci/rollback",),
-        ("trencher-tables/cancel-reservation",),
-    ],
-    "The largest schemas": [
-        ("skylark-travel/search_flights", 873), ("daybook-calendar/create_event", 754),
-        ("ledgerleaf/createInvoice", 729), ("yizhan-parcel/schedule_pickup", 634), ("burr-tracker/createTicket", 619),
-    ],
-    "Agents of each kind": [("mcp_server", 29), ("a2a_agent", 2), ("custom", 2), ("openapi", 2), ("skill", 2)],
-    "Agents that a command starts on this machine": [
-        ("bureau-fx",), ("cubby-files",), ("foolscap",), ("glossarium",), ("harbor-git",),
-    ],
-    "Status of the tools": [("known", 184)],
     "Agents that only some may see": [("post-room", ["office"]), ("quarry-sql", ["analysts"])],
     "What operators said of agents": [
         ("old-fax", True, False, False, False, True),
@@ -136,7 +92,6 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
     ],
     "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
-    "Where the registry stands": [(11, "plain", "")],
 }  # fmt: skip
 """Title of a question → rows."""
 

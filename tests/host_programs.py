@@ -12,7 +12,6 @@ PINS = Path(__file__).parent / "clients" / "pins"
 """What each environment holds, to the last dependency."""
 
 FRAMEWORKS = ("pydantic_ai", "openai_agents", "langgraph")
-HOSTS = (*FRAMEWORKS, "inspector")
 NODE = {"inspector": "mcp-inspector", "conformance": "conformance", "typescript_sdk": ""}
 """The program of each environment of Node packages; empty: it is a library."""
 

@@ -11,7 +11,6 @@ from tests.host_programs import host_program
 
 RUN_S = 120.0
 InspectorEra = Literal["legacy", "modern"]
-ERAS: tuple[InspectorEra, ...] = ("legacy", "modern")
 
 
 def inspect(gateway: Gateway, services: Service, door: str, era: InspectorEra, *request: str) -> dict[str, Any]:

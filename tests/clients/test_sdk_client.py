@@ -8,7 +8,6 @@ from operator import itemgetter
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.types import (
@@ -24,7 +23,6 @@ from tests.clients.gateways import (
     DOORS,
     LISTED,
     PROTOCOLS,
-    SERVERS,
     Door,
     Era,
     Gateway,
@@ -33,8 +31,6 @@ from tests.clients.gateways import (
     client_of,
     found,
 )
-from tests.processes_left import left_of, needs_proc, until
-from waygraph.ingest.upstream.inflight import ANSWERED_S
 
 BOTH_ERAS = pytest.mark.parametrize("era", PROTOCOLS)
 CROSSED = pytest.mark.parametrize(("door", "era"), [("stdio", "auto"), ("/mcp", "legacy")])
@@ -149,45 +145,6 @@ def _timeless(result: Mapping[str, Any]) -> str:
     return re.sub(r"\d{1,2}:\d\d:\d\d ?[AP]?M?", "TIME", json.dumps(result, sort_keys=True))
 
 
-@CROSSED
-def test_a_tool_that_may_change_things_runs_by_its_name_alone(
-    door: Door, era: Era, gateway: Gateway, services: Service
-) -> None:
-    name = f"lighthouse {era}"
-    entity = {"name": name, "entityType": "place", "observations": ["it blinks"]}
-
-    async def work(client: Client) -> None:
-        asked = {"query": "create new entities in the knowledge graph", "params": {"entities": [entity]}}
-        assert (await client.call_tool("use_tool", asked)).is_error
-        assert name not in str(await client.call_tool("memory__read_graph", {}))
-        asked = {"name": "memory__create_entities", "params": {"entities": [entity]}}
-        assert not (await client.call_tool("use_tool", asked)).is_error
-        held = await client.call_tool("memory__read_graph", {})
-        assert held.structured_content is not None
-        assert entity in held.structured_content["entities"]
-
-    visit(gateway, door, era, services, work)
-
-
-@BOTH_ERAS
-@pytest.mark.parametrize("door", ["stdio", "/mcp"])
-def test_progress_comes_while_a_tool_runs(door: Door, era: Era, gateway: Gateway, services: Service) -> None:
-    """Every step that the server tells reaches the host, in order, before the result."""
-    told: list[tuple[float, float | None]] = []
-
-    async def heard(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total))
-
-    async def work(client: Client) -> None:
-        params = {"duration": 0.4, "steps": 4}
-        name = "everything__trigger-long-running-operation"
-        result = await client.call_tool("use_tool", {"name": name, "params": params}, progress_callback=heard)
-        assert not result.is_error
-        assert told == [(step, 4) for step in (1, 2, 3, 4)]
-
-    visit(gateway, door, era, services, work)
-
-
 # What a server asks
 
 
@@ -198,43 +155,6 @@ async def _accept(context: object, params: ElicitRequestParams) -> ElicitResult:
 async def _sample(context: object, params: CreateMessageRequestParams) -> CreateMessageResult:
     text = TextContent(type="text", text="a sampled answer")
     return CreateMessageResult(role="assistant", content=text, model="scripted-1", stop_reason="endTurn")
-
-
-@BOTH_ERAS
-@pytest.mark.parametrize("door", ["stdio", "bridge", "/mcp"])
-def test_questions_of_a_server_reach_a_host_that_can_answer(
-    door: Door, era: Era, gateway: Gateway, services: Service
-) -> None:
-    """Elicitation and sampling: what the host answers is what the server goes on from."""
-
-    async def work(client: Client) -> None:
-        await anyio.sleep(ANSWERED_S)  # what comes right after another host's call might be of that one
-        asked = {"name": "everything__trigger-elicitation-request", "params": {}}
-        assert "Ada Example" in str(said(await client.call_tool("use_tool", asked))["content"])
-        asked = {"name": "everything__trigger-sampling-request", "params": {"prompt": "say something"}}
-        assert "a sampled answer" in str(said(await client.call_tool("use_tool", asked))["content"])
-
-    callbacks = {"elicitation_callback": _accept, "sampling_callback": _sample}
-    visit(gateway, door, era, services, work, **callbacks)
-
-
-@BOTH_ERAS
-@pytest.mark.parametrize("door", ["stdio", "/mcp"])
-def test_questions_are_refused_for_a_host_that_cannot(
-    door: Door, era: Era, gateway: Gateway, services: Service
-) -> None:
-    """The tool fails with the reason, nothing hangs, and the next call runs."""
-
-    async def work(client: Client) -> None:
-        await anyio.sleep(ANSWERED_S)  # as above
-        for name, params in (("trigger-elicitation-request", {}), ("trigger-sampling-request", {"prompt": "say"})):
-            result = await client.call_tool("use_tool", {"name": f"everything__{name}", "params": params})
-            assert result.is_error
-            assert "does not take" in str(result.content)
-        after = await client.call_tool("use_tool", {"name": "everything__echo", "params": {"message": "here"}})
-        assert "here" in str(after.content)
-
-    visit(gateway, door, era, services, work)
 
 
 # What the gateway says
@@ -262,43 +182,4 @@ def test_mistakes_are_told_with_what_to_do(door: Door, era: Era, gateway: Gatewa
     visit(gateway, door, era, services, work)
 
 
-def test_an_empty_query_is_answered_in_numbers(gateway: Gateway, services: Service) -> None:
-    async def work(client: Client) -> None:
-        answer = await found(client, "")
-        assert not answer.get("tools")
-        assert "read_text_file" not in json.dumps(answer)
-        assert str(len(SERVERS)) in json.dumps(answer["overview"])
-
-    visit(gateway, "stdio", "auto", services, work)
-
-
-def test_a_key_is_needed_and_says_what_may_be_done(gateway: Gateway, services: Service) -> None:
-    """Without a key nobody is let in; one that may find tools and not use them finds, and runs nothing."""
-    nobody = httpx2.post(services.url(), json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, timeout=60)
-    assert nobody.status_code == 401
-
-    async def work(client: Client) -> None:
-        name = (await found(client, "echo a message"))["tools"][0]["name"]
-        result = await client.call_tool("use_tool", {"name": name, "params": {"message": "not to be heard"}})
-        assert result.is_error
-        assert "use" in str(result.content)
-        assert "not to be heard" not in str(result.content)
-
-    visit(gateway, "/mcp", "auto", services.for_key_of("route"), work)
-
-
 # What is left
-
-
-@needs_proc
-@BOTH_ERAS
-def test_when_the_host_leaves_its_servers_do(era: Era, gateway: Gateway, services: Service) -> None:
-    before = set(left_of(gateway.mark))
-
-    async def work(client: Client) -> None:
-        for name, params in (("everything__echo", {"message": "here"}), ("memory__read_graph", {})):
-            assert not (await client.call_tool(name, params)).is_error
-        assert set(left_of(gateway.mark)) - before
-
-    visit(gateway, "stdio", era, services, work)
-    assert until(lambda: not set(left_of(gateway.mark)) - before)

@@ -94,7 +94,7 @@ SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
 SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "logins add", "taxonomy place"}
 """They need a language model and servers, torch, lightgbm, a person, or a model: tests/lab/test_eval_agents.py,
-tests/lab/test_training.py, tests/unit/test_ranker.py, tests/unit/test_cli_logins.py and
+tests/lab/test_training.py, tests/lab/test_ranker_training.py, tests/unit/test_cli_logins.py and
 tests/unit/test_taxonomy_recipe.py run them."""
 
 

@@ -18,7 +18,7 @@ from waygraph.registry.access.policy import CallPolicy, Rule, parse_policy
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.model.settings import Settings
 
-PAGE, POLICY_PAGE = DOCS / "gateway.md", DOCS / "calling.md"
+PAGE, POLICY_PAGE, LOGINS_PAGE = DOCS / "gateway.md", DOCS / "calling.md", DOCS / "logins.md"
 DENIED = CallPolicy(rules=(Rule(match="kindred-hr", verdict="deny", reason="leave is asked for at the desk"),))
 SHOWN: tuple[tuple[FindAsked, CallPolicy], ...] = (
     (FindAsked(query="merge_pull_request", limit=1), CallPolicy()),
@@ -67,7 +67,7 @@ def test_the_policy_of_the_page_is_taken() -> None:
 
 def test_the_logins_of_the_page_are_taken(tmp_path: Path) -> None:
     file = tmp_path / "services.toml"
-    file.write_text(block(POLICY_PAGE, "toml", "[[login]]"), encoding="utf-8")
+    file.write_text(block(LOGINS_PAGE, "toml", "[[login]]"), encoding="utf-8")
     rules = load_services(str(file)).logins
     assert [(rule.agent, rule.by, rule.takes_login) for rule in rules] == [
         ("github", "oauth", True),

@@ -119,14 +119,6 @@ def test_what_is_not_known_is_not_overlooked(
     assert told.replace("'", '"') in error["message"].replace("'", '"')
 
 
-@pytest.mark.parametrize("name", ["box__ad", "box/ad", "no_such_tool_at_all", "use_tools", "x" * 5_000])
-def test_an_unknown_name_is_a_structured_error(service: Served, name: str) -> None:
-    error = call(service, name, {})
-    assert error["code"] == "unknown-name"
-    assert name.startswith(error["name"].rstrip("…"))
-    assert isinstance(error["nearest"], list)
-
-
 def test_use_tool_with_neither_name_nor_query_or_with_both_runs_nothing(service: Served) -> None:
     assert call(service, "use_tool", {"params": {}})["code"] == "invalid-query"
     assert call(service, "use_tool", {"name": "box__add", "query": "add", "params": {}})["code"] == "invalid-query"

@@ -258,27 +258,6 @@ def pin(place: Place, *, pinned: bool) -> None:
 
 @pytest.mark.parametrize("door", ["stdio", "http"])
 @pytest.mark.parametrize("era", ERAS)
-def test_the_surface_of_the_rfc_lists_find_tools_alone(door: str, era: Era, tmp_path: Path) -> None:
-    place, of_rfc = toolbox_place(tmp_path), ("--surface", "rfc")
-    pin(place, pinned=True)
-
-    async def walk(url: str = "") -> None:
-        async with opened_by(door, url, on_stdio(place, *of_rfc))(era) as host:
-            assert [tool.name for tool in (await host.list_tools()).tools] == ["find_tools"]
-            found = told(await host.call_tool("find_tools", {"query": "add two whole numbers"}))
-            assert found["tools"][0]["inputSchema"]["required"] == ["a", "b"], "whole schemas, without asking"
-            assert (await host.call_tool("box__add", {"a": 1, "b": 2})).structured_content == {"total": 3}
-            assert (await host.call_tool("use_tool", {"name": "box__add", "params": {}})).is_error
-
-    if door == "stdio":
-        anyio.run(walk)
-        return
-    with process(place.registry, tmp_path, *of_rfc) as running:
-        anyio.run(walk, f"{running.url}/mcp")
-
-
-@pytest.mark.parametrize("door", ["stdio", "http"])
-@pytest.mark.parametrize("era", ERAS)
 def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Era, tmp_path: Path) -> None:
     """`route` returns one tool that can be called as it stands; `execute` runs it; pinned tools are not listed."""
     place, of_router = toolbox_place(tmp_path), ("--surface", "router")

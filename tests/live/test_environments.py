@@ -5,24 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests import environments, host_programs, live_servers
-from tests.environments import NotInstalled, made
-from tests.host_programs import HOSTS, host_program
-from tests.live_servers import REAL_SERVERS, real_server
-
-
-def test_nothing_is_installed_twice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Once an environment is there, neither pip nor npm is run for it again."""
-    for name in REAL_SERVERS:
-        real_server(name, tmp_path)
-    for name in HOSTS:
-        host_program(name)
-
-    def run(*command: str) -> None:
-        raise AssertionError(command)
-
-    monkeypatch.setattr(environments, "_run", run)
-    there = (*live_servers.ENVIRONMENTS.values(), *host_programs.ENVIRONMENTS.values())
-    assert [made.__wrapped__(each) for each in there] == [each.programs for each in there]
+from tests.environments import NotInstalled
+from tests.host_programs import host_program
+from tests.live_servers import real_server
 
 
 def test_without_npm_they_are_skipped_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

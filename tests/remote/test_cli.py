@@ -234,37 +234,6 @@ def test_most_of_a_source_goes_only_if_that_is_meant(run: Run, blank: Served, fi
     same_report(run, blank, new, few, "--allow-mass-removal")
 
 
-def test_a_policy_holds_there_and_is_approved_there(run: Run, blank: Served, files: Path, tmp_path: Path) -> None:
-    """The same words, reports and lists as here, from the first ingest to the last approval."""
-    new = tmp_path / "new.grafeo"
-    same_report(run, blank, new, files, "--source", "s", "--policy", "hold")
-    write(files / "a.json", {**AGENT, "tools": [*AGENT["tools"], *OTHER["tools"]]})
-    told = same_report(run, blank, new, files, "--source", "s")
-    assert told["sources"][0]["report"]["waiting"] == ["gale/gust_at"]
-    for words in (
-        ("sources",),
-        ("tools", "gale"),
-        ("find", "the gust"),
-        ("changes", "--agent", "gale"),
-        ("changes", "-k", "1"),
-        ("approve", "gal"),
-        ("approve",),
-        ("approve", "gale", "nobody"),
-        ("approve", "--all-of", "t"),
-        ("approve", "gale/gust_at", "--all-of", "s"),
-        ("approve", "gale"),
-        ("find", "the gust"),
-        ("sources",),
-        ("tools", "gale"),
-    ):
-        for more in (("--json",), ()) if words[0] != "approve" else ((),):
-            answer = run(blank.url, *words, *more)
-            assert answer.steady == run(new, *words, *more).steady, words
-            assert answer.out or answer.err
-    assert blank.registry.sources()[0].policy == "hold"
-    assert not blank.registry.tool("gale/gust_at").pending
-
-
 @pytest.mark.parametrize(
     "words",
     [

@@ -1,7 +1,6 @@
 """Many at once over one client: threads, tasks, and writers beside readers."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,7 +13,6 @@ from tests.service import Served, served, until
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Query, Registry, Settings
-from waygraph.registry.model.changes import Document
 from waygraph.registry.model.errors import ServiceUnavailable
 from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
 
@@ -59,36 +57,6 @@ def test_tasks_share_one_registry(service: Served) -> None:
             assert found == [service.registry.route(each) for each in asked]
 
     asyncio.run(ask())
-
-
-def test_readers_beside_a_writer_see_whole_revisions() -> None:
-    """Each answer is of one revision: a source's agents change together."""
-
-    def documents(number: int) -> list[Document]:
-        agents = "".join(f"- {{id: a{each}, description: edition {number}}}\n" for each in range(5))
-        return [Document("s.yaml", f"waygraph: 1\nagents:\n{agents}")]
-
-    with served() as running, Registry.open(running.url, environ={}) as there:
-        ended = threading.Event()
-
-        def write() -> None:
-            try:
-                for number in range(15):
-                    writer = Registry.open(running.url, environ={})
-                    with writer:
-                        writer.ingest(documents(number), source="s")  # type: ignore[attr-defined]
-            finally:
-                ended.set()
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        seen = set[frozenset[str]]()
-        while not (ended.is_set() and seen):
-            if there.store.exists:
-                seen.add(frozenset(agent.description for agent in there.agents()))
-        thread.join()
-    assert seen
-    assert all(len(descriptions) == 1 for descriptions in seen)
 
 
 def test_a_call_that_finds_no_free_connection_is_told() -> None:

@@ -86,21 +86,6 @@ def test_the_log_comes_in_parts(client: httpx2.Client, limit: int) -> None:
     assert found == whole == sorted(whole, reverse=True)
 
 
-def test_what_is_held_waits_until_it_is_approved(client: httpx2.Client) -> None:
-    """Listed with its mark, out of searches; by agent, by both names of a tool, or by source."""
-    ingest(client, "s", agent("a", "look"), policy="hold")
-    report = ingest(client, "s", agent("a", "look", *"bcdef"))
-    assert report["waiting"] == [f"a/{name}" for name in "bcdef"]
-    assert routed(client, "look b c d e f of a") == {"a/look"}
-    marks = {each["name"]: each["pending"] for each in assert_good(client.get("/v1/agents/a/tools"))["tools"]}
-    assert marks == {"look": False, **dict.fromkeys("bcdef", True)}
-    assert approved(client, "a/b") == {"agents": [], "tools": ["a/b"], "revision": 3}
-    assert approved(client, "a__c", "a/d")["tools"] == ["a/c", "a/d"]
-    assert approved(client, source="s") == {"agents": [], "tools": ["a/e", "a/f"], "revision": 5}
-    assert approved(client, "a", "a/b") == {"agents": [], "tools": [], "revision": 5}
-    assert routed(client, "look b c d e f of a") == {f"a/{name}" for name in ("look", *"bcdef")}
-
-
 def test_a_name_that_means_two_things_approves_neither(client: httpx2.Client) -> None:
     """A source may choose the call name of another's tool for its agent: what is approved is never guessed."""
     ingest(client, "good", agent("good", "look"), policy="hold")

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from tests.service import Served, agent, assert_good, assert_problem, ingest, served
-from waygraph.registry.model.errors import UnknownName
 
 NOTHING = {"created": [], "updated": [], "removed": [], "unchanged": 0}
 
@@ -70,14 +69,6 @@ def test_documents_are_read_as_the_files_they_are(client: httpx2.Client) -> None
     assert report["agents"]["created"] == ["a", "b"]
     assert [each["where"] for each in report["rejected"]] == ["two.json#/agents/1"]
     assert "Some of the source could not be read" in report["notice"]
-
-
-def test_a_list_of_tools_is_a_manifest_too(client: httpx2.Client) -> None:
-    tools = [{"name": "look", "description": "looks", "inputSchema": {"type": "object"}}]
-    [report] = post(client, source="srv", manifest={"tools": tools}, kind="tools-list")["reports"]
-    assert report["tools"]["created"] == ["srv/look"]
-    told = ingest(client, "other", agent("srv", "bark"), namespace="kennel")
-    assert told["renamed"] == [{"key": "srv", "id": "kennel.srv"}]
 
 
 def test_an_export_brings_several_sources(client: httpx2.Client) -> None:
@@ -160,18 +151,3 @@ def test_settings_hold_beside_what_the_source_says(client: httpx2.Client) -> Non
     assert patched(hidden=True)["hidden"]
     ingest(client, "s", agent("a", visible_to=["g"]), agent("b"))
     assert assert_good(client.get("/v1/agents/a"))["agent"]["hidden"]
-
-
-def test_a_source_goes_with_the_agents_that_only_it_claims(client: httpx2.Client) -> None:
-    url = {"type": "http", "url": "https://a.example/mcp"}
-    ingest(client, "team/one.json", agent("a", transport=url), agent("b"))
-    ingest(client, "two", agent("a", transport=url))
-    told = assert_problem(client.delete("/v1/sources/team/one.jso"), 404, UnknownName)
-    assert told["facts"]["nearest"] == ["team/one.json"]
-    gone = assert_good(client.delete("/v1/sources/team/one.json"))
-    assert gone == {"revision": 3, "texts_embedded": 0, "agents": ["b"], "tools": [], "ingest_again": []}
-    assert ids(client) == ["a"]
-    assert [each["name"] for each in assert_good(client.get("/v1/sources"))["sources"]] == ["two"]
-    assert_problem(client.delete("/v1/sources/team%2fone.json"), 404, UnknownName)
-    assert assert_good(client.delete("/v1/sources/two"))["revision"] == 4
-    assert ids(client) == []

@@ -68,15 +68,6 @@ def test_who_sees_a_part_only_may_not_count_the_whole(guarded: Served) -> None:
             assert_problem(client.post("/v1/cypher", json={"statement": statement}), 403, NotAllowed)
 
 
-def test_values_are_given_as_parameters(guarded: Served) -> None:
-    client = guarded.admin()
-    statement = "MATCH (a:Agent) WHERE a.id = $id RETURN a.id AS id, $n AS n"
-    told = assert_good(client.post("/v1/cypher", json={"statement": statement, "params": {"id": "a", "n": 1.5}}))
-    assert (told["columns"], told["rows"], told["truncated"]) == (["id", "n"], [["a", 1.5]], False)
-    missing = assert_problem(client.post("/v1/cypher", json={"statement": statement}), 422, "cypher-failed")
-    assert missing["detail"]
-
-
 def test_numbers_that_json_cannot_say_are_texts(guarded: Served) -> None:
     client = guarded.admin()
     told = assert_good(

@@ -21,7 +21,7 @@ class Requirement:
 
 
 _FIND_WALK = "gateway/test_walk.py::test_a_host_finds_a_tool_and_calls_it_both_ways"
-_RFC_SURFACE = "gateway/test_sessions.py::test_the_surface_of_the_rfc_lists_find_tools_alone"
+_RFC_SURFACE = "clients/test_sdk_client.py::test_the_surface_of_the_rfc"
 _NOT_AGAIN = "gateway/test_sessions.py::test_what_a_session_was_sent_is_not_sent_again"
 
 HEADS = {
@@ -68,7 +68,7 @@ REQUIREMENTS = (
     Requirement(
         level="MUST",
         sentence="Return a structured error when a tool name is unrecognised (not a silent failure)",
-        shown_by=("gateway/test_answers.py::test_an_unknown_name_is_a_structured_error", _FIND_WALK),
+        shown_by=("clients/test_sdk_client.py::test_mistakes_are_told_with_what_to_do", _FIND_WALK),
     ),
     # -- A compliant gateway SHOULD:
     Requirement(

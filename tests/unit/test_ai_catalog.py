@@ -4,7 +4,6 @@ import json
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -92,21 +91,3 @@ def test_any_agent_makes_a_legal_entry(keys: set[str], kind: Any, text: str) -> 
     listed = entries(*(Agent(id=held, name=held, kind=kind, description=text, version=text) for held in ids))[2:]
     assert [unquote(entry["identifier"].rpartition(":")[2]) for entry in listed] == ids
     assert [unquote(urlsplit(entry["url"]).path.removeprefix("/v1/agents/")) for entry in listed] == ids
-
-
-@pytest.mark.parametrize(
-    ("base", "publisher", "root"),
-    [
-        ("http://127.0.0.1:8080", "127.0.0.1", "http://127.0.0.1:8080"),
-        ("http://[::1]:8080/", "%3A%3A1", "http://[::1]:8080"),
-        ("https://Tools.Example/", "tools.example", "https://Tools.Example"),
-        ("https://example.org/way/graph/", "example.org", "https://example.org/way/graph"),
-        ("https://user:secret@tools.example", "tools.example", "https://tools.example"),
-    ],
-)
-def test_the_service_may_be_reached_anywhere(base: str, publisher: str, root: str) -> None:
-    """Behind a port, a path, an address; a password in the address is told to nobody."""
-    service, search, agent = entries(Agent(id="x", name="X"), base=base)
-    assert (service["url"], search["url"]) == (f"{root}/openapi.json", f"{root}/ard")
-    assert agent["url"] == f"{root}/v1/agents/x"
-    assert agent["identifier"] == f"urn:air:{publisher}:mcp_server:x"

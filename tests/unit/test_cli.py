@@ -182,11 +182,6 @@ def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:
     assert "bureau-fx/convert" in shown
 
 
-def test_status_says_what_is_held(run: Run, held: Path) -> None:
-    told = dict(line.split("\t") for line in run("status").out.splitlines())
-    assert (told["registry"], told["agents"], told["tools"], told["texts"]) == (str(held), "36", "186", "contextual")
-
-
 def test_ingest_reports_every_change(run: Run, tmp_path: Path) -> None:
     """Updated with fields, removed, changed behaviour apart, rejected with place and reason."""
     on, file = tmp_path / "new.grafeo", tmp_path / "agents.json"
@@ -308,14 +303,6 @@ def test_statements_are_read_from_a_pipe(run: Run, monkeypatch: pytest.MonkeyPat
     assert [json.loads(line)["rows"] for line in answer.out.splitlines()] == [[[36]], [[2]], [["a;b"]]]
     assert answer.status == 1
     assert answer.err.count("error: ") == 1
-
-
-def test_an_export_can_be_ingested(run: Run, tmp_path: Path) -> None:
-    file, on = tmp_path / "all.json", tmp_path / "again.grafeo"
-    assert f"written\t{file}" in run("export", "-o", file).out
-    assert file.read_text(encoding="utf-8") == run("export").out == run("export", "-o", "-").out
-    assert run("ingest", file, on=on).status == 0
-    assert run("tools", on=on).out == run("tools").out
 
 
 def test_doctor_says_why_a_registry_cannot_be_opened(run: Run, tmp_path: Path) -> None:

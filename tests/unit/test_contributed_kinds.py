@@ -1,15 +1,11 @@
 """Kinds of other packages: found by real entry points; what is broken in one is told by its name and harms no other."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.contributing import install, on_path
-from waygraph.ingest.sources.kinds import BUILT_IN_KINDS, known_kinds
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.errors import SourceError
 from waygraph.registry.model.settings import Settings
@@ -62,34 +58,6 @@ def reason(place: str, kind: str = "") -> str:
     with pytest.raises(SourceError) as caught:
         read_path(place, S, kind=kind)
     return caught.value.reason
-
-
-def test_a_kind_of_another_package_is_known(folder: Path, tmp_path: Path) -> None:
-    """By its content and by its name, after the built-in ones; without the package it is not."""
-    place = written(tmp_path, {"fleet": [{"name": "Argo"}]})
-    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
-    assert "fleet" not in reason(place, "fleet").partition("known:")[2]
-    with on_path(folder):
-        for kind in ("", "fleet"):
-            [manifest] = read_path(place, S, kind=kind)
-            assert [entry.key for entry in manifest.entries] == ["Argo"]
-        assert [kind.name for kind in known_kinds()] == [*(kind.name for kind in BUILT_IN_KINDS), "fleet"]
-        assert "is not of the kind fleet: expected" in reason(written(tmp_path, {}), "fleet")
-
-
-def test_the_program_finds_it(folder: Path, tmp_path: Path) -> None:
-    """As a whole process, which is told of the folder as of any installed package."""
-    install(folder, "acme-fleet", {"acme_fleet": FLEET}, {"fleet": "acme_fleet:KIND"})
-    place = written(tmp_path, {"fleet": [{"name": "Argo"}]})
-    command = [sys.executable, "-m", "waygraph.api.cli.app", "--registry", str(tmp_path / "r.grafeo")]
-    told = subprocess.run(
-        [*command, "--embedder", "none", "ingest", place, "--json"],
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Argo" in told.stdout, told.stderr
 
 
 @pytest.mark.parametrize(

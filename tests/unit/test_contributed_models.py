@@ -48,17 +48,6 @@ def filled(place: Path | str, spec: str, settings: Settings) -> LocalRegistry:
     return registry
 
 
-def test_a_registry_is_made_and_read_by_it(site: Path, tmp_path: Path) -> None:
-    """Its spec is the registry's: who opens that later needs to name nothing, and finds what is alike."""
-    settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
-    filled(place, "acme:letters", settings).close()
-    with LocalRegistry.open(place, settings=settings) as registry:
-        state = registry.status().state
-        assert (state.embedder, state.embedder_spec, state.dimension) == ("acme:letters@1", "acme:letters", 32)
-        assert registry.route(TEXT, recipe="agents").matches
-        assert registry.notice == ""
-
-
 @pytest.mark.parametrize(
     ("fault", "why"),
     [

@@ -38,17 +38,6 @@ def test_an_export_is_never_written_over_its_registry(
     assert main(["--registry", str(home), "export", "-o", str(tmp_path / "r.grafeo.json")]) == 0
 
 
-def test_a_graph_that_was_written_over_is_not_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home = tmp_path / "r.grafeo"
-    with Registry.open(home, embedder="none") as registry:
-        sync(registry, Manifest(source="s"))
-    home.write_text("{}", encoding="utf-8")
-    assert main(["--registry", str(home), "doctor"]) == 1
-    told = capsys.readouterr().out
-    assert "it is not a Grafeo file" in told
-    assert "waygraph export -o saved.json" in told
-
-
 def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
     """A child that was forked off and closes what it inherited takes nothing from its parent."""
     program = (

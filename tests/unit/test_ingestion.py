@@ -12,7 +12,6 @@ from tests.service import served
 from waygraph.ingest import ingest
 from waygraph.registry import Registry, Settings
 from waygraph.registry.model.errors import MassRemoval, SourceError
-from waygraph.registry.model.nouns import word_of
 
 WORDS = Settings(embedder="none")
 
@@ -48,25 +47,6 @@ def test_the_servers_of_a_configuration_are_asked(registry: Registry, config: Pa
     [fault] = report.changes.rejected
     assert fault.where == f"{config}#/mcpServers/gone"
     assert fault.reason.startswith("command not found: no-such-program-anywhere")
-
-
-def test_a_known_server_that_does_not_answer_is_noted(registry: Registry, config: Path) -> None:
-    """Its tools stay; its outage has one date, and ends with the next answer. A dry run notes nothing."""
-    program = config.with_name("tide_tables.py")
-    words = program.read_text()
-    ingest(registry, config, environ={"PYTHON": sys.executable})
-    program.write_text("raise SystemExit(3)")
-    ingest(registry, config, environ={"PYTHON": sys.executable}, dry_run=True)
-    assert registry.agent("tides").status == "online"
-    [report] = ingest(registry, config, environ={"PYTHON": sys.executable})
-    status = registry.agent("tides").status
-    assert (word_of(status), report.revision) == ("unreachable", registry.status().state.revision)
-    assert tools_of(registry) == ["harbour/tides", "tides/tides"]
-    ingest(registry, config, environ={"PYTHON": sys.executable})
-    assert registry.agent("tides").status == status
-    program.write_text(words)
-    ingest(registry, config, environ={"PYTHON": sys.executable})
-    assert registry.agent("tides").status == "online"
 
 
 def test_the_terms_are_those_of_the_command(registry: Registry, catalog: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What becomes of one record: taken, cut or rejected, with the place and the reason. It costs only itself."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -9,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.ingest.manifest.records import AgentRecord, Intake, ToolRecord
-from waygraph.registry.embedding.texts import query_text, tool_texts
-from waygraph.registry.index.analyser import query_terms
+from waygraph.registry.embedding.texts import tool_texts
 from waygraph.registry.model.changes import Rejected
 from waygraph.registry.model.identity import call_name
 from waygraph.registry.model.nouns import Tool
@@ -215,16 +213,3 @@ def test_any_record_is_taken_or_rejected(fields: dict[str, object]) -> None:
         assert json.dumps([entry.agent.description, entry.agent.version, entry.agent.transport]).isascii()
         for text in (entry.agent.name, entry.agent.description, entry.agent.transport, *entry.agent.tags):
             text.encode()
-
-
-def test_a_pasted_file_in_a_query_is_left_out() -> None:
-    """18 kB of base64 are no words: what is asked around them is what is searched, in no time."""
-    blob = "iVBORw0KGgo" * 1700
-    started = time.process_time()
-    for query in (
-        f"resize this image {blob} to 100 pixels",
-        f"resize this image data:image/png;base64,{blob}== to 100 pixels",
-    ):
-        assert query_text(query) == "resize this image to 100 pixels"
-        assert query_terms(query_text(query)) == ("resiz", "imag", "100", "pixel")
-    assert time.process_time() - started < 1

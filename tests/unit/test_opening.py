@@ -76,30 +76,6 @@ def test_a_config_starts_its_servers_and_rejects_what_fails(tmp_path: Path, prog
     assert {fault.key for fault in manifest.rejected} == {"missing", "unset"}
 
 
-def test_nothing_is_started_without_leave(tmp_path: Path, program: Path) -> None:
-    """`--no-connect`: the servers of a config are agents without tools."""
-    config = tmp_path / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"tides": {"command": sys.executable, "args": [str(program)]}}}))
-    [source] = open_sources(str(config), opening(connect=False))
-    [entry] = source.read().entries
-    assert (entry.key, entry.tools) == ("tides", ())
-
-
-@pytest.mark.parametrize("connect", [None, True])
-def test_a_config_that_was_fetched_starts_nothing(tmp_path: Path, connect: bool | None) -> None:
-    """It is somebody else's: its servers are listed, no command is run, and no variable of ours goes into it."""
-    started = tmp_path / "started"
-    config = {"mcpServers": {"x": {"command": "touch", "args": [str(started), "${TOKEN}"]}}}
-    around = Surroundings(environ={"TOKEN": "s3cret-value"}, home=str(tmp_path), cwd=str(tmp_path))
-    with web_pages() as web:
-        web.pages["/mcp.json"] = (200, {}, json.dumps(config).encode())
-        [source] = open_sources(f"{web.url}/mcp.json", opening(surroundings=around, connect=connect))
-        manifest = source.read()
-    assert [entry.key for entry in manifest.entries] == ["x"]
-    assert "s3cret-value" not in repr(manifest)
-    assert not started.exists()
-
-
 def export_of(source: str, rank: int = 1_000) -> dict[str, object]:
     """An agent, in the name of a source, in words that are to count before all others."""
     told = {"name": source, "namespace": "x", "rank": rank, "policy": "accept", "claims": [["x", "x"]]}

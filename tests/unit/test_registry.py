@@ -238,15 +238,6 @@ def test_setting_what_is_set_changes_nothing(registry: LocalRegistry, tmp_path: 
     assert registry.status().state.revision == before
 
 
-def test_a_source_that_holds_nothing_is_a_change(registry: LocalRegistry, tmp_path: Path) -> None:
-    """It counts among the sources: what was told of the revision before is not true any more. Once."""
-    ingest(registry, tmp_path / "a.json", agent("alpha"))
-    before = registry.status()
-    for _ in range(2):
-        ingest(registry, tmp_path / "empty.json")
-        assert (registry.status().sources, registry.status().state.revision) == (2, before.state.revision + 1)
-
-
 def test_an_empty_answer_hints_at_nothing_hidden(registry: LocalRegistry, tmp_path: Path) -> None:
     """Whoever may see no agent is told that there is none; a filter that none passes is named as the cause."""
     ingest(registry, tmp_path / "a.json", agent("alpha", visible_to=["ops"]))

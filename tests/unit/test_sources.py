@@ -85,33 +85,6 @@ CATALOGUE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["json", "yaml", "yml"])
-def test_a_catalogue_is_read_in_json_and_yaml(tmp_path: Path, suffix: str) -> None:
-    text = json.dumps(CATALOGUE) if suffix == "json" else yaml.safe_dump(CATALOGUE)
-    manifest = read(written(tmp_path, text, f"fleet.{suffix}"))
-    assert keys(manifest) == ["harbour", "quiet"]
-    assert manifest.entries[0].agent.transport == '{"command":"npx","env":{"TOKEN":"${TOKEN}"}}'
-    assert manifest.entries[0].tools[0].input_schema == '{"type":"object"}'
-    assert manifest.source == str(tmp_path / f"fleet.{suffix}")
-    assert manifest.namespace == "fleet"
-    assert not manifest.rejected
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"tools": [{"name": "run"}]},
-        {"server": {"name": "dump"}, "tools": [{"name": "run"}]},
-        {"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": {"name": "dump"}, "tools": [{"name": "run"}]}},
-    ],
-)
-def test_a_tools_list_is_one_agent(tmp_path: Path, document: dict[str, Any]) -> None:
-    """A dump of `tools/list`, bare, with its server, or as a JSON-RPC answer; without a name it is the file's."""
-    manifest = read(written(tmp_path, document, "dump.json"))
-    assert keys(manifest) == ["dump"]
-    assert [tool.name for tool in manifest.entries[0].tools] == ["run"]
-
-
 def test_a_benchmark_file_has_an_agent_for_each_server(tmp_path: Path) -> None:
     document = [
         {

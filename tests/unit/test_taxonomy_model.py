@@ -480,14 +480,6 @@ def test_a_killed_build_repeats_no_call(endpoint: FakeOpenAI, tmp_path: Path, at
     assert built == build(endpoint, tmp_path / "whole", services(100))
 
 
-def test_progress_says_where_a_build_is(endpoint: FakeOpenAI, tmp_path: Path) -> None:
-    endpoint.answer = Script()
-    seen: list[Work] = []
-    build(endpoint, tmp_path, services(100), seen=seen)
-    assert [*dict.fromkeys(work.state for work in seen)] == ["bfs", "cross_domain", "complete"]
-    assert [*dict.fromkeys(work.path for work in seen)] == ["", "a0", "a1", "a2", "a3", "a4"]
-
-
 @pytest.mark.parametrize("count", [1839, 5000])
 def test_prompts_stay_short(count: int) -> None:
     """Whatever the number of services, and however long their texts: at most 130,000 characters, some 33,000 tokens."""
@@ -513,12 +505,3 @@ def test_prompts_stay_short(count: int) -> None:
         build_by_model(given, {}, answers=Answers(chat(fake), Path("none")), settings=TaxonomySettings(workers=1))
     assert longest["design_by_keywords"] <= KEYWORDS_SHOWN * 80
     assert max(longest.values()) <= 130_000
-
-
-def test_estimates() -> None:
-    """None for what is one leaf; with and without refinements otherwise."""
-    assert (estimate_build(services(40)).calls, estimate_build([]).calls) == (0, 0)
-    found = estimate_build(services(100), TaxonomySettings(cross_domain=False))
-    assert (found.least_calls, found.calls) == (102, 102 + 3 * 101)
-    assert found.prompt_tokens > 100 * found.calls
-    assert found.completion_tokens > 0

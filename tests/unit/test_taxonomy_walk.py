@@ -12,7 +12,7 @@ from waygraph.registry.model.nouns import Mode, Pick, Visit
 from waygraph.registry.taxonomy import prompts
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import Budget, By, Category, Of, Taxonomy
-from waygraph.registry.taxonomy.walk import MERGE, MOST_SHOWN, Group, merge_small_groups, numbers_in, walk
+from waygraph.registry.taxonomy.walk import MOST_SHOWN, Group, numbers_in, walk
 
 NAVIGATE = {role.system: mode for mode, role in prompts.NAVIGATE.items()}
 SELECT = {role.system: mode for mode, role in prompts.SELECT.items()}
@@ -138,12 +138,6 @@ def test_modes_differ_in_their_instructions_alone(endpoint: FakeOpenAI, chat: Ch
     assert (len(systems), "BREACH" in str(systems)) == (4, False)
 
 
-def test_nothing_that_fits_is_an_answer(endpoint: FakeOpenAI, chat: ChatModel) -> None:
-    endpoint.answer = script(lambda *_: [], lambda *_: [])
-    found = walk("?", TAXONOMY, read, chat)
-    assert (found.selected, found.failure, found.calls) == ((), "", 2)
-
-
 @pytest.mark.parametrize(
     ("budget", "failure", "calls"),
     [
@@ -166,13 +160,6 @@ def test_a_deadline_ends_a_walk(endpoint: FakeOpenAI, chat: ChatModel) -> None:
     found = walk("a flight", TAXONOMY, read, chat, budget=Budget(deadline_s=0.1))
     assert found.failure == "the walk took longer than 0.1 s"
     assert found.selected == ()
-
-
-def test_an_endpoint_that_fails_ends_a_walk(endpoint: FakeOpenAI, chat: ChatModel) -> None:
-    endpoint.overloads = 10
-    assert "answers 429" in walk("a flight", TAXONOMY, read, chat).failure
-    endpoint.overloads, endpoint.refuses = 0, "messages"
-    assert "refuses to answer" in walk("a flight", TAXONOMY, read, chat).failure
 
 
 def test_unfit_answers_prune_and_end_a_walk_that_selects_nothing(endpoint: FakeOpenAI, chat: ChatModel) -> None:
@@ -207,25 +194,6 @@ def test_numbers_are_read_of_answers(answer: object, numbers: object) -> None:
 
 def group(path: str, count: int) -> Group:
     return Group(tuple(filter(None, path.split("/"))), tuple(ids(path, count)), (path,))
-
-
-@pytest.mark.parametrize(
-    ("groups", "merged"),
-    [
-        ([("a", 30), ("b", 31)], [("a",), ("b",)]),
-        ([("a", 1)], [("a",)]),
-        ([("a/x", 20), ("b", 35), ("a/y", 25)], [("b",), ("a/y", "a/x")]),
-        ([("a/x", 3), ("a/y/z", 40), ("a/w", 50)], [("a/y/z",), ("a/w", "a/x")]),
-        ([("a/x", 3), ("a/y", 40), ("a/w", 35)], [("a/y",), ("a/w", "a/x")]),
-        ([("a/x", 1), ("b/x", 2), ("c/x", 3)], [("c/x", "b/x", "a/x")]),
-    ],
-)
-def test_small_groups_join_the_nearest(groups: Sequence[tuple[str, int]], merged: Sequence[tuple[str, ...]]) -> None:
-    """By the lowest common ancestor; of equally near ones the smallest; nothing is lost."""
-    given = [group(*each) for each in groups]
-    found = merge_small_groups(given, MERGE)
-    assert [each.paths for each in found] == merged
-    assert sorted(each for one in found for each in one.ids) == sorted(each for one in given for each in one.ids)
 
 
 def test_one_call_shows_no_more_than_is_bearable(endpoint: FakeOpenAI, chat: ChatModel) -> None:

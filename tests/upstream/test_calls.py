@@ -39,15 +39,6 @@ def test_an_error_of_the_protocol_keeps_code_and_data_and_no_secret() -> None:
     over(tools_by_hand(env={"KEY": KEY}), act)
 
 
-def test_progress_comes_in_order_and_before_the_result() -> None:
-    async def act(calls: Asking) -> None:
-        host = Listening()
-        assert await calls.text("progresses", host, times=5) == "done"
-        assert host.heard == [(step, 5, f"step {step}") for step in range(5)]
-
-    over(tools_by_hand(), act)
-
-
 def test_a_log_goes_to_the_host_whose_call_it_is_without_secrets() -> None:
     async def act(calls: Asking) -> None:
         host = Listening()
@@ -200,19 +191,6 @@ def test_a_question_that_the_server_withdraws_gets_no_answer() -> None:
 
 
 # Ends
-
-
-def test_a_call_that_is_cancelled_is_cancelled_at_the_server() -> None:
-    async def act(calls: Asking) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(calls.raw, "waits")
-            await calls.until_heard(lambda message: "waits" in message)
-            group.cancel_scope.cancel()
-        told = await calls.until_heard(lambda message: message.get("method") == "notifications/cancelled")
-        assert "nobody waits" in told["params"]["reason"]
-        assert await calls.text("release") == "done"
-
-    over(tools_by_hand(), act)
 
 
 def test_a_call_without_an_answer_ends_in_its_time_and_the_server_learns_it() -> None:

@@ -10,18 +10,15 @@ from benchmarks.tables import replace_between
 from waygraph_lab.evaluation.compare import markdown_table
 
 BEGIN, END = "<!-- peers: begin (python -m benchmarks.peers table) -->", "<!-- peers: end -->"
-HEAD = (
-    "Library",
-    "R@1",
-    "R@5",
-    "nDCG@5",
-    "fewer than 5",
-    "p50 ms",
-    "p95 ms",
-    "p50 / hybrid's",
-    "ingest s",
-    "memory MiB",
-)
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "R@1": ("R@1", ".3f"),
+    "R@5": ("R@5", ".3f"),
+    "p50 ms": ("p50_ms", ".1f"),
+    "MiB": ("resident_mib", ".0f"),
+}
+"""Column → the field of a row, and how it is written."""
+NOT_SHOWN = {"Waygraph paper 1:1", "graph-tool-call (vectors)", "semantic-router (whole)", "numpy wRRF 1:1"}
+"""Settings between a library's defaults and its best; the record has them."""
 COMPARED: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "R@1": ("R@1", lambda theirs, ours: theirs > ours),
     "R@5": ("R@5", lambda theirs, ours: theirs > ours),
@@ -40,11 +37,14 @@ def write_table(record: Path, page: Path) -> None:
 
 
 def comparison_markdown(record: Mapping[str, Any]) -> str:
-    """The whole comparison in Markdown: a table and the wins and losses for each size, then who they are."""
+    """The whole comparison in Markdown: a table, then the wins and losses for each size."""
     rows = record["details"]["rows"]
-    sizes = list(dict.fromkeys(row["tools"] for row in rows))
-    parts = [_of_size(tools, [row for row in rows if row["tools"] == tools]) for tools in sizes]
-    return "\n\n".join([*parts, _settings(rows), _origin(record)])
+    sizes = {tools: [row for row in rows if row["tools"] == tools] for tools in dict.fromkeys(r["tools"] for r in rows)}
+    names = dict.fromkeys(row["name"] for row in rows if row["name"] not in NOT_SHOWN)
+    head = ("Library", *(f"{column}, {tools:,}" for tools in sizes for column in COLUMNS))
+    cells = [(name, *(cell for of_size in sizes.values() for cell in _cells(name, of_size))) for name in names]
+    compared = [f"{tools:,} tools: {_wins_and_losses(of_size)}" for tools, of_size in sizes.items()]
+    return "\n\n".join([markdown_table(head, cells), *compared, _origin(record)])
 
 
 def losses(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -62,45 +62,26 @@ def losses(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     }
 
 
-def _of_size(tools: int, rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [_cells(row) for row in rows]
-    return f"{tools:,} tools:\n\n{markdown_table(HEAD, cells)}\n\n{_wins_and_losses(rows)}"
-
-
-def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
-    if row["failed"]:
-        return (row["name"], f"failed: {row['failed']}", *[""] * (len(HEAD) - 2))
-    asked = "" if row["fewer"] is not None else f" ({row['texts_asked']} queries)"
-    return (
-        row["name"],
-        *(_cell(row[key], ".3f") for key in ("R@1", "R@5", "nDCG@5")),
-        _cell(row["fewer"], "d"),
-        f"{row['p50_ms']:.1f}{asked}",
-        _cell(row["p95_ms"], ".1f"),
-        _cell(row["p50_ratio"], ".2f"),
-        _cell(row["ingest_s"], ".1f"),
-        _cell(row["resident_mib"], ".0f"),
-    )
+def _cells(name: str, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A library that failed has no figures; the record says why."""
+    [row] = [each for each in rows if each["name"] == name]
+    return ["failed" if row["failed"] else _cell(row[key], form) for key, form in COLUMNS.values()]
 
 
 def _wins_and_losses(rows: Sequence[Mapping[str, Any]]) -> str:
     lost = losses(rows)
     if not lost:
         return f"{HYBRID} failed: there is nothing to compare with."
-    worse = "; ".join(f"{what}: {', '.join(names)}" for what, names in lost.items() if names)
+    worse = "; ".join(f"{what}: {', '.join(_libraries(names))}" for what, names in lost.items() if names)
     best = ", ".join(what for what, names in lost.items() if not names)
     return (f"{HYBRID} **loses** to, in {worse}." if worse else f"{HYBRID} loses to none of them.") + (
         f" It is ahead of all of them in {best}." if best else " It is ahead of all of them in nothing."
     )
 
 
-def _settings(rows: Iterable[Mapping[str, Any]]) -> str:
-    known = {row["name"]: row for row in rows}
-    cells = [
-        (row["name"], f"`{row['package']}` {row['version'] or 'not installed'}", row["settings"])
-        for row in known.values()
-    ]
-    return markdown_table(("Library", "Package", "Settings"), cells)
+def _libraries(names: Iterable[str]) -> list[str]:
+    """Each library once, whatever its settings."""
+    return list(dict.fromkeys(name.partition(" ")[0] for name in names))
 
 
 def _origin(record: Mapping[str, Any]) -> str:
