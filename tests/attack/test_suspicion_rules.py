@@ -57,11 +57,12 @@ def name_owners(names: Collection[str]) -> dict[str, set[str]]:
 
 
 def examples(kind: str) -> list[Example]:
-    return [
-        Example(block["name"], block["says"], **({"text": each} if isinstance(each, str) else each))
-        for block in RULES
-        for each in block[kind]
-    ]
+    found: list[Example] = []
+    for block in RULES:
+        for each in block[kind]:
+            fields: dict[str, Any] = {"text": each} if isinstance(each, str) else each
+            found.append(Example(block["name"], block["says"], **fields))
+    return found
 
 
 @pytest.mark.parametrize("example", examples("match"), ids=str)

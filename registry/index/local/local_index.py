@@ -344,8 +344,12 @@ class LocalIndex:
     def owners_called(self, call_name: str) -> Sequence[str]:
         return self._call_names.owners(call_name)
 
-    @cached_property
+    @property
     def transitions(self) -> "Transitions | None":
+        return self._transitions
+
+    @cached_property
+    def _transitions(self) -> "Transitions | None":
         """Read by the first question that has a history."""
         file = self.path / generation.CALLS
         if not file.exists():
