@@ -45,7 +45,7 @@ def changes_of(number: int) -> int:
 def assert_tells_of(log: Sequence[Change], number: int) -> None:
     """The log, newest first, holds every change of this revision, and none of a later one."""
     newest = [change for change in log if change.revision == number]
-    assert log[: len(newest)] == newest
+    assert list(log[: len(newest)]) == newest
     assert len(newest) == changes_of(number)
     after = [json.loads(change.after)["description"] for change in newest if change.what != "removed"]
     assert set(map(number_in, after)) <= {number}
