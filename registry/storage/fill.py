@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
+from waygraph.registry.graph.schema import LABELS
 from waygraph.registry.model.errors import CopyDiffers, RegistryUnusable, WriteConflict
 from waygraph.registry.storage.store import Origin, Work
 from waygraph.registry.writer import Writing
@@ -21,7 +22,10 @@ _NEO4J_COPY_CLEAR = load("neo4j/copy/clear")
 _NEO4J_COPY_END = load("neo4j/copy/end")
 _NEO4J_COPY_HOLD = load("neo4j/copy/hold")
 _NEO4J_COPY_READ = load("neo4j/copy/read")
-_NEO4J_COPY_STRAYS = load("neo4j/copy/strays")
+_NEO4J_SCHEMA_FOREIGN_LABELS = load("neo4j/schema/foreign_labels")
+
+_LABELS = sorted({*LABELS, "Term"} - {"Registry", "Migration"})
+"""Of the nodes that a copy brings, and of those that its index makes of them."""
 
 
 class AtOnce:
@@ -65,7 +69,7 @@ class InParts:
         self._token = secrets.token_hex(8)
         earlier = find_unfinished(self._engine)
         if earlier is None:
-            if strays := self._engine.run(_NEO4J_COPY_STRAYS):
+            if strays := self._engine.run(_NEO4J_SCHEMA_FOREIGN_LABELS, labels=_LABELS):
                 labels = ", ".join(row["label"] for row in strays)
                 raise RegistryUnusable(place, f"there are {labels} nodes that are of no registry. Empty it first.")
         elif (earlier.revision, earlier.commit) != (origin.revision, origin.commit):
@@ -112,7 +116,7 @@ class InParts:
 
         def some(session: GraphSession) -> int:
             self._hold(session)
-            return int(session.run(_NEO4J_COPY_CLEAR, rows=BATCH_ROWS)[0]["removed"])
+            return int(session.run(_NEO4J_COPY_CLEAR, labels=_LABELS, rows=BATCH_ROWS)[0]["removed"])
 
         while self._engine.write(some):
             pass

@@ -1,7 +1,8 @@
 // Removes so many nodes of a copy that is of no use; says how many they were.
-// params: rows integer
+// params: labels list<string>, rows integer
 // returns: removed integer
-MATCH (node:Agent|Tool|Source|Setting|Change|Taxonomy|Category|Toolset|Term)
+UNWIND $labels AS label
+MATCH (node:$(label))
 WITH node LIMIT $rows
 DETACH DELETE node
 RETURN count(*) AS removed
