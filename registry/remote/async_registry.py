@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Protocol, Self
+from typing import TYPE_CHECKING, Concatenate, Self
 
 from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import RegistryNotFound, WaygraphError
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.remote import calls
-from waygraph.registry.remote.remote_registry import as_method
+from waygraph.registry.remote.remote_registry import AsyncSender, Method, OperatorMethods
 from waygraph.registry.remote.transport import AsyncConnection
 from waygraph.registry.storage.location import ServiceAddress
 
@@ -18,62 +18,44 @@ if TYPE_CHECKING:
     from waygraph.registry.remote.calls import Call, Talk
 
 
-class ConnectionHolder(Protocol):
-    """What holds a connection to a service."""
+def ask[**P, T](
+    call: "Callable[P, Call[T]] | Callable[P, Talk[T]]",
+) -> Callable[Concatenate[AsyncSender, P], Awaitable[T]]:
+    """As `remote_registry.ask`, awaited."""
+    return Method(call)
+
+
+class AsyncServiceClient:
+    """Implements AsyncSender."""
 
     _connection: AsyncConnection
 
-
-def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[ConnectionHolder, P], Awaitable[T]]:
-    """The method that sends a call and returns its answer."""
-
-    async def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
-        return await self._connection.ask(call(*args, **options))
-
-    return as_method(method, call)
-
-
-def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[ConnectionHolder, P], Awaitable[T]]:
-    """The method that sends each call that a talk gives out, until it ends."""
-
-    async def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
-        calls = talk(*args, **options)
+    async def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> T:
+        call = make()
+        if isinstance(call, calls.Call):
+            return await self._connection.ask(call)
         try:
-            call = next(calls)
+            following = next(call)
             while True:
                 try:
-                    answer = await self._connection.ask(call)
+                    answer = await self._connection.ask(following)
                 except WaygraphError as error:
-                    call = calls.throw(error)
+                    following = call.throw(error)
                 else:
-                    call = calls.send(answer)
+                    following = call.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    return as_method(method, talk)
 
-
-class AsyncOperator:
+class AsyncOperator(OperatorMethods, AsyncServiceClient):
     """The methods of `RemoteOperator`, awaitable."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    set = ask(calls.set_agent)
-    set_tool = ask(calls.set_tool)
-    remove = ask(calls.remove)
-    approve = ask(calls.approve)
-    forget = ask(calls.forget)
-    set_toolset = ask(calls.set_toolset)
-    remove_toolset = ask(calls.remove_toolset)
-    changes = follow(calls.changes)
-    usage = ask(calls.usage)
-    cypher = ask(calls.cypher)
-    export = ask(calls.export)
 
-
-class AsyncRemoteRegistry:
+class AsyncRemoteRegistry(AsyncServiceClient):
     """The methods of `RemoteRegistry`, awaitable, with the same answers and errors. Tasks of one loop may share one."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -116,16 +98,16 @@ class AsyncRemoteRegistry:
     stamp = ask(calls.stamp)
     route = ask(calls.route)
     find_tools = ask(calls.find_tools)
-    agents = follow(calls.agents)
+    agents = ask(calls.agents)
     agent = ask(calls.agent)
-    tools = follow(calls.tools)
+    tools = ask(calls.tools)
     tool = ask(calls.tool)
-    lookup = follow(calls.lookup)
+    lookup = ask(calls.lookup)
     about = ask(calls.about)
     browse = ask(calls.browse)
-    agents_page = follow(calls.agents_page)
+    agents_page = ask(calls.agents_page)
     toolsets = ask(calls.toolsets)
     toolset = ask(calls.toolset)
     sources = ask(calls.sources)
-    ingest = follow(calls.ingest)
+    ingest = ask(calls.ingest)
     take = ask(calls.take)

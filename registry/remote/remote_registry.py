@@ -2,10 +2,11 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self
+from functools import partial
+from types import MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Self, overload
 
 from waygraph.registry.model.changes import Status
 from waygraph.registry.model.errors import InvalidSetting, RegistryNotFound, WaygraphError
@@ -38,73 +39,99 @@ class ServicePlace:
         return True
 
 
-def as_method[M](method: M, call: Callable[..., Any]) -> M:
-    """The method with the documentation and the signature of the call that it sends."""
-    signature = inspect.signature(call)
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [itself, *signature.parameters.values()]
-    attributes = {"__doc__": call.__doc__, "__signature__": signature.replace(parameters=parameters)}
-    for name, value in attributes.items():
-        setattr(method, name, value)
-    return method
+class Sender(Protocol):
+    """A client that sends calls, and talks to their end."""
+
+    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> T: ...
 
 
-class ConnectionHolder(Protocol):
-    """What holds a connection to a service."""
+class AsyncSender(Protocol):
+    """The same, awaited."""
+
+    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> Awaitable[T]: ...
+
+
+class Method[**P, T]:
+    """A method of both clients, with the documentation and the signature of the call that it sends."""
+
+    def __init__(self, call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> None:
+        self._call = call
+        self.__name__, self.__doc__ = call.__name__, call.__doc__
+        signature = inspect.signature(call)
+        itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        self.__signature__ = signature.replace(parameters=[itself, *signature.parameters.values()])
+
+    def __call__(self, client: Any, /, *args: P.args, **options: P.kwargs) -> Any:
+        return client._send(partial(self._call, *args, **options))
+
+    @overload
+    def __get__(self, client: None, kind: type[Sender]) -> Callable[Concatenate[Sender, P], T]: ...
+
+    @overload
+    def __get__(self, client: None, kind: type[AsyncSender]) -> Callable[Concatenate[AsyncSender, P], Awaitable[T]]: ...
+
+    @overload
+    def __get__(self, client: Sender, kind: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, client: AsyncSender, kind: type) -> Callable[P, Awaitable[T]]: ...
+
+    def __get__(self, client: Any, kind: type) -> Any:
+        return self if client is None else MethodType(self, client)
+
+
+class OperatorMethods:
+    """What operators do over a service, in both clients."""
+
+    set = Method(calls.set_agent)
+    set_tool = Method(calls.set_tool)
+    remove = Method(calls.remove)
+    approve = Method(calls.approve)
+    forget = Method(calls.forget)
+    set_toolset = Method(calls.set_toolset)
+    remove_toolset = Method(calls.remove_toolset)
+    changes = Method(calls.changes)
+    usage = Method(calls.usage)
+    cypher = Method(calls.cypher)
+    export = Method(calls.export)
+
+
+def ask[**P, T](call: "Callable[P, Call[T]] | Callable[P, Talk[T]]") -> Callable[Concatenate[Sender, P], T]:
+    """The same for one client: as a function, since a protocol such as `Registry` takes no descriptors."""
+    return Method(call)
+
+
+class ServiceClient:
+    """Implements Sender."""
 
     _connection: "Connection"
 
-
-def ask[**P, T](call: "Callable[P, Call[T]]") -> Callable[Concatenate[ConnectionHolder, P], T]:
-    """The method that sends a call and returns its answer."""
-
-    def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
-        return self._connection.ask(call(*args, **options))
-
-    return as_method(method, call)
-
-
-def follow[**P, T](talk: "Callable[P, Talk[T]]") -> Callable[Concatenate[ConnectionHolder, P], T]:
-    """The method that sends each call that a talk gives out, until it ends."""
-
-    def method(self: ConnectionHolder, /, *args: P.args, **options: P.kwargs) -> T:
-        calls = talk(*args, **options)
+    def _send[T](self, make: "Callable[[], Call[T] | Talk[T]]") -> T:
+        call = make()
+        if isinstance(call, calls.Call):
+            return self._connection.ask(call)
         try:
-            call = next(calls)
+            following = next(call)
             while True:
                 try:
-                    answer = self._connection.ask(call)
+                    answer = self._connection.ask(following)
                 except WaygraphError as error:
-                    call = calls.throw(error)
+                    following = call.throw(error)
                 else:
-                    call = calls.send(answer)
+                    following = call.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    return as_method(method, talk)
 
-
-class RemoteOperator:
+class RemoteOperator(OperatorMethods, ServiceClient):
     """The methods of `LocalOperator`, over a service."""
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
 
-    set = ask(calls.set_agent)
-    set_tool = ask(calls.set_tool)
-    remove = ask(calls.remove)
-    approve = ask(calls.approve)
-    forget = ask(calls.forget)
-    set_toolset = ask(calls.set_toolset)
-    remove_toolset = ask(calls.remove_toolset)
-    changes = follow(calls.changes)
-    usage = ask(calls.usage)
-    cypher = ask(calls.cypher)
-    export = ask(calls.export)
 
-
-class RemoteRegistry:
+class RemoteRegistry(ServiceClient):
     """Implements Registry over a service: the same methods, nouns and errors. Threads may share one.
 
     Beside the errors of each method: NotAuthenticated, NotAllowed, TooManyRequests, ServiceUnavailable,
@@ -164,16 +191,16 @@ class RemoteRegistry:
 
     route = ask(calls.route)
     find_tools = ask(calls.find_tools)
-    agents = follow(calls.agents)
+    agents = ask(calls.agents)
     agent = ask(calls.agent)
-    tools = follow(calls.tools)
+    tools = ask(calls.tools)
     tool = ask(calls.tool)
-    lookup = follow(calls.lookup)
+    lookup = ask(calls.lookup)
     about = ask(calls.about)
     browse = ask(calls.browse)
-    agents_page = follow(calls.agents_page)
+    agents_page = ask(calls.agents_page)
     toolsets = ask(calls.toolsets)
     toolset = ask(calls.toolset)
     sources = ask(calls.sources)
-    ingest = follow(calls.ingest)
+    ingest = ask(calls.ingest)
     take = ask(calls.take)
