@@ -12,10 +12,10 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph import engine
 from waygraph.registry.index.local import generation
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
+from waygraph.registry.storage import migrate
 from waygraph.registry.storage.migrate import migrate_at
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "catalog"
@@ -81,7 +81,7 @@ def files_of(path: Path) -> Mapping[str, bytes]:
 
 def copy_and_stop_half_way(pipe: Connection, source: str, target: str, settings: Settings, parts: int) -> None:
     """Says `half-way` after so many parts of ROWS rows, and waits there."""
-    engine.BATCH_ROWS = ROWS
+    migrate.BATCH_ROWS = ROWS
     told: list[int] = []
 
     def progress(done: int, total: int) -> None:

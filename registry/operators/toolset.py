@@ -31,6 +31,8 @@ from waygraph.registry.writer import RegistryNoun, WriteSession
 
 _READ_INCLUSIONS = load("read/inclusions")
 _READ_TOOLSETS = load("read/toolsets")
+_TOOLSET_EXCLUDE = load("toolset/exclude")
+_TOOLSET_INCLUDE = load("toolset/include")
 _TOOLSET_PUT_TOOLSET = load("toolset/put_toolset")
 _TOOLSET_REMOVE_TOOLSET = load("toolset/remove_toolset")
 
@@ -145,9 +147,9 @@ def put_edges(session: GraphSession, edges: Mapping[str, tuple[set[str], set[str
     """By name of a toolset: what it included, and what it includes. Only what differs is written."""
     old_edges = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(was - now)]
     come = [{"toolset": name, "tool": tool} for name, (was, now) in edges.items() for tool in sorted(now - was)]
-    for statement, rows in (("toolset/exclude", old_edges), ("toolset/include", come)):
+    for statement, rows in ((_TOOLSET_EXCLUDE, old_edges), (_TOOLSET_INCLUDE, come)):
         for batch in batched(rows, BATCH_ROWS):
-            session.run(load(statement), rows=list(batch))
+            session.run(statement, rows=list(batch))
 
 
 def choose_tools(

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _STATE_CREATE = load("state/create")
+_SYNC_CREATE_TOOLS = load("sync/create_tools")
+_SYNC_PUT_AGENTS = load("sync/put_agents")
 _SYNC_PUT_CLAIMS = load("sync/put_claims")
 _SYNC_PUT_SOURCE = load("sync/put_source")
 
@@ -194,9 +196,9 @@ def _put_entities(
         for item in agents
     ]
     rows_of_tools = [{"agent_id": item.tool.agent_id, "props": tool_props(item.tool, vectors)} for item in tools]
-    for statement, rows in (("sync/put_agents", rows_of_agents), ("sync/create_tools", rows_of_tools)):
+    for statement, rows in ((_SYNC_PUT_AGENTS, rows_of_agents), (_SYNC_CREATE_TOOLS, rows_of_tools)):
         if rows:
-            session.run(load(statement), rows=rows)
+            session.run(statement, rows=rows)
 
 
 def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> None:

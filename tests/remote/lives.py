@@ -237,7 +237,7 @@ class Life:
         for held in self._chance.sample(agents, min(8, len(agents))):
             yield from (call(method, held.id) for method in ("about", "agent", "lookup", "tools"))
             yield call("operator.changes", agent_id=held.id)
-            yield call("usage", agent_id=held.id)
+            yield call("operator.usage", agent_id=held.id)
         for tool in self._chance.sample(tools, min(12, len(tools))):
             for name in (tool.id, tool.call_name, f"{tool.id}x", f"{tool.call_name}x"):
                 yield from (call(method, name) for method in ("tool", "lookup"))
