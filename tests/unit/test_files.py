@@ -44,7 +44,7 @@ def test_a_registry_in_memory_is_its_own_process_s(tmp_path: Path) -> None:
         "import os, sys\n"
         "from waygraph.ingest.sync.apply import sync\n"
         "from waygraph.registry import Registry\n"
-        "from waygraph.registry.model.changes import Manifest\n"
+        "from waygraph.ingest.manifest.manifest import Manifest\n"
         "registry = Registry.open(':memory:', embedder='none')\n"
         "sync(registry, Manifest(source='s'))\n"
         "if not (child := os.fork()):\n"
