@@ -5,7 +5,6 @@ terminal. A bidi override or an invisible character must not hide what a model w
 """
 
 import re
-from collections.abc import Iterable
 
 _UNSAFE = re.compile(
     "["
@@ -22,11 +21,6 @@ _UNSAFE = re.compile(
 def escape_unsafe(text: str) -> str:
     """Every unsafe character spelled as JSON spells it, so that JSON stays the same JSON."""
     return _UNSAFE.sub(_spell_character, text)
-
-
-def escape_each(texts: Iterable[str]) -> list[str]:
-    """Each of them, as `escape_unsafe` has it."""
-    return [_UNSAFE.sub(_spell_character, text) for text in texts]
 
 
 def _spell_character(match: re.Match[str]) -> str:

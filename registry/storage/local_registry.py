@@ -51,11 +51,9 @@ from waygraph.registry.taxonomy.tree import DEFAULT_NAME, CategoryView, Of, Taxo
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Progress
-    from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceSummary, Written
     from waygraph.registry.model.failures import SourceStatuses
-    from waygraph.registry.taxonomy.upkeep import BuildInput
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
@@ -281,10 +279,11 @@ class LocalRegistry(GraphAccess):
         RegistryNotFound, and what the builder raises.
         """
         from waygraph.registry.storage.embedded import now
+        from waygraph.registry.taxonomy.upkeep import read_given
         from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
 
         check_taxonomy_name(name)
-        inputs = self.read(partial(_read_given, name=name, of=of))
+        inputs = self.read(lambda session: read_given(session, name, of))
         before = inputs.before
         placeable = {entity: each for entity, each in inputs.placeable.items() if private or each.is_public}
         vectors = {entity: vector for entity, vector in inputs.vectors.items() if entity in placeable}
@@ -342,9 +341,3 @@ class LocalRegistry(GraphAccess):
         if not (filters.within or filters.toolset):
             return filters
         return self._store.look(lambda index: with_members(index, filters, principal))
-
-
-def _read_given(session: "GraphSession", *, name: str, of: Of) -> "BuildInput":
-    from waygraph.registry.taxonomy.upkeep import read_given
-
-    return read_given(session, name, of)

@@ -22,7 +22,6 @@ from waygraph.registry.graph.contents import Contents
 from waygraph.registry.index.neo4j.neo4j_upkeep import ALL_TEXTS
 from waygraph.registry.model.errors import CopyDiffers, RegistryNotFound, RegistryUnusable, WriteConflict
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage import migrate
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.migrate import MigrationReport, Part, migrate_at, parts_of
@@ -104,7 +103,7 @@ def server(neo4j_target: Target, driver: Driver) -> Server:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "BATCH_ROWS", ROWS)
+    monkeypatch.setattr(migration, "BATCH_ROWS", ROWS)
 
 
 def test_a_registry_goes_to_a_server_and_back(rich: Richly, source: Path, server: Server, tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import StoredAgent
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage import migrate
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.examine import examine_at
@@ -72,7 +71,7 @@ def copy(source: Path, target: Path) -> Copy:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
     """So small that agents are parted from their tools."""
-    monkeypatch.setattr(migrate, "BATCH_ROWS", 7)
+    monkeypatch.setattr(migration, "BATCH_ROWS", 7)
     return 7
 
 
