@@ -27,7 +27,7 @@ from benchmarks.world import World, scratch_folder, write_catalogue
 from tests.live_servers import real_server
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.access.api_keys import KeyFile
-from waygraph.registry.routing.tool_formats import definitions
+from waygraph.registry.catalog.tool_formats import definitions
 from waygraph_lab.evaluation.compare import markdown_table
 
 NAME = "loop"

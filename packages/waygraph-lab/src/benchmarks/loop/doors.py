@@ -11,9 +11,9 @@ from mcp import Client
 from benchmarks.gateway.host import text_of
 from benchmarks.gateway.tokens import Counter
 from benchmarks.loop.minds import Choice, Offer
+from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import Recipe, RecipeLeg
-from waygraph.registry.routing.tool_formats import definitions
 
 LIMIT = 5
 WORDS = Recipe(

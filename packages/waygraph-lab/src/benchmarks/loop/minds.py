@@ -81,5 +81,12 @@ def _takes(schema: object, value: object) -> bool:
     """By the JSON type alone, as one sees at a glance."""
     if not isinstance(schema, Mapping) or not isinstance(schema.get("type"), str):
         return True
-    types = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict, "boolean": bool}
+    types: dict[str, Any] = {
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "array": list,
+        "object": dict,
+        "boolean": bool,
+    }
     return isinstance(value, types.get(schema["type"], object))
