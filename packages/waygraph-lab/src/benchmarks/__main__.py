@@ -31,6 +31,7 @@ from benchmarks import (
 )
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
+from benchmarks.loop import benchmark as loop
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
 from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
@@ -64,6 +65,7 @@ ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     service.NAME: service.run,
     watch.NAME: watch.run,
     gateway.NAME: gateway.run,
+    loop.NAME: loop.run,
 }
 """They start servers, take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)

@@ -23,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
+from benchmarks.loop import benchmark as loop
 from benchmarks.published import A2X_TAXONOMY
 from waygraph_lab.evaluation.compare import Table, markdown_table
 from waygraph_lab.evaluation.plots import Kind, draw
@@ -38,6 +39,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     a2x.NAME: a2x.tables_of,
     abstention.NAME: abstention.tables_of,
     clear_requests.NAME: clear_requests.tables_of,
+    loop.NAME: loop.tables_of,
     withholding.NAME: withholding.tables_of,
     default_recipe.NAME: default_recipe.tables_of,
     scalemcp.NAME: scalemcp.tables_of,

@@ -51,7 +51,7 @@ class Host:
         """One command over this registry. Raises ProcessFailed."""
         command = self._command(*arguments)
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=PROJECT, env=self._environ(), timeout=TIMEOUT_S
+            command, capture_output=True, text=True, check=False, cwd=PROJECT, env=self.environ(), timeout=TIMEOUT_S
         )
         if done.returncode:
             raise ProcessFailed(command, done.returncode, done.stderr or done.stdout)
@@ -70,7 +70,7 @@ class Host:
     @asynccontextmanager
     async def stdio(self) -> AsyncIterator[Client]:
         """`waygraph mcp`, as a host starts it; what it logs goes to a file."""
-        async with stdio_session(self._command("mcp"), self.folder / "mcp.log", self._environ()) as client:
+        async with stdio_session(self._command("mcp"), self.folder / "mcp.log", self.environ()) as client:
             yield client
 
     @asynccontextmanager
@@ -80,7 +80,7 @@ class Host:
         port = free_port()
         command = self._command("serve", "--port", str(port))
         headers = {"Authorization": f"Bearer {key}"}
-        with run_server(command, port, self._environ(), self.folder / "service.log"):
+        with run_server(command, port, self.environ(), self.folder / "service.log"):
             async with (
                 httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_CLIENT_S, verify=False) as http,
                 Client(
@@ -93,7 +93,7 @@ class Host:
     def _command(self, *arguments: str) -> list[str]:
         return waygraph_command("--registry", str(self.registry), *arguments)
 
-    def _environ(self) -> dict[str, str]:
+    def environ(self) -> dict[str, str]:
         """Of every process: no variable of Waygraph's but these."""
         return plain_environ(self.world.environ) | {
             "WAYGRAPH_CACHE_DIR": str(self.world.cache),
