@@ -67,6 +67,7 @@ def test_methods_rank_by_what_they_say(name: str, agents: list[str], tools: list
 def test_first_calls_stays_and_switches_are_told_apart() -> None:
     """The request alone ranks b/1 first: right on the switch, wrong on the others, second at agent a."""
     decisions = [decision("a/2"), decision("a/2", ["a/1"]), decision("b/1", ["a/1"])]
+    assert judge([decision("b/1", ["b/1"])], lambda *_: ["b/1"], None)["again"] == 1.0
     row = judge(decisions, lambda made, level: METHODS[0].rank(made, Learnt.of([]), level), lambda _: "one family")
     assert row == {
         "A@1": 0.3333,
@@ -77,6 +78,7 @@ def test_first_calls_stays_and_switches_are_told_apart() -> None:
         "first": 0.0,
         "stay": 0.0,
         "switch": 1.0,
+        "again": None,
         "family": 1.0,
     }
 

@@ -133,7 +133,7 @@ def written_talks(folder: Path, trajectories: Iterable[object], about: object = 
 
 
 def test_each_call_of_a_conversation_is_a_question(tmp_path: Path) -> None:
-    """Its text is what the user said last; the other turns before it are its history."""
+    """Its text is what the user said last; all turns before it are its history."""
     failed = {**CALL, "tool": "a/b", "result": "ERROR: gone"}
     talks = [
         {"id": "t", "turns": [*TALK, failed, {**CALL, "outcome": "failed"}, CALL], "split": "dev", "group": "g"},
@@ -145,11 +145,11 @@ def test_each_call_of_a_conversation_is_a_question(tmp_path: Path) -> None:
     dataset = read_dataset(written_talks(tmp_path, talks, {"checksum": f"sha256:{seen}"}), Settings())
     *asked, other = dataset.queries("questions")
     assert [(each.id, *each.texts, len(each.history)) for each in asked] == [
-        ("t.2", "write to Ada", 0),
-        ("t.5", "and to Bob", 3),
-        ("t.6", "and to Bob", 4),
-        ("t.7", "and to Bob", 5),
-        ("t.8", "and to Bob", 6),
+        ("t.2", "write to Ada", 1),
+        ("t.5", "and to Bob", 4),
+        ("t.6", "and to Bob", 5),
+        ("t.7", "and to Bob", 6),
+        ("t.8", "and to Bob", 7),
     ]
     assert (asked[2].gold, asked[2].gold_tools) == ((frozenset({"mail"}),), (frozenset({"mail/a/b"}),))
     first, said, *calls = asked[-1].history[1:]
@@ -210,7 +210,7 @@ TURNS = st.sampled_from(("user", "assistant", "call"))
 
 @given(st.lists(TURNS, max_size=12))
 def test_no_history_looks_ahead(roles: list[TurnRole]) -> None:
-    """It holds each turn before the call but the one that is asked, in order, and nothing else."""
+    """It holds each turn before the call, in order, and nothing else."""
     every: list[TurnRole] = ["user", *roles]
     turns = tuple(Turn(role=role, text=str(at), tool=f"a/{at}") for at, role in enumerate(every))
     found = list(decisions(Trajectory(id="t", turns=turns)))
@@ -222,7 +222,7 @@ def test_no_history_looks_ahead(roles: list[TurnRole]) -> None:
         at = int(tool.removeprefix("a/"))
         said = max(place for place in range(at) if turns[place].role == "user")
         assert decision.need.text == str(said)
-        assert [int(turn.text) for turn in decision.need.history] == [each for each in range(at) if each != said]
+        assert [int(turn.text) for turn in decision.need.history] == [*range(at)]
 
 
 KNOWN = {

@@ -34,8 +34,10 @@ def find(
 
 
 def recover(registry: Registry, needs: Iterable[tuple[Need, Collection[str]]]) -> dict[str, Any]:
-    """Needs, with the tools that are right. A first offer that is right is declared failed."""
-    counts: dict[str, int] = dict.fromkeys(("right first", "differs", "another is right", "and is offered"), 0)
+    """Needs, with the tools that are right. A first offer that is right is declared failed. An offer that is wrong is
+    neither that tool again nor another right one."""
+    names = ("right first", "differs", "another is right", "and is offered", "wrong")
+    counts: dict[str, int] = dict.fromkeys(names, 0)
     for need, right in needs:
         first = first_tool(registry, need.text, need.history)
         if first in right:
@@ -45,6 +47,7 @@ def recover(registry: Registry, needs: Iterable[tuple[Need, Collection[str]]]) -
             counts["differs"] += again != first
             counts["another is right"] += bool(others)
             counts["and is offered"] += again in others
+            counts["wrong"] += again not in right
     return counts
 
 

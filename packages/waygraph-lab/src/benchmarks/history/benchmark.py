@@ -7,8 +7,9 @@ from typing import Any
 import anyio
 
 from benchmarks.catalogue import requests
-from benchmarks.history.conversations import FOLLOWING, PARTS, TYPED, choose_shares, measure_part
+from benchmarks.history.conversations import CALLS_ALONE, FOLLOWING, PARTS, TYPED, choose_shares, measure_part
 from benchmarks.history.dialogues import measure_dialogues
+from benchmarks.history.model_queries import measure_model_queries
 from benchmarks.history.steps import ALONE, KNOWN, LIVE, TRUE, measure_live
 from benchmarks.published import BEST_COUNTS, NOISE_DROPS, NOISE_LEVELS, SAME_AGENT
 from benchmarks.record import Measure, Result, Target
@@ -24,10 +25,13 @@ TOOLS, TURNS, ROUNDS = 5_000, 20, 300
 """Of the measure of time."""
 NOTES = (
     "Sets: Schema-Guided Dialogue (Google Research, CC-BY-SA-4.0), TRAJECT-Bench (MIT), API-Bank (Apache-2.0, MIT).",
-    "A decision is a call that was made; its text is what the user said last, its history the other turns before it. "
+    "A decision is a call that was made; its text is what the user said last, its history all turns before it. "
     "At most 1,500 a part, by seed 20261124. A = agent, T = tool; first, stay, switch: agent top-1 where there is no "
     "call before, where the right agent is that of the last call, where it is another. family: right up to the "
-    "service's number.",
+    "service's number. again: tool top-1 where the tool of the last call is right once more. Calls alone: without "
+    "the words, as a gateway knows a session.",
+    "Model-written queries: those of LiveMCPBench's public logs with a call before; right is what the model called "
+    "next, among what another router had shown.",
     "Retrieval is `hybrid` without history, and keeps 40 agents and 100 tools. Counts (Witten-Bell) are learnt on the "
     "train split; of sgd-dev on four of five folds over groups; of sgd-dev unseen on sgd-train. The baselines' weights "
     "are those of the data's README, the best in hindsight on these very sets.",
@@ -50,13 +54,19 @@ def run(world: World) -> Result:
         return Result(name=NAME, skipped="no data: give its folder by --data or WAYGRAPH_BENCH_DATA")
     chosen = choose_shares(world)
     parts = [measure_part(world, part, chosen[part.family]) for part in PARTS]
-    live = measure_live(world)
+    live, queries = measure_live(world), measure_model_queries(world)
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=[*_part_measures(parts), *_live_measures(live), *_recovery_measures(parts, live), *time_turns(world)],
+        measures=[
+            *_part_measures(parts),
+            *_alone_measures(parts, queries),
+            *_live_measures(live),
+            *_recovery_measures(parts, live),
+            *time_turns(world),
+        ],
         notes=NOTES,
-        details={"parts": parts, **live, "dialogues": measure_dialogues(world)},
+        details={"parts": parts, **live, "model_queries": queries, "dialogues": measure_dialogues(world)},
     )
 
 
@@ -111,6 +121,21 @@ def _part_measures(parts: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
                     yield Measure(name=f"{part['part']}, {method}: {metric}", value=value, target=target)
 
 
+def _alone_measures(parts: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
+    """Calls without words may lose to no history nowhere: of all decisions, of the same tool again, of queries."""
+    for part in parts:
+        rows = {row["method"]: row for row in part["rows"]}
+        for metric in ("T@1", "switch", "again"):
+            without, value = rows["request alone"][metric], rows[CALLS_ALONE][metric]
+            if value is not None:
+                target = Target(bound="at_least", value=without)
+                yield Measure(name=f"{part['part']}, {CALLS_ALONE}: {metric}", value=value, target=target)
+    for without, alone in zip(queries[::2], queries[1::2], strict=True):
+        for metric in ("tool first", "tool in 5"):
+            target = Target(bound="at_least", value=without[metric])
+            yield Measure(name=f"model-written query, calls alone: {metric}", value=alone[metric], target=target)
+
+
 def _live_measures(live: Mapping[str, Any]) -> Iterator[Measure]:
     rows = {row["history"]: row for row in live["steps"]}
     target = Target(bound="at_least", value=0.86)
@@ -122,17 +147,20 @@ def _live_measures(live: Mapping[str, Any]) -> Iterator[Measure]:
 def _recovery_measures(parts: Sequence[Mapping[str, Any]], live: Mapping[str, Any]) -> Iterator[Measure]:
     for label, counts in [("LiveMCPBench steps", live["recovery"]), *((p["part"], p["recovery"]) for p in parts)]:
         target = Target(bound="at_least", value=1)
-        for name, of in (("differs", "right first"), ("and is offered", "another is right")):
-            if counts[of]:
-                what = "another tool is offered" if name == "differs" else "the other right tool is offered"
-                share = counts[name] / counts[of]
-                yield Measure(name=f"after a failure, {label}: {what}", value=share, target=target)
+        if counts["another is right"]:
+            share = counts["and is offered"] / counts["another is right"]
+            name = f"after a failure, {label}: the other right tool is offered"
+            yield Measure(name=name, value=share, target=target)
+        if counts["right first"]:
+            yield Measure(name=f"after a failure, {label}: wrong offers", value=counts["wrong"] / counts["right first"])
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
     judged = f"LiveMCPBench, {details['judged']} steps, {details['after another']} of them after another judged one:"
     parts = [_part_table(part) for part in details["parts"]]
     parts += [judged, _rows_table(details["steps"]), _noise_table(details["noise"])]
+    if details["model_queries"]:
+        parts += ["Model-written queries with a call before:", _rows_table(details["model_queries"])]
     if details["dialogues"]:
         parts += ["Dialogues in the texts of ToolRet_clean:", _rows_table(details["dialogues"])]
     return "\n\n".join(parts)

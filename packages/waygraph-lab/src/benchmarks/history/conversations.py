@@ -32,6 +32,8 @@ from waygraph_lab.evaluation.dataset import SEED, Dataset, Question
 MOST, MOST_TRIED, QUICK = 1_500, 300, 20
 """Decisions of a part, drawn by the dataset's own seed; `MOST_TRIED` where shares are chosen."""
 TYPED, LEFT_OUT = HYBRID.name, "hybrid, shares chosen on the other families"
+CALLS_ALONE = f"{TYPED}, calls alone"
+"""As a gateway knows a session: no words of anybody."""
 FOLLOWING = f"{TYPED}, transitions learnt"
 LEARNT_AT = "2026-11-24T00:00:00+00:00"
 SHUFFLED = ", names shuffled"
@@ -131,7 +133,7 @@ def measure_part(world: World, part: Part, chosen: Recipe) -> dict[str, Any]:
     shuffled = [Learnt.of(shuffle_names(each, SEED)) for each in sequences]
     questions = draw(dataset, part, QUICK if world.quick else MOST)
     recipes = {TYPED: HYBRID, LEFT_OUT: chosen}
-    typed: dict[str, dict[str, Found]] = {name: {} for name in recipes}
+    typed: dict[str, dict[str, Found]] = {name: {} for name in (*recipes, CALLS_ALONE)}
     decisions: list[Decision] = []
     progress = show_progress(part.label)
     with world.registry_of([dataset.catalogue], texts="contextual") as registry:
@@ -140,6 +142,8 @@ def measure_part(world: World, part: Part, chosen: Recipe) -> dict[str, Any]:
             decisions.append(decide(registry, part, question))
             for name, recipe in recipes.items():
                 typed[name][question.id] = find(registry, need.text, need.history, recipe=recipe)
+            calls = tuple(turn for turn in need.history if turn.role == "call")
+            typed[CALLS_ALONE][question.id] = find(registry, need.text, calls)
             progress(done, len(questions))
         family = family_of if part.family == "sgd" else None
         kin = kin_of(dataset) if family else {}

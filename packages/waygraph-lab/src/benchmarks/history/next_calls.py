@@ -160,8 +160,8 @@ Rankings = Callable[[Decision, Level], Sequence[str]]
 
 
 def judge(decisions: Sequence[Decision], rankings: Rankings, family: Callable[[str], str] | None) -> dict[str, Any]:
-    """Means over the decisions: A of agents, T of tools; agent top-1 of first calls, stays and switches. `family` of an
-    agent: what counts as the same in the last column."""
+    """Means over the decisions: A of agents, T of tools; agent top-1 of first calls, stays and switches; tool top-1
+    where that of the last call is right again. `family` of an agent: what counts as the same in the last column."""
     ranks: dict[Level, list[int]] = {"agents": [], "tools": []}
     kin: list[bool] = []
     for decision in decisions:
@@ -173,6 +173,11 @@ def judge(decisions: Sequence[Decision], rankings: Rankings, family: Callable[[s
     firsts: dict[str, list[bool]] = {"first": [], "stay": [], "switch": []}
     for decision, place in zip(decisions, ranks["agents"], strict=True):
         firsts[decision.kind].append(place == 1)
+    again = [
+        place == 1
+        for decision, place in zip(decisions, ranks["tools"], strict=True)
+        if decision.calls and decision.calls[-1] == decision.tool
+    ]
     return {
         "A@1": _share(place == 1 for place in ranks["agents"]),
         "A@3": _share(0 < place <= 3 for place in ranks["agents"]),
@@ -180,6 +185,7 @@ def judge(decisions: Sequence[Decision], rankings: Rankings, family: Callable[[s
         "T@1": _share(place == 1 for place in ranks["tools"]),
         "T@3": _share(0 < place <= 3 for place in ranks["tools"]),
         **{kind: _share(right) if right else None for kind, right in firsts.items()},
+        "again": _share(again) if again else None,
         "family": _share(kin) if kin else None,
     }
 

@@ -10,7 +10,7 @@ from waygraph_lab.evaluation.dataset import Dataset, Need, Question
 
 
 def decisions(trajectory: Trajectory) -> Iterator[Question]:
-    """One for each call: its text is what the user said last, its history are the other turns before the call."""
+    """One for each call: its text is what the user said last, its history all turns before the call."""
     said = -1
     for at, turn in enumerate(trajectory.turns):
         if turn.role == "user":
@@ -22,7 +22,7 @@ def decisions(trajectory: Trajectory) -> Iterator[Question]:
                     text=trajectory.turns[said].text,
                     gold=(frozenset({turn.tool.partition("/")[0]}),),
                     gold_tools=(frozenset({turn.tool}),),
-                    history=(*trajectory.turns[:said], *trajectory.turns[said + 1 : at]),
+                    history=trajectory.turns[:at],
                 ),
                 split=trajectory.split,
                 group=trajectory.group,
