@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from mcp.types import URL_ELICITATION_REQUIRED
+from mcp.types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from waygraph.api.mcp.meta_tools import RUNNERS, parameters_of
 from waygraph.api.mcp.results import attribute_error, attribute_result
@@ -27,7 +27,7 @@ from waygraph.registry.catalog.find_tools.resolve import is_exact_name, tool_mea
 from waygraph.registry.model import errors
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.errors import InvalidArguments, NeedsLogin, NotCallable, UpstreamAnswered, WaygraphError
-from waygraph.registry.model.nouns import Agent, CallOutcome, Tool
+from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.parameters import original_arguments
 from waygraph.registry.model.tool_settings import source_arguments
 
@@ -45,6 +45,8 @@ ARGUMENTS_CHARS = 4_000
 """Of the arguments of a call, where they are recorded at all."""
 MAX_NAMES, NAME_CHARS = 64, 64
 """So many arguments are named, each by so much of its name."""
+TOOL_ERROR_CHARS = 200
+"""So much of the text of an error is looked at."""
 TOOL_ERROR = "ToolError"
 """In place of the name of an exception: the tool ran, and reported an error."""
 
@@ -222,12 +224,12 @@ async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, ho
         try:
             result = await run_call(gateway, asker, call, host)
         except (WaygraphError, TimeoutError) as error:
-            _note_call(gateway, asker, choice.tool, "failed")
+            _note_call(gateway, asker, choice.tool, _failure_of(error))
             if isinstance(error, UpstreamAnswered) and not request.whole:
                 raise attribute_error(error, choice.tool.id) from error
             raise
         record.is_error = is_error = result.get("isError") is True
-        _note_call(gateway, asker, choice.tool, "failed" if is_error else "ok")
+        _note_call(gateway, asker, choice.tool, _failure_in(result) if is_error else "")
         if is_error:
             attempt.error = TOOL_ERROR
         if request.whole:
@@ -304,11 +306,32 @@ async def _open_page(host: Host, call: ToolCall, error: NeedsLogin) -> bool:
     return answer.get("action") == "accept"
 
 
-def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, outcome: CallOutcome) -> None:
-    """The next search of the session starts from it."""
-    if gateway.settings.route_history:
-        asker.session.note_call(asker.caller, tool.id, outcome)
-        if gateway.counter and outcome == "ok":
+def _failure_of(error: Exception) -> str | None:
+    """Why a call failed, in our own words; None where its arguments are at fault."""
+    match error:
+        case UpstreamAnswered(code=code):
+            return None if code == INVALID_PARAMS else f"its server answered with error {code}"
+        case errors.CallTimedOut() | TimeoutError():
+            return "it gave no answer in time"
+        case errors.UpstreamUnreachable():
+            return "its server cannot be reached"
+        case _:
+            return "its server gave no answer"
+
+
+def _failure_in(result: "Result") -> str | None:
+    """The same of a result that is an error. Servers by the SDKs put the protocol's error into the text."""
+    texts = (str(fields_of(part).get("text", ""))[:TOOL_ERROR_CHARS] for part in items_of(result.get("content"))[:1])
+    return None if any(str(INVALID_PARAMS) in text for text in texts) else "it reported an error"
+
+
+def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, failure: str | None) -> None:
+    """The next search of the session starts from it. `failure`: empty for none; None: what was sent was at fault, which
+    says nothing of the tool.
+    """
+    if gateway.settings.route_history and failure is not None:
+        asker.session.note_call(asker.caller, tool, failure)
+        if gateway.counter and not failure:
             gateway.counter.note([turn.tool for turn in asker.session.calls_of(asker.caller) if turn.outcome == "ok"])
 
 

@@ -1,7 +1,7 @@
 """The tools that the gateway itself has, and what those answer that only ask: find_tools, route and route_agents."""
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any, cast
@@ -128,6 +128,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
 
     answer = await gateway.ask(answer_find)
     tools = answer.tools if isinstance(answer, find.ToolsAnswer) else ()
+    _mark_failures(asker, tools)
     if detail != "names":
         asker.session.note_sent(tools)
     facts = _drop_session_notice(answer.as_json(), arguments)
@@ -155,6 +156,7 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     def answer_route() -> dict[str, Any]:
         answer = _answer(gateway, asker, query=query, detail="schema", run_by=EXECUTE, history=history)
         tools = answer.tools if isinstance(answer, find.ToolsAnswer) else ()
+        _mark_failures(asker, tools)
         if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
             agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
             return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
@@ -240,6 +242,13 @@ def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
         if unknown := call.keys() - {"tool", "outcome"}:
             raise InvalidArguments(tool, [(f"/history/{at}/{min(unknown)}", "not known here")])
     return read_history([{"role": "call", **call} for call in calls])
+
+
+def _mark_failures(asker: Asker, tools: Sequence[dict[str, Any]]) -> None:
+    """Of tools that failed in this session, `failed`: when and why."""
+    for tool in tools:
+        if failure := asker.session.failure_of(asker.caller, str(tool["name"])):
+            tool["failed"] = failure
 
 
 def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:

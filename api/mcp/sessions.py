@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, cast, get_args
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from waygraph.ingest.upstream.connection import ANSWER_S, Host, NotAnswered, Que
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import TooManyRequests
-from waygraph.registry.model.nouns import Agent, CallOutcome, Principal, Turn
+from waygraph.registry.model.nouns import Agent, Principal, Tool, Turn
 
 Context = ServerRequestContext[Any, Any]
 
@@ -27,6 +28,8 @@ MAX_KNOWN = 4_096
 """So many tools are remembered of a session; the least recently sent go."""
 MAX_CALLS = 50
 """So many calls are remembered of a session."""
+FAILED_S = 600.0
+"""So long a tool is marked that failed, unless a call of it succeeds."""
 _OF_SUMMARY = "~"
 _STATE = "waygraph.session"
 
@@ -40,6 +43,8 @@ class Session:
     log_level: str = ""
     _calls: tuple[tuple[str, Turn], ...] = ()
     """The last ones, oldest first, each with the id of its caller: a session may outlive a caller's key."""
+    _failures: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    """Caller's id and call name of a tool → when its last call failed (monotonic, s), and why."""
     _sent: dict[str, str] = field(default_factory=dict)
     """Of each tool, by call name, the version that was sent, the last one last; `~` behind it: its summary only."""
 
@@ -52,8 +57,23 @@ class Session:
         """The calls that this caller made, oldest first, by name and outcome alone."""
         return tuple(turn for caller_id, turn in self._calls if caller_id == caller.id)
 
-    def note_call(self, caller: Caller, tool_id: str, outcome: CallOutcome) -> None:
-        self._calls = (*self._calls, (caller.id, Turn(role="call", tool=tool_id, outcome=outcome)))[-MAX_CALLS:]
+    def note_call(self, caller: Caller, tool: Tool, failure: str = "") -> None:
+        """`failure`: why it failed, in our own words; empty: it did not."""
+        turn = Turn(role="call", tool=tool.id, outcome="failed" if failure else "ok")
+        self._calls = (*self._calls, (caller.id, turn))[-MAX_CALLS:]
+        self._failures.pop((caller.id, tool.call_name), None)
+        if failure:
+            self._failures[caller.id, tool.call_name] = (monotonic(), failure)
+            if len(self._failures) > MAX_CALLS:
+                del self._failures[next(iter(self._failures))]
+
+    def failure_of(self, caller: Caller, call_name: str) -> str:
+        """Such as `2 min ago: it reported an error`; empty where none is remembered."""
+        at, failure = self._failures.get((caller.id, call_name), (0.0, ""))
+        ago_s = monotonic() - at
+        if not failure or ago_s >= FAILED_S:
+            return ""
+        return f"{f'{ago_s / 60:.0f} min' if ago_s >= 60 else 'less than a minute'} ago: {failure}"
 
     def note_sent(self, tools: Iterable[Mapping[str, Any]]) -> None:
         """These tools have just been sent, as an answer of find_tools has them."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.server.connection import Connection
 from mcp.types import ToolListChangedNotification
 
@@ -18,6 +18,7 @@ from waygraph.ingest.upstream.inflight import ANSWERED_S
 from waygraph.registry import Principal
 from waygraph.registry.access.visibility import Caller
 from waygraph.registry.graph.read import read_transitions
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 PATIENCE_S = 30.0
@@ -93,20 +94,27 @@ DOOR: dict[str, Any] = {"query": "fail to open a door, or ask a person", "limit"
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_session_offers_another_tool_after_a_failure(open_host: Any, service: Served, era: Era) -> None:
+def test_a_session_marks_a_failure_and_after_two_offers_another_tool(open_host: Any, service: Served, era: Era) -> None:
     """It knows its own calls; a modern host over HTTP tells them. No other session is offered anything else."""
 
+    async def found(host: Any, **more: Any) -> list[dict[str, Any]]:
+        return list(told(await host.call_tool("find_tools", {**DOOR, "known": {}, **more}))["tools"])
+
     async def offered(host: Any, **more: Any) -> list[str]:
-        return [
-            tool["name"] for tool in told(await host.call_tool("find_tools", {**DOOR, "known": {}, **more}))["tools"]
-        ]
+        return [tool["name"] for tool in await found(host, **more)]
 
     async def walk() -> None:
         async with open_host(era) as host, over_http(f"{service.url}/mcp", "legacy") as other:
             before = await offered(host)
             assert before[0] == "box__fail"
             assert (await host.call_tool("box__fail", {})).is_error
-            calls = {} if open_host.remembers(era) else {"history": [{"tool": "box__fail", "outcome": "failed"}]}
+            if open_host.remembers(era):
+                marks = {tool["name"]: tool.get("failed", "") for tool in await found(host)}
+                assert marks.pop("box__fail").endswith(" ago: it reported an error")
+                assert (set(marks.values()), (await offered(host))[0]) == ({""}, "box__fail")
+            assert (await host.call_tool("box__fail", {})).is_error
+            failed = [{"tool": "box__fail", "outcome": "failed"}] * 2
+            calls = {} if open_host.remembers(era) else {"history": failed}
             after = await offered(host, **calls)
             assert (after[0], sorted(after)) == (before[1], sorted(before))
             assert await offered(other) == before
@@ -121,15 +129,49 @@ def test_a_session_offers_another_tool_after_a_failure(open_host: Any, service: 
     anyio.run(walk)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "mark"),
+    [
+        ("refuse", {"code": 1234}, "its server answered with error 1234"),
+        ("refuse", {"code": -32602}, ""),
+        ("fail", {}, "it reported an error"),
+        ("fail", {"words": "MCP error -32602: `door` is missing"}, ""),
+        ("wait", {}, "it gave no answer in time"),
+    ],
+)
+def test_a_call_fails_its_tool_unless_its_arguments_are_at_fault(
+    toolbox: Place, tool: str, arguments: dict[str, Any], mark: str
+) -> None:
+    async def walk() -> None:
+        async with Client(on_stdio(toolbox, WAYGRAPH_CALL_TIMEOUT_S="1")) as host:
+            call = {"name": f"box__{tool}", "params": arguments}
+            if tool == "refuse":
+                with pytest.raises(MCPError):
+                    await host.call_tool("use_tool", call)
+            else:
+                assert (await host.call_tool("use_tool", call)).is_error
+            found = told(await host.call_tool("find_tools", {"query": f"box__{tool}", "limit": 1}))["tools"][0]
+            assert (found["name"], found.get("failed", "").partition(" ago: ")[2]) == (f"box__{tool}", mark)
+
+    anyio.run(walk)
+
+
 def test_a_caller_starts_from_its_own_calls_only() -> None:
     """Also if two have one session, as when a key is changed for another; the oldest calls go."""
     session, one, other = Session(), caller("key:1"), caller("key:2")
-    session.note_call(one, "box/add", "ok")
-    session.note_call(other, "box/fail", "failed")
+    add, fail = (
+        Tool(id=f"box/{name}", agent_id="box", name=name, call_name=f"box__{name}") for name in ("add", "fail")
+    )
+    session.note_call(one, add)
+    session.note_call(other, fail, "it reported an error")
     assert [turn.tool for turn in session.calls_of(one)] == ["box/add"]
     assert [(turn.tool, turn.outcome) for turn in session.calls_of(other)] == [("box/fail", "failed")]
+    assert session.failure_of(other, "box__fail").endswith(" ago: it reported an error")
+    assert session.failure_of(one, "box__fail") == session.failure_of(other, "box__add") == ""
+    session.note_call(other, fail)
+    assert session.failure_of(other, "box__fail") == ""
     for _ in range(MAX_CALLS):
-        session.note_call(other, "box/tell", "ok")
+        session.note_call(other, add)
     assert session.calls_of(one) == ()
 
 
@@ -154,7 +196,12 @@ def test_what_follows_what_is_learned_where_an_operator_wants_it(tmp_path: Path)
     anyio.run(walk)
     assert counts() == []
     anyio.run(lambda: walk(WAYGRAPH_LEARN="transitions"))
-    assert counts() == [(("", "box", "box"), 1.0), (("", "box/add", "box/add"), 1.0)]
+    assert counts() == [
+        (("", "", "box"), 1.0),
+        (("", "", "box/add"), 1.0),
+        (("", "box", "box"), 1.0),
+        (("", "box/add", "box/add"), 1.0),
+    ]
 
 
 def test_steps_are_routed_each_by_itself(toolbox: Place) -> None:
@@ -279,9 +326,10 @@ def test_the_surface_of_a_router_routes_again_after_a_failure(door: str, era: Er
             assert ran.structured_content == {"total": 3}
             first = await route(DOOR["query"])
             assert first["name"] == "box__fail"
-            assert (await host.call_tool("execute", {"name": first["name"], "params": {}})).is_error
+            for _ in range(2):
+                assert (await host.call_tool("execute", {"name": first["name"], "params": {}})).is_error
             has_session = door == "stdio" or era == "legacy"
-            calls = {} if has_session else {"history": [{"tool": first["name"], "outcome": "failed"}]}
+            calls = {} if has_session else {"history": [{"tool": first["name"], "outcome": "failed"}] * 2}
             assert (await route(DOOR["query"], **calls))["name"] == "box__ask"
             nothing = told(await host.call_tool("route", {"query": "zzz qqq", "history": []}))
             assert ("tool" in nothing, bool(nothing["reason"])) == (False, True)

@@ -96,7 +96,8 @@ def ask(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def fail(params: dict[str, Any]) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": "the door is locked"}], "isError": True}
+    words = params["arguments"].get("words", "the door is locked")
+    return {"content": [{"type": "text", "text": words}], "isError": True}
 
 
 WAYS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
