@@ -4,7 +4,8 @@
 RETURN COUNT { MATCH (:Agent) } AS agents, COUNT { MATCH (:Tool) } AS tools,
        COUNT { MATCH (:Agent)-[:OWNS]->(:Tool) } AS owns, COUNT { MATCH (:Source) } AS sources,
        COUNT { MATCH (:Source)-[:CLAIMS]->(:Agent) } AS claims, COUNT { MATCH (:Change) } AS changes,
-       COUNT { MATCH (:Tool)-[:FOLLOWED_BY]->(:Tool) } + COUNT { MATCH (:Agent)-[:FOLLOWED_BY]->(:Agent) } AS transitions,
+       COUNT { MATCH (:Tool)-[:FOLLOWED_BY]->(:Tool) } + COUNT { MATCH (:Agent)-[:FOLLOWED_BY]->(:Agent) } +
+       COUNT { MATCH (:Registry)-[:FOLLOWED_BY]->() } AS transitions,
        COUNT { MATCH (:Taxonomy) } AS taxonomies, COUNT { MATCH (:Category) } AS categories,
        COUNT { MATCH (:Category)-[:HOLDS]->(:Agent) } + COUNT { MATCH (:Category)-[:HOLDS]->(:Tool) } AS holdings,
        COUNT { MATCH (:Toolset) } AS toolsets, COUNT { MATCH (:Toolset)-[:INCLUDES]->(:Tool) } AS inclusions

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import batched
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_LEARNING_PUT_AGENT_TRANSITIONS = load("learning/put_agent_transitions")
-_LEARNING_PUT_TOOL_TRANSITIONS = load("learning/put_tool_transitions")
+_PUT_TRANSITIONS = {  # by whether something is before them, and whether they are of tools
+    (True, True): load("learning/put_tool_transitions"),
+    (True, False): load("learning/put_agent_transitions"),
+    (False, True): load("learning/put_first_tools"),
+    (False, False): load("learning/put_first_agents"),
+}
 _LEARNING_REMOVE_SIMILAR = load("learning/remove_similar")
 _OPERATOR_PUT_SETTING = load("operator/put_setting")
 _STATE_ADVANCE = load("state/advance")
@@ -116,9 +120,11 @@ def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
 
 def put_transitions(session: GraphSession, transitions: Iterable[Transition]) -> None:
     """Replaces what is held of these; of entities that are not there nothing is written."""
-    rows = [asdict(each) for each in transitions]
-    for statement, wants_tools in ((_LEARNING_PUT_TOOL_TRANSITIONS, True), (_LEARNING_PUT_AGENT_TRANSITIONS, False)):
-        for batch in batched([row for row in rows if is_tool(row["first"]) == wants_tools], BATCH_ROWS):
+    rows: dict[tuple[bool, bool], list[dict[str, Any]]] = {kind: [] for kind in _PUT_TRANSITIONS}
+    for each in transitions:
+        rows[bool(each.first), is_tool(each.next)].append(asdict(each))
+    for kind, statement in _PUT_TRANSITIONS.items():
+        for batch in batched(rows[kind], BATCH_ROWS):
             session.run(statement, rows=list(batch))
 
 

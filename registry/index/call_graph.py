@@ -6,7 +6,7 @@ kept of each class of visibility, so that no tool takes the place of one that so
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import batched
 from threading import Lock
@@ -76,8 +76,8 @@ def counted_tools(transitions: Iterable[Transition]) -> list[str]:
     counts: Counter[str] = Counter()
     for each in transitions:
         if each.is_of_tools and not each.before:
-            counts[each.first] += each.count  # type: ignore[assignment]  # weights, not whole numbers
-            counts[each.next] += each.count  # type: ignore[assignment]
+            for name in filter(None, (each.first, each.next)):
+                counts[name] += each.count  # type: ignore[assignment]  # weights, not whole numbers
     return sorted(counts, key=lambda name: (-counts[name], name))[:MOST_COUNTED]
 
 
@@ -153,6 +153,8 @@ type Chances = Mapping[str, float]
 
 PRIOR = 2.0
 """μ: so many calls outweigh the level below."""
+LEAST_CHANCE = 0.001
+"""A smaller one is not told: of a large registry nearly all are."""
 _MOST_CHANCES = 4_096
 """So many answers are kept."""
 
@@ -160,18 +162,22 @@ _MOST_CHANCES = 4_096
 class NextTools:
     """P(next | the last two calls), of one revision. Threads may share it.
 
-    Second order backs off to first order, that to tools like the last one, and those to tools that fit behind it: at
+    Second order backs off to first order, that to tools like the last one, those to tools that fit behind it, and those
+    to how often a tool is called at all. Before the first call what begins conversations stands in place of orders. At
     each level P = (count + μ P of the level below) / (all counts + μ), the mean of a Dirichlet prior around the level
-    below (MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995). At the bottom is nothing: where little was
-    counted little is said, and what tools leave is said of agents as a whole.
+    below (MacKay and Peto, "A Hierarchical Dirichlet Language Model", 1995). Below all is nothing: where little was
+    counted little is said, and what tools leave is said of agents as a whole. How often a tool is called at all counts
+    as far as the calls of the conversation are among those that were counted: other tools have other users.
     """
 
     def __init__(self, graph: CallGraph, agents: Mapping[str, Agent], half_life_days: float) -> None:
         self._after: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        self._beginnings: dict[bool, dict[str, float]] = {True: {}, False: {}}  # by whether it is of tools
         now = newest(graph.transitions)
         for each in graph.transitions:
             weight = weight_at(each.count, each.last_at, now, half_life_days)
-            self._after[each.before, each.first][each.next] = weight
+            after = self._after[each.before, each.first] if each.first else self._beginnings[each.is_of_tools]
+            after[each.next] = weight
         self._agents = agents
         # Of each tool those like it, by nearness in (0, 1]: which of two is counted makes no difference.
         like: dict[str, dict[str, float]] = defaultdict(dict)
@@ -185,26 +191,49 @@ class NextTools:
     def follows(self, calls: Sequence[str], principal: Principal | None) -> Chances:
         """As the protocol says."""
         sees = cache(lambda agent_id: agent_id in self._agents and visible(self._agents[agent_id], principal))
-        before, last = ("", "", *(call for call in calls if sees(owner_of(call))))[-2:]
-        if not last:
-            return {}
-        key = (None if principal is None else principal.groups, before, last)  # what decides on what is seen
+        visible_calls = [call for call in calls if sees(owner_of(call))]
+        before, last = ("", "", *visible_calls)[-2:]
+        audience = None if principal is None else principal.groups  # what decides on what is seen
+        uses = self._recall(("uses", audience), lambda: self._uses(sees))
+        common = sum(owner_of(call) in uses for call in visible_calls)
+        share = common / len(visible_calls) if visible_calls else 1.0
+        return self._recall((audience, before, last, share), lambda: self._chances(before, last, share, uses, sees))
+
+    def _recall(self, key: Hashable, count: Callable[[], Chances]) -> Chances:
         with self._lock:
             chances = self._cache.get(key)
         if chances is None:
-            chances = self._chances(before, last, sees)
+            chances = {name: chance for name, chance in count().items() if chance >= LEAST_CHANCE}
             with self._lock:
                 self._cache[key] = chances
         return chances
 
-    def _chances(self, before: str, last: str, sees: Shows) -> Chances:
-        tools = self._tools(before, last, sees) if is_tool(last) else {}
-        rest = 1 - sum(tools.values())
-        agents = self._by_counts(owner_of(before), owner_of(last), {}, sees)
+    def _uses(self, sees: Shows) -> Chances:
+        """How often tools are called at all, and agents; not after what is hidden."""
+        counts: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+        followings = [(first, after) for (before, first), after in self._after.items() if not before]
+        for first, after in [*followings, *(("", each) for each in self._beginnings.values())]:
+            if not first or sees(owner_of(first)):
+                for name, weight in after.items():
+                    counts[is_tool(name)][name] += weight  # type: ignore[assignment]  # no whole numbers
+        return {**_back_off(counts[True], {}, sees), **_back_off(counts[False], {}, sees)}
+
+    def _chances(self, before: str, last: str, share: float, uses: Chances, sees: Shows) -> Chances:
+        tool_uses, agent_uses = (
+            {name: share * chance for name, chance in uses.items() if is_tool(name) == of_tools}
+            for of_tools in (True, False)
+        )
+        if last:
+            tools = self._tools(before, last, tool_uses, sees) if is_tool(last) else {}
+            agents = self._by_counts(owner_of(before), owner_of(last), agent_uses, sees)
+        else:
+            tools = _back_off(self._beginnings[True], tool_uses, sees)
+            agents = _back_off(self._beginnings[False], agent_uses, sees)
+        rest = max(0.0, 1 - sum(tools.values()))
         return {**tools, **{agent: rest * chance for agent, chance in agents.items()}}
 
-    def _tools(self, before: str, last: str, sees: Shows) -> Chances:
-        fitting = _back_off(self._fits.get(last, {}), {}, sees)
+    def _tools(self, before: str, last: str, uses: Chances, sees: Shows) -> Chances:
+        fitting = _back_off(self._fits.get(last, {}), uses, sees)
         alike = _back_off(self._of_alike(last, sees), fitting, sees)
         nearest = max((near for _, near in _visible(self._like.get(last, {}), sees)), default=1.0)
         return self._by_counts(before, last, {tool: nearest * chance for tool, chance in alike.items()}, sees)

@@ -19,7 +19,8 @@ type Sums = dict[tuple[str, str, str], Transition]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """`next` was called right after `first`: ids of two tools, or of two agents.
+    """`next` was called right after `first`: ids of two tools, or of two agents. `first` empty: a conversation began
+    with `next`.
 
     `before`: what was called before `first`, of the same kind; empty: whatever it was. The count fades with time:
     `last_at` (ISO 8601 in UTC) says as of when it holds.
@@ -37,7 +38,7 @@ class Transition:
 
     @property
     def is_of_tools(self) -> bool:
-        return is_tool(self.first)
+        return is_tool(self.next)
 
     @property
     def is_sound(self) -> bool:
@@ -47,12 +48,13 @@ class Transition:
         except (TypeError, ValueError):
             return False
         counts = (read_number(self.count, 0, MAX_COUNT) or 0) > 0
-        return counts and all(name and is_tool(name) == self.is_of_tools for name in self.ids)
+        is_of_one_kind = all(is_tool(name) == self.is_of_tools for name in self.ids)
+        return counts and bool(self.next) and bool(self.first or not self.before) and is_of_one_kind
 
     @property
     def ids(self) -> tuple[str, ...]:
         """Of all that it tells of."""
-        return (self.first, self.next, *filter(None, [self.before]))
+        return tuple(filter(None, (self.first, self.next, self.before)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,8 @@ def owner_of(entity_id: str) -> str:
 
 
 def count_transitions(conversations: Iterable[Sequence[str]], at: str) -> list[Transition]:
-    """First and second order, of tools and of their agents. A conversation: the ids called, the oldest first.
+    """First calls, first and second order, of tools and of their agents. A conversation: the ids called, the oldest
+    first.
 
     An agent that was called as a whole stands by its own id; of tools nothing is counted across it.
     """
@@ -99,6 +102,7 @@ def count_last(calls: Sequence[str], at: str) -> list[Transition]:
 
 
 def _keys(chain: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    yield from (("", "", name) for name in chain[:1])
     for first, following in pairwise(chain):
         yield "", first, following
     yield from zip(chain, chain[1:], chain[2:], strict=False)

@@ -11,12 +11,13 @@ This is the hot path: scores are added up by name, and votes are made only for t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from math import inf, sqrt, sumprod
+from math import sqrt, sumprod
 from operator import itemgetter
 from typing import NamedTuple
 
 from waygraph.registry.index.search_index import TEXT_LEGS, Leg, LegHits
 from waygraph.registry.model.nouns import EntityKind, Vote
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import Recipe, RecipeLeg
 
 Weights = Mapping[EntityKind, float]
@@ -45,8 +46,6 @@ class Standing(NamedTuple):
     targets: Sequence[str]
     weight: float
     parts: Mapping[str, float]
-    may_bring: bool = True
-    """Whether it names candidates, or speaks only of those that others name."""
 
     @classmethod
     def of(
@@ -80,16 +79,52 @@ class Standing(NamedTuple):
             parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
         return cls(use.leg, hits, targets, weight, parts)
 
-    def behind_others(self, scores: Mapping[str, float]) -> "Standing":
-        """The same, its parts at least so much below zero that the best of the others is ahead."""
-        best = max((score for target, score in scores.items() if target not in self.parts), default=inf)
-        parts = {t: min(part, best - scores.get(t, 0.0) - _AHEAD) for t, part in self.parts.items()}
-        return self._replace(parts=parts)
+    def of_sum(self, scores: Mapping[str, float]) -> "Standing":
+        """Shares, each its weight times a chance, as parts of scores: of all that is then given they are the weight.
+
+        So they mean the same in every recipe, however many candidates there are.
+        """
+        factor = sum(score for score in scores.values() if score > 0) / (1 - self.weight)
+        return self._replace(parts={target: factor * part for target, part in self.parts.items()})
+
+    def of_rivals(self, scores: Mapping[str, float]) -> "Standing":
+        """What lifts a rival before each that failed, if one fits well enough: `parts` say how much less it may fit, as
+        a share of the score. A tool of the same agent, which seldom does the same, may fit less so by `weight`: it is
+        one after a second failure.
+        """
+        parts: dict[str, float] = {}
+        for name, share in self.parts.items():
+            score = scores.get(name, 0.0)
+            least = {True: score * (1 - share + self.weight), False: score * (1 - share)}
+            rivals = [
+                (of, each)
+                for each, of in scores.items()
+                if each not in self.parts and least[owner_of(each) == owner_of(name)] <= of <= score
+            ]
+            if rivals:
+                of, rival = max(rivals)
+                parts[rival] = max(parts.get(rival, 0.0), score - of + _AHEAD)
+        ids = sorted(parts)
+        hits = LegHits(ids, [owner_of(each) for each in ids], [parts[each] for each in ids])
+        return self._replace(hits=hits, targets=ids, parts=parts)
 
     def vote(self, target: str) -> Vote:
         at = self.targets.index(target)
         place = 1 if self.leg == "name" else len(set(self.targets[:at])) + 1
         return _vote(self.leg, self.hits, at, place, weight=self.weight, contribution=self.parts[target])
+
+
+class PastVotes(NamedTuple):
+    """What the turns before a request give agents, or tools: `votes` as legs do, `follows` as shares of the sum of all
+    scores (`Standing.of_sum`), and what failed at last (`Standing.of_rivals`).
+    """
+
+    votes: tuple[Standing, ...] = ()
+    follows: Standing | None = None
+    failures: Standing | None = None
+
+
+NO_PAST = PastVotes()
 
 
 def fuse_agents(
@@ -99,11 +134,11 @@ def fuse_agents(
     limit: int,
     *,
     population: int,
-    past: Sequence[Standing] = (),
+    past: PastVotes = NO_PAST,
     silent: Collection[str] = (),
 ) -> list[Candidate]:
-    """The best `limit` of `population` agents. `past`: what the turns before the request give agents; tools that are
-    `silent` do not speak for theirs, unless they are named outright.
+    """The best `limit` of `population` agents. Tools that are `silent` do not speak for theirs, unless they are named
+    outright.
     """
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
@@ -111,10 +146,14 @@ def fuse_agents(
         Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=silent)
         for use in _present(recipe, legs)
     ]
-    standings += past
-    scores: dict[str, float] = {}
-    for standing in standings:
-        _add(scores, standing)
+    standings += past.votes
+    scores = _sum_parts(standings)
+    if past.follows:
+        standings.append(follows := past.follows.of_sum(scores))
+        _add(scores, follows)
+    if past.failures:
+        standings.append(rivals := past.failures.of_rivals(scores))
+        _add(scores, rivals)
     return _best(scores, limit, lambda agent_id: _votes(standings, agent_id))
 
 
@@ -125,35 +164,28 @@ def fuse_tools(
     limit: int,
     *,
     populations: Mapping[EntityKind, int],
-    past: Sequence[Standing] = (),
-    failures: Standing | None = None,
+    past: PastVotes = NO_PAST,
 ) -> list[Candidate]:
-    """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents.
-
-    `past`: what the turns before the request give tools and agents. `failures`: the tools that failed in those turns;
-    none of them is first, unless there is no other.
-    """
+    """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
     standings = [
         Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind])
         for use in _present(recipe, legs)
     ]
-    standings += past
-    owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
-    scores: dict[str, float] = {}
-    for standing in standings:
-        _add(scores, standing)
+    standings += past.votes
+    every = [*standings, past.follows] if past.follows else standings
+    owners = {tool: owner for s in every for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    scores = _sum_parts(standings)
+    for tool in past.follows.targets if past.follows else ():
+        scores.setdefault(tool, 0.0)
     tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
-    if failures is not None:
-        failures = failures.behind_others(tools)
-        _add(tools, failures)
-        standings.append(failures)
+    if past.follows:
+        standings.append(follows := past.follows.of_sum(tools))
+        for tool in tools:
+            tools[tool] += follows.parts.get(tool, 0.0) + follows.parts.get(owners[tool], 0.0)
+    if past.failures:
+        standings.append(rivals := past.failures.of_rivals(tools))
+        _add(tools, rivals)
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
-
-
-def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
-    places = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
-    ids, owners, scores = hits
-    return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
 
 
 def tools_of(
@@ -164,29 +196,43 @@ def tools_of(
     limit: int,
     *,
     population: int,
-    past: Sequence[Standing],
-    last: Callable[[str], bool],
+    past: PastVotes,
 ) -> dict[str, list[str]]:
     """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves.
 
-    `population`: how many capabilities there are. `past`: what the turns before the request give tools. Those come last
-    of which `last` says so.
+    `population`: how many capabilities there are.
     """
     standings = [
         Standing.of(recipe, use, legs[use.leg], weights, population=population)
         for use in _present(recipe, legs)
         if use.kind == "tool"
     ]
+    standings += past.votes
+    if past.follows:
+        standings.append(past.follows.of_sum(_sum_parts(standings)))
     scores: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}
-    for standing in [*standings, *past]:
+    for standing in standings:
         for entity, owner in zip(standing.hits.entity_ids, standing.hits.owner_ids, strict=True):
             if owner in scores and entity != owner:
                 scores[owner][entity] = scores[owner].get(entity, 0.0) + standing.parts.get(entity, 0.0)
     # Equal ones stay in the order of the legs.
     return {
-        agent_id: sorted(tools, key=lambda tool: (last(tool), -tools[tool]))[:limit]
+        agent_id: [name for name, _ in sorted(tools.items(), key=lambda item: -item[1])][:limit]
         for agent_id, tools in scores.items()
     }
+
+
+def _sum_parts(standings: Iterable[Standing]) -> dict[str, float]:
+    scores: dict[str, float] = {}
+    for standing in standings:
+        _add(scores, standing)
+    return scores
+
+
+def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
+    places = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
+    ids, owners, scores = hits
+    return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -201,12 +247,11 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
 
 
 def _add(scores: dict[str, float], standing: Standing) -> None:
-    if not scores and standing.may_bring:
+    if not scores:
         scores.update(standing.parts)
         return
     for target, part in standing.parts.items():
-        if standing.may_bring or target in scores:
-            scores[target] = scores.get(target, 0.0) + part
+        scores[target] = scores.get(target, 0.0) + part
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ Calls count by name and outcome, never by what they gave: a result is no request
 what is not there, and what may not be found now gets no vote.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -13,12 +13,15 @@ from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
-from waygraph.registry.model.nouns import Principal, Query, Turn
-from waygraph.registry.routing.fusion import Standing, Weights
+from waygraph.registry.model.nouns import Principal, Query
+from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.routing.fusion import NO_PAST, PastVotes, Standing, Weights
 from waygraph.registry.routing.recipes import HistoryShares
 
 TURN_CHARS = 400
 """So much of the end of an earlier turn is read: there the question stands that a request answers."""
+LEAST_NEED = 0.1
+"""Of a request that says all: so much still decides between agents that fit alike."""
 MAX_NUMBERS = 10
 """Numbers of turns in a notice, at most."""
 
@@ -35,20 +38,16 @@ NO_WORDS = Words()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a history gives to `agents`, to `tools` and their agents, and against the tools that failed (`failures`).
+    """What a history gives to `agents`, and to `tools` and their agents.
 
     `silent`: tools that were called for the request under way; they do not speak for their agents again.
     """
 
-    agents: tuple[Standing, ...] = ()
-    tools: tuple[Standing, ...] = ()
-    failures: Standing | None = None
+    agents: PastVotes = NO_PAST
+    tools: PastVotes = NO_PAST
     silent: frozenset[str] = frozenset()
     words: Words = NO_WORDS
     notice: str = ""
-
-    def has_failed(self, tool_id: str) -> bool:
-        return self.failures is not None and tool_id in self.failures.parts
 
 
 class _Call(NamedTuple):
@@ -58,6 +57,8 @@ class _Call(NamedTuple):
     tool_id: str
     has_failed: bool
     is_under_way: bool
+    is_done: bool
+    """Whether it is known to be made for the request under way: of calls alone nobody knows where a request ends."""
 
 
 def read_words(query: Query, shares: HistoryShares | None) -> Words:
@@ -70,85 +71,106 @@ def read_words(query: Query, shares: HistoryShares | None) -> Words:
     return Words(text, bool(words) and words[-1].role == "assistant")
 
 
-def read_calls(
-    index: SearchIndex, query: Query, shares: HistoryShares, weights: Weights, principal: Principal | None
-) -> Past:
-    """What the calls before the query's text give, of what may be found. Raises IndexOutdated.
+def has_words(query: Query) -> bool:
+    """Whether anything is known of a conversation but its calls."""
+    return any(turn.role != "call" for turn in query.history)
 
-    To be asked after the search: the index is then not older than what was found.
+
+def read_need(confidence: float | None, shares: HistoryShares) -> float:
+    """How much a request needs the calls before it, in (0, 1]. `confidence`: of its answer alone; None: unknown."""
+    if confidence is None or shares.sure <= shares.unsure:
+        return 1.0
+    return min(1.0, max(LEAST_NEED, (shares.sure - confidence) / (shares.sure - shares.unsure)))
+
+
+def read_calls(
+    index: SearchIndex,
+    query: Query,
+    shares: HistoryShares,
+    weights: Weights,
+    principal: Principal | None,
+    *,
+    need: float,
+) -> Past:
+    """What the calls before the query's text give, of what may be found. `need`: how much their agents count for it.
+
+    To be asked after the search: the index is then not older than what was found. Raises IndexOutdated.
     """
-    history, scope = query.history, Scope(query.filters, principal)
-    calls, unknown = _read_calls(index, history, scope)
+    scope = Scope(query.filters, principal)
+    calls, unknown = _read_calls(index, query, scope)
     follows = _follow(index, calls, scope)
-    by_agent, by_tool = _latest(calls, "agent_id"), _latest(calls, "tool_id")
-    agents = _findable_agents(index, {*by_agent, *map(_owner, follows)}, scope)
-    tools = _findable_tools(index, {*by_tool, *follows}, scope)
+    agents = _findable_agents(index, {*(call.agent_id for call in calls), *map(owner_of, follows)}, scope)
+    tools = _findable_tools(index, {*(call.tool_id for call in calls if call.tool_id), *follows}, scope)
     follows = {each: chance for each, chance in follows.items() if each in tools or each in agents}
-    agent_follows = dict.fromkeys(map(_owner, follows), 0.0)
+    agent_follows = dict.fromkeys(map(owner_of, follows), 0.0)
     for each, chance in follows.items():
-        agent_follows[_owner(each)] += chance
-    follows = {each: chance for each, chance in follows.items() if each in tools}
-    used_agents = {agent_id: worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
-    failing = {agent_id: 1.0 for agent_id, call in by_agent.items() if call.has_failed and agent_id in agents}
-    failed_tools = {tool_id: 1.0 for tool_id, call in by_tool.items() if call.has_failed and tool_id in tools}
-    called_tools = {
-        tool_id: float(by_tool[tool_id].is_under_way) for tool_id in by_tool if tool_id in tools - failed_tools.keys()
-    }
-    of_agent, of_tool = weights["agent"], weights["tool"]
-    for_agents = (
-        *_standing("used", used_agents, of_agent),
-        *_standing("failed", failing, -of_agent * shares.failed / 2),
-        *_standing("follows", agent_follows, of_agent * shares.follows),
-    )
-    for_tools = (
-        *_standing("used", called_tools, -of_tool * shares.done),
-        *_standing("follows", follows, of_tool * shares.follows),
-    )
+        agent_follows[owner_of(each)] += chance
+    rest = need * max(0.0, 1 - sum(agent_follows.values()))  # what counts say of staying is not said again
+    use = {agent_id: rest * worth for agent_id, worth in _use(calls, shares).items() if agent_id in agents}
+    failing_agents, failing_tools = (_failures(calls, field, shares.decay) for field in ("agent_id", "tool_id"))
+    finishes = {call.tool_id: float(call.is_done) for call in reversed(calls)}
+    finishes = _within(finishes, tools - failing_tools.keys())
+    votes = _standings("used", use, weights["agent"])
     return Past(
-        agents=for_agents,
-        tools=(*for_agents, *for_tools),
-        silent=frozenset(tool_id for tool_id, is_under_way in called_tools.items() if is_under_way),
-        failures=next(_standing("failed", failed_tools, -of_tool * shares.failed), None),
+        agents=PastVotes(
+            votes=votes,
+            follows=_standing("follows", agent_follows, shares.follows),
+            failures=_standing("failed", _within(failing_agents, agents), shares.failed),
+        ),
+        tools=PastVotes(
+            votes=(*votes, *_standings("used", finishes, -weights["tool"] * shares.done)),
+            follows=_standing("follows", follows, shares.follows),
+            failures=_standing("failed", _within(failing_tools, tools), shares.failed),
+        ),
+        silent=frozenset(tool for tool, is_done in finishes.items() if is_done),
         notice=_unknown_notice(unknown),
     )
 
 
-def _read_calls(index: SearchIndex, history: Sequence[Turn], scope: Scope) -> tuple[list[_Call], list[int]]:
+def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_Call], list[int]]:
     """The calls of what the caller sees, latest first, and the numbers of the turns that name nothing so, from 1."""
+    history, knows_words = query.history, has_words(query)
     calls = [(at, turn) for at, turn in enumerate(history, start=1) if turn.role == "call"]
     last_answer = max((at for at, turn in enumerate(history, start=1) if turn.role == "assistant"), default=0)
     ids_by_name = find_all_named(index, {turn.tool: None for _, turn in calls}, scope.principal) if calls else {}
     read = [
-        _Call(*ids_by_name[turn.tool], turn.outcome == "failed", at > last_answer)
+        _Call(*ids_by_name[turn.tool], turn.outcome == "failed", at > last_answer, knows_words and at > last_answer)
         for at, turn in calls
         if turn.tool in ids_by_name
     ]
     return read[::-1], [at for at, turn in calls if turn.tool not in ids_by_name]
 
 
-def _latest(calls: Iterable[_Call], field: str) -> dict[str, _Call]:
-    """Of each agent or tool the latest call; of calls latest first."""
-    latest: dict[str, _Call] = {}
-    for call in calls:
-        if name := getattr(call, field):
-            latest.setdefault(name, call)
-    return latest
+def _failures(calls: Iterable[_Call], field: str, decay: float) -> dict[str, float]:
+    """Of each agent or tool whose latest calls failed, how much of that is left: of calls latest first."""
+    rests: dict[str, float] = {}
+    has_worked: set[str] = set()
+    for back, call in enumerate(calls):
+        name = getattr(call, field)
+        if not call.has_failed:
+            has_worked.add(name)
+        elif name and name not in has_worked:
+            rests[name] = rests.get(name, 0.0) + decay**back
+    return rests
+
+
+def _within(worths: Mapping[str, float], names: Collection[str]) -> dict[str, float]:
+    return {name: worth for name, worth in worths.items() if name in names}
 
 
 def _use(calls: Sequence[_Call], shares: HistoryShares) -> dict[str, float]:
-    """What each agent gets by its latest call that did not fail."""
+    """What each agent gets by its latest call that did not fail, less with each such call since."""
     worths: dict[str, float] = {}
-    for back, call in enumerate(calls):
-        if not call.has_failed:
-            share = shares.under_way if call.is_under_way else shares.used
-            worths.setdefault(call.agent_id, share * shares.decay**back)
+    for back, call in enumerate(call for call in calls if not call.has_failed):
+        share = shares.under_way if call.is_under_way else shares.used
+        worths.setdefault(call.agent_id, share * shares.decay**back)
     return worths
 
 
 def _follow(index: SearchIndex, calls: Sequence[_Call], scope: Scope) -> Mapping[str, float]:
     """The chance of each next tool, and of agents where it is left open which of their tools it is."""
     ids = [call.tool_id or call.agent_id for call in reversed(calls)]
-    transitions = index.transitions if ids else None
+    transitions = index.transitions
     return transitions.follows(ids, scope.principal) if transitions else {}
 
 
@@ -159,7 +181,7 @@ def _findable_agents(index: SearchIndex, ids: Collection[str], scope: Scope) -> 
 
 def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> frozenset[str]:
     """Those that are there, and that a search in the scope may find. Raises IndexOutdated."""
-    owners = sorted(_findable_agents(index, set(map(_owner, ids)), scope))
+    owners = sorted(_findable_agents(index, set(map(owner_of, ids)), scope))
     tool_ids = frozenset(chain.from_iterable(index.tool_ids_of(owners).values())) if owners else frozenset()
     tool_ids = tool_ids if (within := tools_within(scope.filters)) is None else tool_ids.intersection(within)
     try:
@@ -168,18 +190,16 @@ def _findable_tools(index: SearchIndex, ids: Collection[str], scope: Scope) -> f
         raise IndexOutdated from None
 
 
-def _owner(tool_id: str) -> str:
-    return tool_id.partition("/")[0]
-
-
-def _standing(leg: str, worths: Mapping[str, float], weight: float) -> Iterator[Standing]:
-    """One, or none where nobody gets anything; best first."""
-    if not worths:
-        return
+def _standing(leg: str, worths: Mapping[str, float], weight: float) -> Standing | None:
+    """None where nobody gets anything; best first."""
     ids = sorted(worths, key=lambda each: (-worths[each], each))
-    hits = LegHits(ids, [_owner(each) for each in ids], [worths[each] for each in ids])
-    parts = {each: weight * worths[each] for each in ids}
-    yield Standing(leg, hits, ids, weight, parts, may_bring=leg != "failed")
+    hits = LegHits(ids, [owner_of(each) for each in ids], [worths[each] for each in ids])
+    return Standing(leg, hits, ids, weight, {each: weight * worths[each] for each in ids}) if ids else None
+
+
+def _standings(leg: str, worths: Mapping[str, float], weight: float) -> tuple[Standing, ...]:
+    standing = _standing(leg, worths, weight)
+    return (standing,) if standing else ()
 
 
 def _unknown_notice(turns: Sequence[int]) -> str:

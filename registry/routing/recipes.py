@@ -122,36 +122,44 @@ class HistoryShares:
     """What the turns before a request add to a score, in the recipe's own scale, times its weight for the kind.
 
     A call is of the request under way unless the assistant spoke since: what is done is seldom done again, and its
-    agent goes on. Chosen on development sets (evals/decisions.md).
+    agent goes on. Of calls alone nobody knows where a request ends: there nothing counts as done. Chosen on development
+    sets (evals/decisions.md).
     """
 
     used: float
     """For an agent that was called, by its last call."""
     under_way: float
-    """The same, if that call is of the request under way."""
+    """The same, if that call is of the request under way, or where no words are known, as far as this one needs it."""
     done: float
     """Against a tool that was called for the request under way."""
     failed: float
-    """Against a tool whose last call failed, and half of it against its agent. Another tool comes before it anyway."""
+    """A rival of another agent may fit so much less, as a share of the score, and comes before a tool or agent whose
+    last call failed. Less with each call since, by `decay`."""
     follows: float
-    """For what is sure to be called next, see `Transitions`."""
+    """For what is sure to be called next, see `Transitions`: a share of the sum of all scores, below 1."""
     decay: float = 0.8
     """Of `used` and `under_way` with each call since, in (0, 1]."""
     topic: float = 0.5
     """How much the words before a request count beside it in its vector, in [0, 1]."""
     topic_turns: int = 2
     """How many turns of words that is."""
+    sure: float = 0.6
+    """A request of this confidence by itself needs earlier calls the least."""
+    unsure: float = 0.3
+    """One of this confidence, or none, needs them whole; between the two in part."""
     doubt: float = 0.0
     """Off the `fit` of a request with words before it: they are near something, whatever it asks."""
 
     def __post_init__(self) -> None:
         """Raises InvalidSetting."""
-        for name in ("used", "under_way", "done", "failed", "follows", "doubt"):
+        for name in ("used", "under_way", "done", "doubt"):
             value = getattr(self, name)
             _refuse_unless(f"history {name}={value!r}", _is_number(value), "a number from 0")
-        for name in ("decay", "topic"):
+        for name in ("failed", "decay", "topic", "sure", "unsure"):
             value = getattr(self, name)
             _refuse_unless(f"history {name}={value!r}", _is_number(value) and value <= 1, "a number from 0 to 1")
+        can_share = _is_number(self.follows) and self.follows < 1
+        _refuse_unless(f"history follows={self.follows!r}", can_share, "a number from 0, below 1")
         _refuse_unless(
             f"history topic_turns={self.topic_turns!r}", _is_count(self.topic_turns), "a whole number from 1"
         )
@@ -238,8 +246,8 @@ _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
 """An entity named outright outweighs all other legs together (at most 0.25)."""
-_BY_RANKS = HistoryShares(used=0.02, under_way=0.04, done=0.04, failed=0.04, follows=0.1)
-"""Where the first of a leg gets a share / 11."""
+_BY_RANKS = HistoryShares(used=0.02, under_way=0.04, done=0.04, failed=0.2, follows=0.07, sure=0.0)
+"""Where the first of a leg gets a share / 11. Ranks part those that fit alike: there earlier calls always count."""
 
 PAPER = Recipe(
     name="paper",
@@ -290,7 +298,7 @@ HYBRID = Recipe(
     texts="contextual",
     unread_words=1.5,
     calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
-    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=0.5, doubt=0.25),
+    history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
 )
 RANKS = Recipe(
     name="ranks",

@@ -26,8 +26,8 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
-from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
+from waygraph.registry.routing.fusion import NO_PAST, Candidate, fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.history import NO_WORDS, Past, has_words, read_calls, read_need, read_words
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Router:
                 past=past.agents,
                 silent=past.silent,
             )
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and not past.agents
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.agents == NO_PAST
             confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
@@ -211,17 +211,19 @@ class Router:
         with span("legs"):
             names = recipe.leg_names
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
-        if not query.history:
+        if not query.history and (recipe.history is None or not self.index.transitions):
             return Past(), hits
-        past = replace(self._read_calls(query, ask), words=words)
+        past = replace(self._read_calls(query, ask, hits), words=words)
         wider = hits if hits.records is self.index else hits._replace(records=_WiderRecords(hits.records, self.index))
         return past, wider
 
-    def _read_calls(self, query: Query, ask: Ask) -> Past:
-        if ask.recipe.history is None:
+    def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
+        shares = ask.recipe.history
+        if shares is None:
             return Past(notice=f"The turns before the request do not count: {ask.recipe.name!r} takes none here.")
         with span("history"):
-            return read_calls(self.index, query, ask.recipe.history, ask.weights, ask.principal)
+            need = 1.0 if has_words(query) else read_need(_confidence(hits, query, ask.recipe, Past())[0], shares)
+            return read_calls(self.index, query, shares, ask.weights, ask.principal, need=need)
 
     def _embed(self, queries: "QueryCache", text: str, earlier: str, topic: float) -> "Vector":
         """Of the text, and of it behind what was `earlier` before, which counts for the share `topic`.
@@ -291,7 +293,12 @@ def _join_notices(*notices: str) -> str:
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
     best = fuse_tools(
-        ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations, past=past.tools, failures=past.failures
+        ask.recipe,
+        hits.legs,
+        ask.weights,
+        limit,
+        populations=hits.populations,
+        past=past.tools,
     )
     agents = hits.records.agents()
     return tuple(
@@ -316,7 +323,6 @@ def _agent_matches(
         TOOLS_SHOWN,
         population=hits.populations["tool"],
         past=past.tools,
-        last=past.has_failed,
     )
     agents = hits.records.agents()
     return tuple(

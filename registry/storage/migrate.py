@@ -143,7 +143,10 @@ def parts_of(whole: Contents, present_ids: Collection[str]) -> list[Part]:
         *_parts(whole.sources, _put_sources),
         *_parts(whole.claims, _put_claims),
         *_parts(whole.changes, _put_changes),
-        *_parts(whole.transitions, lambda transitions, session: put_transitions(session, transitions)),
+        *_parts(
+            [each for each in whole.transitions if each.first],
+            lambda transitions, session: put_transitions(session, transitions),
+        ),
         *(
             Part(noun.rows(each), (), partial(noun.put, value=each, vectors=whole.vectors_of(noun)))
             for noun in NOUNS
@@ -322,6 +325,8 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
 
     def whole(session: GraphSession) -> None:
         session.run(_STATE_CREATE, props=asdict(original.state))
+        # What begins conversations hangs on the Registry node.
+        put_transitions(session, [each for each in original.transitions if not each.first])
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:

@@ -63,7 +63,7 @@ def test_what_followed_comes_first(registry: LocalRegistry) -> None:
         *[["agent-0/cart", "agent-1/cart", "agent-2/drone"]] * 9,
         ["agent-2/cart", "agent-1/cart", "agent-1/drone"],
     )
-    assert (learned.transitions, learned.unknown) == (12, ())
+    assert (learned.transitions, learned.unknown) == (16, ())
     assert answers(registry, "agent-0/cart", "agent-1/cart")[0][0] == "agent-2"
     query = Query(text=SEND, history=(Turn(role="call", tool="agent-0/cart"), Turn(role="call", tool="agent-1/cart")))
     best = registry.find_tools(query).matches[0]
@@ -83,8 +83,8 @@ def test_what_is_hidden_tells_nothing(registry: LocalRegistry) -> None:
     seen, of_crew = ([answers(registry, *calls, principal=who) for calls in histories] for who in (PUBLIC, CREW))
     learn(
         registry,
-        *[["agent-1/cart", "agent-3/cart", "agent-2/cart"]] * 5,
-        ["agent-3/drone", "agent-1/cart", "agent-2/cart"][:2],
+        *[["agent-3/drone", "agent-1/cart", "agent-3/cart", "agent-2/cart"]] * 5,
+        ["agent-3/drone", "agent-1/cart"],
     )
     assert [answers(registry, *calls) for calls in histories] == seen
     assert [answers(registry, *calls, principal=CREW) for calls in histories] != of_crew
@@ -93,17 +93,23 @@ def test_what_is_hidden_tells_nothing(registry: LocalRegistry) -> None:
 def test_what_is_not_there_is_left_out(registry: LocalRegistry) -> None:
     learned = learn(registry, ["agent-0/cart", "agent-0/plane", "nobody/cart", "agent-1/cart"])
     assert learned.unknown == ("agent-0/plane", "nobody", "nobody/cart")
-    assert [each.key for each in registry.read(read_transitions)] == [("", "agent-0", "agent-0")]
+    assert [each.key for each in registry.read(read_transitions)] == [
+        ("", "", "agent-0"),
+        ("", "", "agent-0/cart"),
+        ("", "agent-0", "agent-0"),
+    ]
     assert learn(registry).revision == learned.revision
 
 
 def test_counts_add_up_and_the_least_go(registry: LocalRegistry) -> None:
     often, seldom = ["agent-0/cart", "agent-1/cart"], ["agent-1/cart", "agent-2/cart"]
     learn(registry, often, seldom)
-    assert learn(registry, often, most=2).transitions == 2
-    assert [(each.first, each.count) for each in registry.read(read_transitions)] == [
-        ("agent-0", 2),
-        ("agent-0/cart", 2),
+    assert learn(registry, often, most=4).transitions == 4
+    assert [(each.first, each.next, each.count) for each in registry.read(read_transitions)] == [
+        ("", "agent-0", 2),
+        ("", "agent-0/cart", 2),
+        ("agent-0", "agent-1", 2),
+        ("agent-0/cart", "agent-1/cart", 2),
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_history_comes_from_a_file_and_from_options(run: Run, tmp_path: Path) 
     )
     assert after < before
     first = run("find", "book a table for four").rows[0][1]
-    assert run("find", "book a table for four", "--failed", first).rows[0][1] != first
+    assert run("find", "book a table for four", "--failed", first, "--failed", first).rows[0][1] != first
     assert "turns 1" in run("find", text, "--failed", "nowhere/none").err
 
 

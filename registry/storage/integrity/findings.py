@@ -298,7 +298,7 @@ def _check_removed(graph: Graph) -> Iterator[str]:
 
 
 def _transition_faults(graph: Graph) -> Iterator[str]:
-    return (f"{each.first} → {each.next}" for each in graph.transitions if not each.is_sound)
+    return (f"{each.first or 'the beginning'} → {each.next}" for each in graph.transitions if not each.is_sound)
 
 
 def _vector_faults(graph: Graph) -> Iterator[str]:
