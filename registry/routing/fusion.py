@@ -133,21 +133,47 @@ def fuse_tools(
     `past`: what the turns before the request give tools and agents. `failures`: the tools that failed in those turns;
     none of them is first, unless there is no other.
     """
-    standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind])
-        for use in _present(recipe, legs)
-    ]
-    standings += past
-    owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
-    scores: dict[str, float] = {}
-    for standing in standings:
-        _add(scores, standing)
-    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    standings = _tool_standings(recipe, legs, weights, populations, past)
+    tools, owners = _tool_scores(standings)
     if failures is not None:
         failures = failures.behind_others(tools)
         _add(tools, failures)
         standings.append(failures)
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
+
+
+def score_tools(
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    *,
+    populations: Mapping[EntityKind, int],
+    past: Sequence[Standing],
+) -> dict[str, float]:
+    """The sum of what speaks for each tool and for its agent."""
+    return _tool_scores(_tool_standings(recipe, legs, weights, populations, past))[0]
+
+
+def _tool_standings(
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    populations: Mapping[EntityKind, int],
+    past: Sequence[Standing],
+) -> list[Standing]:
+    uses = _present(recipe, legs)
+    own = [Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind]) for use in uses]
+    return [*own, *past]
+
+
+def _tool_scores(standings: Sequence[Standing]) -> tuple[dict[str, float], Mapping[str, str]]:
+    """Of each tool, and its owner."""
+    owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    scores: dict[str, float] = {}
+    for standing in standings:
+        _add(scores, standing)
+    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    return tools, owners
 
 
 def _without(hits: LegHits, tools: Collection[str]) -> LegHits:

@@ -26,7 +26,8 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
+from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, score_tools, tools_of
 from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
@@ -211,11 +212,33 @@ class Router:
         with span("legs"):
             names = recipe.leg_names
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
-        if not query.history:
-            return Past(), hits
-        past = replace(self._read_calls(query, ask), words=words)
-        wider = hits if hits.records is self.index else hits._replace(records=_WiderRecords(hits.records, self.index))
-        return past, wider
+        past = Past()
+        if query.history:
+            past = replace(self._read_calls(query, ask), words=words)
+            if hits.records is not self.index:
+                hits = hits._replace(records=_WiderRecords(hits.records, self.index))
+        return self._judge_calls(query, ask, hits, past, vector), hits
+
+    def _judge_calls(self, query: Query, ask: Ask, hits: Hits, past: Past, vector: "Vector | None") -> Past:
+        """The past, and what the request itself gives to tools by how it fits their calls."""
+        if not ask.recipe.judges_calls:
+            return past
+
+        def lean() -> float:
+            if self.queries is None or vector is None:
+                return -1.0  # by its words alone it asks for nothing else
+            known = self.queries.knows_script(query.text)
+            return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if known else 1.0
+
+        with span("calls"):
+            ask = self._by_script(query.text, ask)
+            scores = score_tools(
+                ask.recipe, hits.legs, ask.weights, populations=hits.populations, past=past.tools
+            )
+            ids = best_tools(scores)
+            tools = dict(zip(ids, hits.records.tools(ids), strict=True))
+            standing = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
+        return replace(past, tools=(*past.tools, standing)) if standing else past
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
         if ask.recipe.history is None:
