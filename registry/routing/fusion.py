@@ -98,15 +98,20 @@ def fuse_agents(
     weights: Weights,
     limit: int,
     *,
-    population: int,
+    populations: Mapping[EntityKind, int],
     past: Sequence[Standing] = (),
     silent: Collection[str] = (),
 ) -> list[Candidate]:
-    """The best `limit` of `population` agents. `past`: what the turns before the request give agents; tools that are
-    `silent` do not speak for theirs, unless they are named outright.
+    """The best `limit` agents. `past`: what the turns before the request give agents, and what speaks of single tools;
+    tools that are `silent` do not speak for theirs, unless they are named outright.
+
+    Where scores are summed, an agent is as good as its best tool, so that both come in one order.
     """
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
+    if recipe.merge == "by_score":
+        return _best_by_tools(_tool_standings(recipe, legs, weights, populations, past), limit, silent)
+    population = populations["agent"]
     standings = [
         Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=silent)
         for use in _present(recipe, legs)
@@ -116,6 +121,17 @@ def fuse_agents(
     for standing in standings:
         _add(scores, standing)
     return _best(scores, limit, lambda agent_id: _votes(standings, agent_id))
+
+
+def _best_by_tools(standings: Sequence[Standing], limit: int, silent: Collection[str]) -> list[Candidate]:
+    scores, owners = _sum_parts(standings)
+    named = {each for standing in standings if standing.leg == "name" for each in standing.targets}
+    mute = frozenset(silent) - named
+    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in mute}
+    best = _best_of_owners(tools, owners)
+    agents = {owner: scores.get(owner, 0.0) + tools[tool] for owner, tool in best.items()}
+    agents |= {name: score for name, score in scores.items() if owners[name] == name and name not in best}
+    return _best(agents, limit, lambda each: (*_votes(standings, best.get(each, "")), *_votes(standings, each)))
 
 
 def fuse_tools(
@@ -154,6 +170,38 @@ def score_tools(
     return _tool_scores(_tool_standings(recipe, legs, weights, populations, past))[0]
 
 
+def count_siblings(
+    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, population: int
+) -> Standing:
+    """What an agent and its tools get for what its other tools have beyond its best one: half of that, in each leg.
+
+    Where scores are summed. `population`: how many capabilities there are.
+    """
+    own: dict[str, float] = {}
+    owners: dict[str, str] = {}
+    best_of_legs: dict[str, float] = {}
+    for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
+        standing = Standing.of(recipe, use, legs[use.leg], weights, population=population)
+        owners |= zip(standing.targets, standing.hits.owner_ids, strict=True)
+        _add(own, standing)
+        for owner, tool in _best_of_owners(standing.parts, owners).items():
+            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + standing.parts[tool]
+    halves = {owner: (best_of_legs[owner] - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()}
+    ids = sorted((owner for owner, part in halves.items() if part > 0), key=lambda each: (-halves[each], each))
+    hits = LegHits(ids, ids, [2 * halves[each] for each in ids])
+    return Standing("siblings", hits, ids, 0.5, {each: halves[each] for each in ids}, may_bring=False)
+
+
+def _best_of_owners(parts: Mapping[str, float], owners: Mapping[str, str]) -> dict[str, str]:
+    """Of each owner the tool with the highest part; of equal ones the first."""
+    best: dict[str, str] = {}
+    for tool, part in parts.items():
+        owner = owners[tool]
+        if owner not in best or part > parts[best[owner]]:
+            best[owner] = tool
+    return best
+
+
 def _tool_standings(
     recipe: Recipe,
     legs: Mapping[Leg, LegHits],
@@ -167,13 +215,19 @@ def _tool_standings(
 
 
 def _tool_scores(standings: Sequence[Standing]) -> tuple[dict[str, float], Mapping[str, str]]:
-    """Of each tool, and its owner."""
-    owners = {tool: owner for s in standings for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    """Of each tool, with what speaks for its owner; and the owners."""
+    scores, owners = _sum_parts(standings)
+    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    return tools, owners
+
+
+def _sum_parts(standings: Sequence[Standing]) -> tuple[dict[str, float], Mapping[str, str]]:
+    """Of each name, and its owner."""
+    owners = {name: owner for s in standings for name, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
     scores: dict[str, float] = {}
     for standing in standings:
         _add(scores, standing)
-    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
-    return tools, owners
+    return scores, owners
 
 
 def _without(hits: LegHits, tools: Collection[str]) -> LegHits:

@@ -27,7 +27,14 @@ from waygraph.registry.model.nouns import (
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
-from waygraph.registry.routing.fusion import Candidate, fuse_agents, fuse_tools, score_tools, tools_of
+from waygraph.registry.routing.fusion import (
+    Candidate,
+    count_siblings,
+    fuse_agents,
+    fuse_tools,
+    score_tools,
+    tools_of,
+)
 from waygraph.registry.routing.history import NO_WORDS, Past, read_calls, read_words
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
@@ -141,13 +148,13 @@ class Router:
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
-            effective_ask, population = self._by_script(query.text, ask), hits.populations["agent"]
+            effective_ask = self._by_script(query.text, ask)
             best = fuse_agents(
                 effective_ask.recipe,
                 hits.legs,
                 effective_ask.weights,
                 limit,
-                population=population,
+                populations=hits.populations,
                 past=past.agents,
                 silent=past.silent,
             )
@@ -237,8 +244,12 @@ class Router:
             )
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
-            standing = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
-        return replace(past, tools=(*past.tools, standing)) if standing else past
+            calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
+            fit = (calls,) if calls else ()
+            if ask.recipe.merge == "by_score":
+                population = hits.populations["tool"]
+                fit += (count_siblings(ask.recipe, hits.legs, ask.weights, population=population),)
+        return replace(past, tools=(*past.tools, *fit), agents=(*past.agents, *fit))
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
         if ask.recipe.history is None:
@@ -370,7 +381,7 @@ def _confidence(
     if name_hits and name_hits.entity_ids:
         return 1.0, False
     if best is None:
-        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
+        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, populations=hits.populations)
     fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
