@@ -56,12 +56,12 @@ class Standing(NamedTuple):
         hits: LegHits,
         weights: Weights,
         *,
-        population: int,
+        agents: int,
         by_owner: bool = False,
         silent: Collection[str] = (),
     ) -> "Standing":
-        """`population`: how many there are of what the leg gives, found or not. `by_owner`: agents are the targets, for
-        which tools that are `silent` do not speak.
+        """`agents`: how many there are, found or not. `by_owner`: agents are the targets, for which tools that are
+        `silent` do not speak.
         """
         # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
         floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
@@ -75,7 +75,8 @@ class Standing(NamedTuple):
             distinct = dict.fromkeys(targets)
             parts = dict(zip(distinct, _parts(weight, use.k, len(distinct)), strict=True))
         elif use.leg in TEXT_LEGS:
-            parts = _parts_of_words(weight, _first(targets, hits.scores), population)
+            best_of_owners = _first(hits.owner_ids, hits.scores).values()
+            parts = _parts_of_words(weight, _first(targets, hits.scores), best_of_owners, agents)
         else:
             parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
         return cls(use.leg, hits, targets, weight, parts)
@@ -98,7 +99,7 @@ def fuse_agents(
     weights: Weights,
     limit: int,
     *,
-    populations: Mapping[EntityKind, int],
+    agents: int,
     past: Sequence[Standing] = (),
     silent: Collection[str] = (),
 ) -> list[Candidate]:
@@ -110,10 +111,9 @@ def fuse_agents(
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     if recipe.merge == "by_score":
-        return _best_by_tools(_tool_standings(recipe, legs, weights, populations, past), limit, silent)
-    population = populations["agent"]
+        return _best_by_tools(_tool_standings(recipe, legs, weights, agents, past), limit, silent)
     standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=silent)
+        Standing.of(recipe, use, legs[use.leg], weights, agents=agents, by_owner=True, silent=silent)
         for use in _present(recipe, legs)
     ]
     standings += past
@@ -140,7 +140,7 @@ def fuse_tools(
     weights: Weights,
     limit: int,
     *,
-    populations: Mapping[EntityKind, int],
+    agents: int,
     past: Sequence[Standing] = (),
     failures: Standing | None = None,
 ) -> list[Candidate]:
@@ -149,7 +149,7 @@ def fuse_tools(
     `past`: what the turns before the request give tools and agents. `failures`: the tools that failed in those turns;
     none of them is first, unless there is no other.
     """
-    standings = _tool_standings(recipe, legs, weights, populations, past)
+    standings = _tool_standings(recipe, legs, weights, agents, past)
     tools, owners = _tool_scores(standings)
     if failures is not None:
         failures = failures.behind_others(tools)
@@ -163,25 +163,23 @@ def score_tools(
     legs: Mapping[Leg, LegHits],
     weights: Weights,
     *,
-    populations: Mapping[EntityKind, int],
+    agents: int,
     past: Sequence[Standing],
 ) -> dict[str, float]:
     """The sum of what speaks for each tool and for its agent."""
-    return _tool_scores(_tool_standings(recipe, legs, weights, populations, past))[0]
+    return _tool_scores(_tool_standings(recipe, legs, weights, agents, past))[0]
 
 
-def count_siblings(
-    recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, population: int
-) -> Standing:
+def count_siblings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> Standing:
     """What an agent and its tools get for what its other tools have beyond its best one: half of that, in each leg.
 
-    Where scores are summed. `population`: how many capabilities there are.
+    Where scores are summed. `agents`: how many there are.
     """
     own: dict[str, float] = {}
     owners: dict[str, str] = {}
     best_of_legs: dict[str, float] = {}
     for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
-        standing = Standing.of(recipe, use, legs[use.leg], weights, population=population)
+        standing = Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
         owners |= zip(standing.targets, standing.hits.owner_ids, strict=True)
         _add(own, standing)
         for owner, tool in _best_of_owners(standing.parts, owners).items():
@@ -206,11 +204,11 @@ def _tool_standings(
     recipe: Recipe,
     legs: Mapping[Leg, LegHits],
     weights: Weights,
-    populations: Mapping[EntityKind, int],
+    agents: int,
     past: Sequence[Standing],
 ) -> list[Standing]:
     uses = _present(recipe, legs)
-    own = [Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind]) for use in uses]
+    own = [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
     return [*own, *past]
 
 
@@ -243,17 +241,17 @@ def tools_of(
     agent_ids: Iterable[str],
     limit: int,
     *,
-    population: int,
+    agents: int,
     past: Sequence[Standing],
     last: Callable[[str], bool],
 ) -> dict[str, list[str]]:
     """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves.
 
-    `population`: how many capabilities there are. `past`: what the turns before the request give tools. Those come last
+    `agents`: how many there are. `past`: what the turns before the request give tools. Those come last
     of which `last` says so.
     """
     standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=population)
+        Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
         for use in _present(recipe, legs)
         if use.kind == "tool"
     ]
@@ -301,14 +299,19 @@ def _first(targets: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     return dict(zip(reversed(targets), reversed(values), strict=True))
 
 
-def _parts_of_words(weight: float, best: Mapping[str, float], population: int) -> dict[str, float]:
-    """Weight × the BM25 score in standard deviations over the population, those not found counting 0: ten are 1, which
-    is the most."""
+def _parts_of_words(
+    weight: float, best: Mapping[str, float], best_of_owners: Collection[float], agents: int
+) -> dict[str, float]:
+    """Weight × the BM25 score in standard deviations: ten are 1, which is the most.
+
+    They are those of all agents by the best text of each, those not found counting 0: so a word that is in many texts
+    of one agent tells as much as in one.
+    """
     if not best:
         return {}
-    size = max(population, len(best))
-    variance = sumprod(best.values(), best.values()) / size - (sum(best.values()) / size) ** 2
-    factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best.values())
+    size = max(agents, len(best_of_owners))
+    variance = sumprod(best_of_owners, best_of_owners) / size - (sum(best_of_owners) / size) ** 2
+    factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best_of_owners)
     return {target: factor * score for target, score in best.items()}
 
 

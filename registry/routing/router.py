@@ -154,7 +154,7 @@ class Router:
                 hits.legs,
                 effective_ask.weights,
                 limit,
-                populations=hits.populations,
+                agents=hits.populations["agent"],
                 past=past.agents,
                 silent=past.silent,
             )
@@ -239,16 +239,13 @@ class Router:
 
         with span("calls"):
             ask = self._by_script(query.text, ask)
-            scores = score_tools(
-                ask.recipe, hits.legs, ask.weights, populations=hits.populations, past=past.tools
-            )
+            scores = score_tools(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"], past=past.tools)
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
             calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
             fit = (calls,) if calls else ()
             if ask.recipe.merge == "by_score":
-                population = hits.populations["tool"]
-                fit += (count_siblings(ask.recipe, hits.legs, ask.weights, population=population),)
+                fit += (count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"]),)
         return replace(past, tools=(*past.tools, *fit), agents=(*past.agents, *fit))
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
@@ -325,7 +322,13 @@ def _join_notices(*notices: str) -> str:
 
 def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
     best = fuse_tools(
-        ask.recipe, hits.legs, ask.weights, limit, populations=hits.populations, past=past.tools, failures=past.failures
+        ask.recipe,
+        hits.legs,
+        ask.weights,
+        limit,
+        agents=hits.populations["agent"],
+        past=past.tools,
+        failures=past.failures,
     )
     agents = hits.records.agents()
     return tuple(
@@ -348,7 +351,7 @@ def _agent_matches(
         ask.weights,
         [candidate.id for candidate in best],
         TOOLS_SHOWN,
-        population=hits.populations["tool"],
+        agents=hits.populations["agent"],
         past=past.tools,
         last=past.has_failed,
     )
@@ -381,7 +384,7 @@ def _confidence(
     if name_hits and name_hits.entity_ids:
         return 1.0, False
     if best is None:
-        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, populations=hits.populations)
+        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, agents=hits.populations["agent"])
     fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
