@@ -363,7 +363,9 @@ class ToolRoute:
     revision: int
     """All of the answer is of this revision."""
     confidence: float | None = None
-    """How likely the registry holds a right agent, from 0 to 1."""
+    """How likely the registry holds a right tool, from 0 to 1."""
+    agents: tuple[str, ...] = ()
+    """Ids of agents without tools that fit better than every tool, the best first."""
     notice: str = ""
     """What limits the answer; empty: nothing."""
     not_reranked: str = ""

@@ -37,13 +37,15 @@ NO_WORDS = Words()
 class Past:
     """What a history gives to `agents`, to `tools` and their agents, and against the tools that failed (`failures`).
 
-    `silent`: tools that were called for the request under way; they do not speak for their agents again.
+    `silent`: tools that were called for the request under way; they do not speak for their agents again. `fit`: of what
+    agents and tools get, that which the request gives by itself.
     """
 
     agents: tuple[Standing, ...] = ()
     tools: tuple[Standing, ...] = ()
     failures: Standing | None = None
     silent: frozenset[str] = frozenset()
+    fit: tuple[Standing, ...] = ()
     words: Words = NO_WORDS
     notice: str = ""
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
 from waygraph.registry.routing.fusion import (
     Candidate,
+    Standing,
     count_siblings,
     fuse_agents,
     fuse_tools,
@@ -48,6 +49,8 @@ TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
+BETTER_SHOWN = 2
+"""Agents without tools that fit better than the tools found, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
 NOTHING_ELSE_FITS = "beside the pinned agents nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
@@ -115,9 +118,11 @@ class Router:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
         with span("fusion"):
-            confidence, is_withheld = _confidence(hits, query, ask.recipe, past)
+            confidence, is_withheld = _tool_confidence(hits, query, ask.recipe, past)
             may_see = shows(self.index, ask.principal)
-            candidates = _tool_matches(hits, self._by_script(query.text, ask), query.limit, may_see, past)
+            ask = self._by_script(query.text, ask)
+            candidates = _tool_matches(hits, ask, query.limit, may_see, past)
+            agents = self._better_agents(hits, ask, past)
         matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(query),
@@ -125,11 +130,26 @@ class Router:
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
+            agents=agents,
             notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
+
+    def _better_agents(self, hits: Hits, ask: Ask, past: Past) -> tuple[str, ...]:
+        """Ids of the agents without tools that come before those with tools."""
+        best = fuse_agents(
+            ask.recipe,
+            hits.legs,
+            ask.weights,
+            BETTER_SHOWN,
+            agents=hits.populations["agent"],
+            past=past.agents,
+            silent=past.silent,
+        )
+        tools = self.index.tool_ids_of([candidate.id for candidate in best])
+        return tuple(each.id for each in takewhile(lambda candidate: not tools[candidate.id], best))
 
     def _possible(self, ask: Ask) -> Ask:
         """The ask itself, or without a model the lexical one; refuses a recipe made for other texts."""
@@ -158,7 +178,7 @@ class Router:
                 past=past.agents,
                 silent=past.silent,
             )
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and not past.agents
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.agents == past.fit
             confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
@@ -224,12 +244,15 @@ class Router:
             past = replace(self._read_calls(query, ask), words=words)
             if hits.records is not self.index:
                 hits = hits._replace(records=_WiderRecords(hits.records, self.index))
-        return self._judge_calls(query, ask, hits, past, vector), hits
+        if not recipe.judges_calls:
+            return past, hits
+        fit = self._judge_calls(query, ask, hits, past, vector)
+        return replace(past, agents=(*past.agents, *fit), tools=(*past.tools, *fit), fit=fit), hits
 
-    def _judge_calls(self, query: Query, ask: Ask, hits: Hits, past: Past, vector: "Vector | None") -> Past:
-        """The past, and what the request itself gives to tools by how it fits their calls."""
-        if not ask.recipe.judges_calls:
-            return past
+    def _judge_calls(
+        self, query: Query, ask: Ask, hits: Hits, past: Past, vector: "Vector | None"
+    ) -> tuple[Standing, ...]:
+        """What the request by itself gives to single tools, and to agents for theirs."""
 
         def lean() -> float:
             if self.queries is None or vector is None:
@@ -243,10 +266,10 @@ class Router:
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
             calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
-            fit = (calls,) if calls else ()
-            if ask.recipe.merge == "by_score":
-                fit += (count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"]),)
-        return replace(past, tools=(*past.tools, *fit), agents=(*past.agents, *fit))
+        if ask.recipe.merge != "by_score":
+            return (calls,) if calls else ()
+        siblings = count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+        return (calls, siblings) if calls else (siblings,)
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
         if ask.recipe.history is None:
@@ -370,11 +393,28 @@ def _agent_matches(
 def _confidence(
     hits: Hits, query: Query, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
 ) -> tuple[float | None, bool]:
-    """How likely anything found is right, 1 if an entity is named outright; and whether a strict query is withheld.
-
-    None where the recipe is not calibrated for the model, or not for the texts that are embedded.
+    """How likely any agent found is right, and whether a strict query is withheld.
 
     `best` are the agents by the recipe's own weights, if they are at hand.
+    """
+    if best is None:
+        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, agents=hits.populations["agent"], past=past.fit)
+    return _probability(
+        hits, query, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
+    )
+
+
+def _tool_confidence(hits: Hits, query: Query, recipe: Recipe, past: Past) -> tuple[float | None, bool]:
+    """The same of tools: where scores are summed, by the best tool alone. An agent without tools may fit better."""
+    if recipe.merge != "by_score":
+        return _confidence(hits, query, recipe, past)
+    scores = score_tools(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"], past=past.fit)
+    return _probability(hits, query, recipe, past, max(scores.values(), default=0.0))
+
+
+def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
+    """1 if an entity is named outright, None where the recipe is not calibrated for the model, or not for the texts
+    that are embedded; and whether a strict query is withheld.
     """
     state = hits.records.state
     calibration = recipe.calibration(state.embedder)
@@ -383,9 +423,6 @@ def _confidence(
     name_hits = hits.legs.get("name")
     if name_hits and name_hits.entity_ids:
         return 1.0, False
-    if best is None:
-        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, agents=hits.populations["agent"])
-    fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
 

@@ -1,7 +1,7 @@
 """Tools that are named outright, and names that are near to one that nobody bears."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
 
 
+WhyNot = Callable[[Agent], str]
+"""Why nothing runs the tools of an agent; empty: they can be tried."""
+RUNS: WhyNot = lambda _: ""  # noqa: E731 - a constant of that type
 NEAREST = 3
 """Names suggested, at most."""
 BORNE_BY = 20
@@ -62,6 +65,22 @@ def _readings(name: str) -> tuple[str, ...]:
 def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
     """Those that the query names come first, whatever else speaks for others; else the order given."""
     return sorted(matches, key=lambda match: exactness(query, match.tool))
+
+
+def runnable_first(matches: Sequence[ToolMatch], why_not: WhyNot) -> list[ToolMatch]:
+    """In order, but a tool that nothing runs comes behind each later one that runs and fits as well, or less by no more
+    than a clear lead.
+    """
+    ordered: list[ToolMatch] = []
+    idle: list[ToolMatch] = []
+    for match in matches:
+        if why_not(match.agent):
+            idle.append(match)
+            continue
+        ordered += [each for each in idle if match.score < (1 - CLEAR_LEAD) * each.score]
+        idle = [each for each in idle if match.score >= (1 - CLEAR_LEAD) * each.score]
+        ordered.append(match)
+    return [*ordered, *idle]
 
 
 def owner_of(registry: "Searchable", tool: Tool, principal: Principal | None) -> Agent:
@@ -187,13 +206,14 @@ def tool_meant(
     query: str = "",
     principal: Principal | None = None,
     agent_ids: frozenset[str] | None = None,
+    why_not: WhyNot = RUNS,
 ) -> Tool:
     """The tool of that name, or the one that clearly fits the request best; one of the two is given.
 
     A name is an id, a call name, or the bare name of one tool only, whatever its case; the id of a skill means the tool
-    that reads it. A request is clear if it is
-    such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
-    without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
+    that reads it. A request is clear if it is such a name, or if one tool is first by meaning and first by words, and
+    ahead of all others by `CLEAR_LEAD`: so without a model none is. A tool that nothing runs (`why_not`) does not stand
+    against one that runs. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
     candidates.
     """
     if bool(name.strip()) == bool(query.strip()):
@@ -212,7 +232,7 @@ def tool_meant(
         return _only(text, bearers)
     if by_name or not matches:
         raise _unknown(registry, text, principal, agent_ids)
-    return _clearly_best(text, matches)
+    return _clearly_best(text, [match for match in matches if not why_not(match.agent)] or matches)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
