@@ -62,7 +62,7 @@ _VALUES: Mapping[str, re.Pattern[str]] = {
     "number": re.compile(rf"\d|\b({_NUMBER})\b", re.IGNORECASE),
 }
 """How a value of each kind looks in a request."""
-_IDENTIFIER = re.compile(r"(^|_|-|(?<=[a-z]))(id|ID|Id|uuid|guid)s?$")
+_IDENTIFIER = re.compile(r"(^|[_-])(?i:id|uuid|guid)s?$|[a-z](Id|ID|Uuid|UUID|Guid)s?$")
 _OF_FORMAT = {"uuid": "id", "uri": "url", "email": "email", **dict.fromkeys(("date", "date-time", "time"), "date")}
 _OF_WORD = {
     **dict.fromkeys(("date", "time", "day", "since", "until"), "date"),
