@@ -229,10 +229,10 @@ def tool_meant(
     matches = _matches(registry, text, principal, agent_ids)
     bearers = [match for match in matches if exactness(text, match.tool) < 4]
     if bearers:
-        return _only(text, bearers)
+        return _only(text, bearers, why_not)
     if by_name or not matches:
         raise _unknown(registry, text, principal, agent_ids)
-    return _clearly_best(text, [match for match in matches if not why_not(match.agent)] or matches)
+    return _clearly_best(text, matches, why_not)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
@@ -252,23 +252,37 @@ def _matches(
     return exact_first(text, route.matches)
 
 
-def _only(text: str, matches: Sequence[ToolMatch]) -> Tool:
+def _only(text: str, matches: Sequence[ToolMatch], why_not: WhyNot) -> Tool:
     """The one that is named most exactly. Raises AmbiguousTool."""
     best = exactness(text, matches[0].tool)
-    same = [match.tool for match in matches if exactness(text, match.tool) == best]
+    same = [match for match in matches if exactness(text, match.tool) == best]
+    same = [match for match in same if not why_not(match.agent)] or same
     if len(same) > 1:
-        raise AmbiguousTool(_short(text), [tool.call_name for tool in same[:CANDIDATES]])
-    return same[0]
+        raise AmbiguousTool(_short(text), [match.tool.call_name for match in same[:CANDIDATES]])
+    return same[0].tool
 
 
-def _clearly_best(text: str, matches: Sequence[ToolMatch]) -> Tool:
+def _clearly_best(text: str, matches: Sequence[ToolMatch], why_not: WhyNot) -> Tool:
     """Raises AmbiguousTool."""
-    best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
+    choices = [match for match in matches if not why_not(match.agent)] or list(matches)
+    idle = [match for match in matches if match not in choices]
+    best, second = choices[0], choices[1].score if len(choices) > 1 else 0.0
     # Meaning and words must, each by itself, put this tool first: either alone is often wrong.
-    first = {vote.leg for vote in best.votes if vote.entity_id == best.tool.id and vote.rank == 1}
-    if best.score - second >= CLEAR_LEAD * best.score and first.issuperset(_AGREEING):
+    is_first = all(_is_first(leg, best, idle) for leg in _AGREEING)
+    if best.score - second >= CLEAR_LEAD * best.score and is_first:
         return best.tool
-    raise AmbiguousTool(_short(text), [match.tool.call_name for match in matches[:CANDIDATES]])
+    raise AmbiguousTool(_short(text), [match.tool.call_name for match in choices[:CANDIDATES]])
+
+
+def _is_first(leg: Leg, match: ToolMatch, idle: Sequence[ToolMatch]) -> bool:
+    """Whether no tool stands before it in a leg but those that nothing runs."""
+    rank = _rank(leg, match)
+    return rank > 0 and rank == 1 + sum(0 < _rank(leg, each) < rank for each in idle)
+
+
+def _rank(leg: Leg, match: ToolMatch) -> int:
+    """0: the leg does not have it."""
+    return next((vote.rank for vote in match.votes if (vote.leg, vote.entity_id) == (leg, match.tool.id)), 0)
 
 
 def _unknown(
