@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
+from waygraph.registry.routing.background import PROBES, Background
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
 from waygraph.registry.routing.fusion import (
     Candidate,
@@ -49,6 +50,8 @@ TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
+SURELY_FITS = 1.0
+"""A best tool of this score fits better than what is near to everything, in whatever catalogue."""
 BETTER_SHOWN = 2
 """Agents without tools that fit better than the tools found, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
@@ -103,6 +106,7 @@ class Router:
     index: SearchIndex
     queries: "QueryCache | None"
     notice: str = ""
+    background: Background = field(default_factory=Background)
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
@@ -117,8 +121,10 @@ class Router:
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
+        best_fit = _tool_fit(hits, ask.recipe, past)
+        confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
+        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
         with span("fusion"):
-            confidence, is_withheld = _tool_confidence(hits, query, ask.recipe, past)
             may_see = shows(self.index, ask.principal)
             ask = self._by_script(query.text, ask)
             candidates = _tool_matches(hits, ask, query.limit, may_see, past)
@@ -131,11 +137,24 @@ class Router:
             revision=hits.records.state.revision,
             confidence=confidence,
             agents=agents,
+            is_doubtful=is_doubtful,
             notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
+
+    def _background_fit(self, query: Query, ask: Ask, best_fit: float) -> float:
+        """What the best tool must reach in this scope to be more than near to everything; 0: it surely does."""
+        if ask.recipe.merge != "by_score" or self.queries is None or best_fit >= SURELY_FITS:
+            return 0.0
+        size = f"{self.index.state.tools:.1e}"  # one tool more or less changes little
+        scope = (ask.recipe.name, ask.principal, query.filters, size)
+        return self.background.fit(scope, lambda: [self._probe(text, query, ask) for text in PROBES])
+
+    def _probe(self, text: str, query: Query, ask: Ask) -> float:
+        past, hits = self._search(Query(text=text, filters=query.filters), ask)
+        return _tool_fit(hits, ask.recipe, past)
 
     def _better_agents(self, hits: Hits, ask: Ask, past: Past) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
@@ -404,12 +423,12 @@ def _confidence(
     )
 
 
-def _tool_confidence(hits: Hits, query: Query, recipe: Recipe, past: Past) -> tuple[float | None, bool]:
-    """The same of tools: where scores are summed, by the best tool alone. An agent without tools may fit better."""
+def _tool_fit(hits: Hits, recipe: Recipe, past: Past) -> float:
+    """Where scores are summed, of the best tool alone: an agent without tools may fit better."""
     if recipe.merge != "by_score":
-        return _confidence(hits, query, recipe, past)
+        return recipe.fit(hits.similarity, hits.coverage, 0.0)
     scores = score_tools(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"], past=past.fit)
-    return _probability(hits, query, recipe, past, max(scores.values(), default=0.0))
+    return max(scores.values(), default=0.0)
 
 
 def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:

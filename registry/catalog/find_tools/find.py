@@ -204,7 +204,7 @@ class ToolsAnswer:
 
     def as_json(self) -> dict[str, Any]:
         """How sure it is comes before the tools: a model reads it first."""
-        before = {name: self.facts[name] for name in ("confidence", "better_agents") if name in self.facts}
+        before = {name: self.facts[name] for name in ("confidence", "better_agents", "hint") if name in self.facts}
         return before | {"tools": list(self.tools)} | dict(self.facts)
 
 
@@ -283,6 +283,8 @@ def answer_request(
     facts |= {"notice": route.notice} if request.history and route.notice else {}
     facts |= {"not_reranked": route.not_reranked} if route.not_reranked else {}
     facts |= confidence_field(route.confidence) if answer.tools else {}
+    if route.is_doubtful and answer.tools:
+        facts["hint"] = f"probably nothing here fits; {answer.facts['hint']}"
     return ToolsAnswer(answer.tools, {**answer.facts, **facts})
 
 
