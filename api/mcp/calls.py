@@ -338,7 +338,14 @@ def _note_call(gateway: "Gateway", asker: "Asker", tool: Tool, failure: str | No
 def _find_meant(gateway: "Gateway", asker: "Asker", name: str, query: str = "") -> tuple[Agent, Tool]:
     """Raises UnknownName, also for what the endpoint does not show; AmbiguousTool."""
     view, principal = gateway.view(asker), asker.principal
-    tool = tool_meant(view.registry, name=name, query=query, principal=principal, agent_ids=view.agent_ids)
+    tool = tool_meant(
+        view.registry,
+        name=name,
+        query=query,
+        principal=principal,
+        agent_ids=view.agent_ids,
+        why_not=gateway.reach.now().why_not,
+    )
     agent = view.registry.agent(tool.agent_id, principal=principal)
     if not view.shows_tool(agent, tool):
         raise errors.UnknownName("tool", name or tool.call_name, ())

@@ -13,7 +13,7 @@ from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
 from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog.find_tools import find
-from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
@@ -201,7 +201,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     return told_as_text(await gateway.ask(route))
 
 
-def _agent(match: AgentMatch, why_not: find.WhyNot) -> dict[str, Any]:
+def _agent(match: AgentMatch, why_not: WhyNot) -> dict[str, Any]:
     reader = [reading_tool(match.agent)] if match.agent.kind == "skill" else []
     entry = {
         "id": match.agent.id,

@@ -149,6 +149,7 @@ class QueryCache:
     def __init__(self, inner: Embedder, entries: int) -> None:
         self._inner = inner
         self._vectors = LRUCache[str, "Vector"](entries)
+        self._directions: dict[tuple[tuple[str, ...], tuple[str, ...]], Vector] = {}
         self._lock = Lock()
 
     @property
@@ -175,6 +176,18 @@ class QueryCache:
             with self._lock:
                 self._vectors[text] = vector
         return vector
+
+    def lean(self, vector: "Vector", *, toward: tuple[str, ...], away: tuple[str, ...]) -> float:
+        """How far a vector of length 1 leans from the mean of some texts to that of others: a cosine, 0 if the two are
+        one. The texts are embedded once.
+        """
+        direction = self._directions.get((toward, away))
+        if direction is None:
+            means = [self._inner.embed(texts, "query").mean(axis=0) for texts in (toward, away)]
+            direction = means[0] - means[1]
+            direction /= float(np.linalg.norm(direction)) or 1.0
+            self._directions[toward, away] = direction
+        return float(vector @ direction)
 
     def mix(self, vector: "Vector", text: str, share: float) -> "Vector":
         """The vector with `share` of that of a text of one caller, which is not kept; again of length 1."""

@@ -363,7 +363,11 @@ class ToolRoute:
     revision: int
     """All of the answer is of this revision."""
     confidence: float | None = None
-    """How likely the registry holds a right agent, from 0 to 1."""
+    """How likely the registry holds a right tool, from 0 to 1."""
+    agents: tuple[str, ...] = ()
+    """Ids of agents without tools that fit better than every tool, the best first."""
+    is_doubtful: bool = False
+    """Whether requests that have nothing to do with these tools fit them as well: probably none is right."""
     notice: str = ""
     """What limits the answer; empty: nothing."""
     not_reranked: str = ""

@@ -22,6 +22,7 @@ from waygraph.registry.model.nouns import Query, Route, ToolRoute, Walked
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.routing.background import Background
 from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Rerank, Walk, with_rerank
 from waygraph.registry.routing.rerank import (
     OpenedRerankers,
@@ -165,6 +166,7 @@ class Answering:
         self._store, self._embedders, self._rerankers, self._walks = store, embedders, rerankers, walks
         self._lock = threading.Lock()
         self._router: Router | None = None
+        self._background = Background()
 
     def close(self) -> None:
         """Lets go of the index it read."""
@@ -261,4 +263,4 @@ class Answering:
             return Router(index=index, queries=None, notice="Searched by words only, as the embedder `none` asks.")
         if choice.fingerprint != index.state.embedder:
             raise EmbedderMismatch(has=index.state.embedder, wants=choice.fingerprint)
-        return Router(index=index, queries=self._embedders.queries(choice.embedder))
+        return Router(index=index, queries=self._embedders.queries(choice.embedder), background=self._background)

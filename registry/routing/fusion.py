@@ -46,6 +46,8 @@ class Standing(NamedTuple):
     targets: Sequence[str]
     weight: float
     parts: Mapping[str, float]
+    may_bring: bool = True
+    """Whether it names candidates, or speaks only of those that others name."""
 
     @classmethod
     def of(
@@ -55,12 +57,12 @@ class Standing(NamedTuple):
         hits: LegHits,
         weights: Weights,
         *,
-        population: int,
+        agents: int,
         by_owner: bool = False,
         silent: Collection[str] = (),
     ) -> "Standing":
-        """`population`: how many there are of what the leg gives, found or not. `by_owner`: agents are the targets, for
-        which tools that are `silent` do not speak.
+        """`agents`: how many there are, found or not. `by_owner`: agents are the targets, for which tools that are
+        `silent` do not speak.
         """
         # A cosine counts above that of the last candidate, so that nobody gains by being the last one read.
         floor = max(hits.scores[-1], 0.0) if len(hits.scores) >= recipe.depth else 0.0
@@ -74,7 +76,8 @@ class Standing(NamedTuple):
             distinct = dict.fromkeys(targets)
             parts = dict(zip(distinct, _parts(weight, use.k, len(distinct)), strict=True))
         elif use.leg in TEXT_LEGS:
-            parts = _parts_of_words(weight, _first(targets, hits.scores), population)
+            best_of_owners = _first(hits.owner_ids, hits.scores).values()
+            parts = _parts_of_words(weight, _first(targets, hits.scores), best_of_owners, agents)
         else:
             parts = _first(targets, [weight * (score - floor) if score > floor else 0.0 for score in hits.scores])
         return cls(use.leg, hits, targets, weight, parts)
@@ -133,28 +136,45 @@ def fuse_agents(
     weights: Weights,
     limit: int,
     *,
-    population: int,
+    agents: int,
     past: PastVotes = NO_PAST,
     silent: Collection[str] = (),
 ) -> list[Candidate]:
-    """The best `limit` of `population` agents. Tools that are `silent` do not speak for theirs, unless they are named
-    outright.
+    """The best `limit` of `agents`. Tools that are `silent` do not speak for theirs, unless they are named outright.
+
+    Where scores are summed, an agent is as good as its best tool, so that both come in one order.
     """
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
-    standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=population, by_owner=True, silent=silent)
-        for use in _present(recipe, legs)
-    ]
-    standings += past.votes
-    scores = _sum_parts(standings)
+    if recipe.merge == "by_score":
+        standings = _tool_standings(recipe, legs, weights, agents, past.votes)
+        scores, best = _agents_by_tools(standings, silent)
+    else:
+        standings = [
+            Standing.of(recipe, use, legs[use.leg], weights, agents=agents, by_owner=True, silent=silent)
+            for use in _present(recipe, legs)
+        ]
+        standings += past.votes
+        scores, best = _sum_parts(standings)[0], {}
     if past.follows:
         standings.append(follows := past.follows.of_sum(scores))
         _add(scores, follows)
     if past.failures:
         standings.append(rivals := past.failures.of_rivals(scores))
         _add(scores, rivals)
-    return _best(scores, limit, lambda agent_id: _votes(standings, agent_id))
+    return _best(scores, limit, lambda each: (*_votes(standings, best.get(each, "")), *_votes(standings, each)))
+
+
+def _agents_by_tools(standings: Sequence[Standing], silent: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
+    """The scores of agents, and the best tool of each that has one."""
+    scores, owners = _sum_parts(standings)
+    named = {each for standing in standings if standing.leg == "name" for each in standing.targets}
+    mute = frozenset(silent) - named
+    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in mute}
+    best = _best_of_owners(tools, owners)
+    agents = {owner: scores.get(owner, 0.0) + tools[tool] for owner, tool in best.items()}
+    agents |= {name: score for name, score in scores.items() if owners[name] == name and name not in best}
+    return agents, best
 
 
 def fuse_tools(
@@ -163,21 +183,17 @@ def fuse_tools(
     weights: Weights,
     limit: int,
     *,
-    populations: Mapping[EntityKind, int],
+    agents: int,
     past: PastVotes = NO_PAST,
 ) -> list[Candidate]:
     """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
-    standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=populations[use.kind])
-        for use in _present(recipe, legs)
-    ]
-    standings += past.votes
-    every = [*standings, past.follows] if past.follows else standings
-    owners = {tool: owner for s in every for tool, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
-    scores = _sum_parts(standings)
-    for tool in past.follows.targets if past.follows else ():
-        scores.setdefault(tool, 0.0)
-    tools = {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+    standings = _tool_standings(recipe, legs, weights, agents, past.votes)
+    scores, owners = _sum_parts(standings)
+    if past.follows:
+        for name, owner in zip(past.follows.targets, past.follows.hits.owner_ids, strict=True):
+            scores.setdefault(name, 0.0)
+            owners.setdefault(name, owner)
+    tools = _with_owners(scores, owners)
     if past.follows:
         standings.append(follows := past.follows.of_sum(tools))
         for tool in tools:
@@ -188,6 +204,80 @@ def fuse_tools(
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
 
 
+def score_tools(
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    *,
+    agents: int,
+    past: Sequence[Standing],
+) -> dict[str, float]:
+    """The sum of what speaks for each tool and for its agent."""
+    return _with_owners(*_sum_parts(_tool_standings(recipe, legs, weights, agents, past)))
+
+
+def count_siblings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> Standing:
+    """What an agent and its tools get for what its other tools have beyond its best one: half of that, in each leg.
+
+    Where scores are summed. `agents`: how many there are.
+    """
+    own: dict[str, float] = {}
+    owners: dict[str, str] = {}
+    best_of_legs: dict[str, float] = {}
+    for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
+        standing = Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
+        owners |= zip(standing.targets, standing.hits.owner_ids, strict=True)
+        _add(own, standing)
+        for owner, tool in _best_of_owners(standing.parts, owners).items():
+            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + standing.parts[tool]
+    halves = {owner: (best_of_legs[owner] - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()}
+    ids = sorted((owner for owner, part in halves.items() if part > 0), key=lambda each: (-halves[each], each))
+    hits = LegHits(ids, ids, [2 * halves[each] for each in ids])
+    return Standing("siblings", hits, ids, 0.5, {each: halves[each] for each in ids}, may_bring=False)
+
+
+def _best_of_owners(parts: Mapping[str, float], owners: Mapping[str, str]) -> dict[str, str]:
+    """Of each owner the tool with the highest part; of equal ones the first."""
+    best: dict[str, str] = {}
+    for tool, part in parts.items():
+        owner = owners[tool]
+        if owner not in best or part > parts[best[owner]]:
+            best[owner] = tool
+    return best
+
+
+def _tool_standings(
+    recipe: Recipe,
+    legs: Mapping[Leg, LegHits],
+    weights: Weights,
+    agents: int,
+    past: Sequence[Standing],
+) -> list[Standing]:
+    uses = _present(recipe, legs)
+    own = [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
+    return [*own, *past]
+
+
+def _with_owners(scores: Mapping[str, float], owners: Mapping[str, str]) -> dict[str, float]:
+    """Of each tool, with what speaks for its owner."""
+    return {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
+
+
+def _sum_parts(standings: Sequence[Standing]) -> tuple[dict[str, float], dict[str, str]]:
+    """Of each name, and its owner."""
+    owners = {name: owner for s in standings for name, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    scores: dict[str, float] = {}
+    for standing in standings:
+        _add(scores, standing)
+    return scores, owners
+
+
+def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
+    places = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
+    ids, owners, scores = hits
+    return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
+
+
 def tools_of(
     recipe: Recipe,
     legs: Mapping[Leg, LegHits],
@@ -195,21 +285,21 @@ def tools_of(
     agent_ids: Iterable[str],
     limit: int,
     *,
-    population: int,
+    agents: int,
     past: PastVotes,
 ) -> dict[str, list[str]]:
     """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves.
 
-    `population`: how many capabilities there are.
+    `agents`: how many there are.
     """
     standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, population=population)
+        Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
         for use in _present(recipe, legs)
         if use.kind == "tool"
     ]
     standings += past.votes
     if past.follows:
-        standings.append(past.follows.of_sum(_sum_parts(standings)))
+        standings.append(past.follows.of_sum(_sum_parts(standings)[0]))
     scores: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}
     for standing in standings:
         for entity, owner in zip(standing.hits.entity_ids, standing.hits.owner_ids, strict=True):
@@ -220,19 +310,6 @@ def tools_of(
         agent_id: [name for name, _ in sorted(tools.items(), key=lambda item: -item[1])][:limit]
         for agent_id, tools in scores.items()
     }
-
-
-def _sum_parts(standings: Iterable[Standing]) -> dict[str, float]:
-    scores: dict[str, float] = {}
-    for standing in standings:
-        _add(scores, standing)
-    return scores
-
-
-def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
-    places = [at for at, entity in enumerate(hits.entity_ids) if entity not in tools]
-    ids, owners, scores = hits
-    return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -247,11 +324,12 @@ def _best(scores: Mapping[str, float], limit: int, votes: Callable[[str], tuple[
 
 
 def _add(scores: dict[str, float], standing: Standing) -> None:
-    if not scores:
+    if not scores and standing.may_bring:
         scores.update(standing.parts)
         return
     for target, part in standing.parts.items():
-        scores[target] = scores.get(target, 0.0) + part
+        if standing.may_bring or target in scores:
+            scores[target] = scores.get(target, 0.0) + part
 
 
 @lru_cache(maxsize=256)
@@ -266,14 +344,19 @@ def _first(targets: Sequence[str], values: Sequence[float]) -> dict[str, float]:
     return dict(zip(reversed(targets), reversed(values), strict=True))
 
 
-def _parts_of_words(weight: float, best: Mapping[str, float], population: int) -> dict[str, float]:
-    """Weight × the BM25 score in standard deviations over the population, those not found counting 0: ten are 1, which
-    is the most."""
+def _parts_of_words(
+    weight: float, best: Mapping[str, float], best_of_owners: Collection[float], agents: int
+) -> dict[str, float]:
+    """Weight × the BM25 score in standard deviations: ten are 1, which is the most.
+
+    They are those of all agents by the best text of each, those not found counting 0: so a word that is in many texts
+    of one agent tells as much as in one.
+    """
     if not best:
         return {}
-    size = max(population, len(best))
-    variance = sumprod(best.values(), best.values()) / size - (sum(best.values()) / size) ** 2
-    factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best.values())
+    size = max(agents, len(best_of_owners))
+    variance = sumprod(best_of_owners, best_of_owners) / size - (sum(best_of_owners) / size) ** 2
+    factor = weight / max(DEVIATIONS * sqrt(max(variance, 0.0)), *best_of_owners)
     return {target: factor * score for target, score in best.items()}
 
 

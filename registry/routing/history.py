@@ -5,7 +5,7 @@ what is not there, and what may not be found now gets no vote.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -40,14 +40,20 @@ NO_WORDS = Words()
 class Past:
     """What a history gives to `agents`, and to `tools` and their agents.
 
-    `silent`: tools that were called for the request under way; they do not speak for their agents again.
+    `silent`: tools that were called for the request under way; they do not speak for their agents again. `fit`: of what
+    agents and tools get, that which the request gives by itself.
     """
 
     agents: PastVotes = NO_PAST
     tools: PastVotes = NO_PAST
     silent: frozenset[str] = frozenset()
+    fit: tuple[Standing, ...] = ()
     words: Words = NO_WORDS
     notice: str = ""
+
+    def with_fit(self, fit: tuple[Standing, ...]) -> "Past":
+        agents, tools = (each._replace(votes=(*each.votes, *fit)) for each in (self.agents, self.tools))
+        return replace(self, agents=agents, tools=tools, fit=fit)
 
 
 class _Call(NamedTuple):

@@ -170,7 +170,8 @@ class Recipe:
     """`depth`: candidates a leg gives, whatever the caller's limit. `texts`: the embedded texts it was made for.
     `literals`: a query's URLs, paths and addresses are read as written, not as the kind of thing they are.
     `calibrations`: one a model. `rerank`: a stage after fusion, `walk`: one before it. `history`: what the turns before
-    a request count; None: nothing. `unread_words`: what legs of words count, times their share, where the model does
+    a request count; None: nothing. `judges_calls`: whether tools count less whose call the request does not give or ask
+    for (`call_fit`). `unread_words`: what legs of words count, times their share, where the model does
     not know the script of the query.
     """
 
@@ -187,6 +188,7 @@ class Recipe:
     rerank: Rerank | None = None
     walk: Walk | None = None
     history: HistoryShares | None = None
+    judges_calls: bool = False
     unread_words: float = 1.0
 
     def __post_init__(self) -> None:
@@ -282,6 +284,7 @@ LEXICAL = Recipe(
     ),
     calibrations=(Calibration(offset=-0.21, slope=1.63, least=0.451),),
     history=_BY_RANKS,
+    judges_calls=True,
 )
 HYBRID = Recipe(
     name="hybrid",
@@ -299,6 +302,7 @@ HYBRID = Recipe(
     unread_words=1.5,
     calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
+    judges_calls=True,
 )
 RANKS = Recipe(
     name="ranks",
@@ -313,6 +317,7 @@ RANKS = Recipe(
     texts="contextual",
     calibrations=(Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),),
     history=replace(_BY_RANKS, doubt=0.25),
+    judges_calls=True,
 )
 TAXONOMY = replace(
     HYBRID,

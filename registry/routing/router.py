@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from dataclasses import dataclass, field, replace
+from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,18 @@ from waygraph.registry.model.nouns import (
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
-from waygraph.registry.routing.fusion import NO_PAST, Candidate, fuse_agents, fuse_tools, tools_of
+from waygraph.registry.routing.background import PROBES, Background
+from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
+from waygraph.registry.routing.fusion import (
+    Candidate,
+    PastVotes,
+    Standing,
+    count_siblings,
+    fuse_agents,
+    fuse_tools,
+    score_tools,
+    tools_of,
+)
 from waygraph.registry.routing.history import NO_WORDS, Past, has_words, read_calls, read_need, read_words
 from waygraph.registry.routing.recipes import LEXICAL, MOST_WEIGHT, Recipe, for_unread_script, with_rerank
 
@@ -40,6 +51,10 @@ TOOLS_SHOWN = 5
 """Tools named for an agent, at most."""
 NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
+SURELY_FITS = 1.0
+"""A best tool of this score fits better than what is near to everything, in whatever catalogue."""
+BETTER_SHOWN = 2
+"""Agents without tools that fit better than the tools found, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
 NOTHING_ELSE_FITS = "beside the pinned agents nothing in this registry fits the request closely enough"
 NOTHING_ALLOWED = "no agent passes the filters"
@@ -92,6 +107,7 @@ class Router:
     index: SearchIndex
     queries: "QueryCache | None"
     notice: str = ""
+    background: Background = field(default_factory=Background)
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
@@ -106,10 +122,14 @@ class Router:
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
+        best_fit = _tool_fit(hits, ask.recipe, past)
+        confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
+        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
         with span("fusion"):
-            confidence, is_withheld = _confidence(hits, query, ask.recipe, past)
             may_see = shows(self.index, ask.principal)
-            candidates = _tool_matches(hits, self._by_script(query.text, ask), query.limit, may_see, past)
+            ask = self._by_script(query.text, ask)
+            candidates = _tool_matches(hits, ask, query.limit, may_see, past)
+            agents = self._better_agents(hits, ask, past)
         matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(query),
@@ -117,11 +137,39 @@ class Router:
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
+            agents=agents,
+            is_doubtful=is_doubtful,
             notice=_join_notices(self.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
         )
+
+    def _background_fit(self, query: Query, ask: Ask, best_fit: float) -> float:
+        """What the best tool must reach in this scope to be more than near to everything; 0: it surely does."""
+        if ask.recipe.merge != "by_score" or self.queries is None or best_fit >= SURELY_FITS:
+            return 0.0
+        size = f"{self.index.state.tools:.1e}"  # one tool more or less changes little
+        scope = (ask.recipe.name, ask.principal, query.filters, size)
+        return self.background.fit(scope, lambda: [self._probe(text, query, ask) for text in PROBES])
+
+    def _probe(self, text: str, query: Query, ask: Ask) -> float:
+        past, hits = self._search(Query(text=text, filters=query.filters), ask)
+        return _tool_fit(hits, ask.recipe, past)
+
+    def _better_agents(self, hits: Hits, ask: Ask, past: Past) -> tuple[str, ...]:
+        """Ids of the agents without tools that come before those with tools."""
+        best = fuse_agents(
+            ask.recipe,
+            hits.legs,
+            ask.weights,
+            BETTER_SHOWN,
+            agents=hits.populations["agent"],
+            past=past.agents,
+            silent=past.silent,
+        )
+        tools = self.index.tool_ids_of([candidate.id for candidate in best])
+        return tuple(each.id for each in takewhile(lambda candidate: not tools[candidate.id], best))
 
     def _possible(self, ask: Ask) -> Ask:
         """The ask itself, or without a model the lexical one; refuses a recipe made for other texts."""
@@ -140,17 +188,17 @@ class Router:
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
             limit = query.limit + len(apart)
-            effective_ask, population = self._by_script(query.text, ask), hits.populations["agent"]
+            effective_ask = self._by_script(query.text, ask)
             best = fuse_agents(
                 effective_ask.recipe,
                 hits.legs,
                 effective_ask.weights,
                 limit,
-                population=population,
+                agents=hits.populations["agent"],
                 past=past.agents,
                 silent=past.silent,
             )
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.agents == NO_PAST
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.agents == PastVotes(past.fit)
             confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
             may_see = shows(self.index, ask.principal)
             candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
@@ -211,11 +259,39 @@ class Router:
         with span("legs"):
             names = recipe.leg_names
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
-        if not query.history and (recipe.history is None or not self.index.transitions):
-            return Past(), hits
-        past = replace(self._read_calls(query, ask, hits), words=words)
-        wider = hits if hits.records is self.index else hits._replace(records=_WiderRecords(hits.records, self.index))
-        return past, wider
+        past = Past()
+        if query.history or (recipe.history and self.index.transitions):
+            past = replace(self._read_calls(query, ask, hits), words=words)
+            if hits.records is not self.index:
+                hits = hits._replace(records=_WiderRecords(hits.records, self.index))
+        if not recipe.judges_calls:
+            return past, hits
+        fit = self._judge_calls(query, ask, hits, past, vector)
+        return past.with_fit(fit), hits
+
+    def _judge_calls(
+        self, query: Query, ask: Ask, hits: Hits, past: Past, vector: "Vector | None"
+    ) -> tuple[Standing, ...]:
+        """What the request by itself gives to single tools, and to agents for theirs."""
+
+        def lean() -> float:
+            if self.queries is None or vector is None:
+                return -1.0  # by its words alone it asks for nothing else
+            known = self.queries.knows_script(query.text)
+            return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if known else 1.0
+
+        with span("calls"):
+            ask = self._by_script(query.text, ask)
+            scores = score_tools(
+                ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"], past=past.tools.votes
+            )
+            ids = best_tools(scores)
+            tools = dict(zip(ids, hits.records.tools(ids), strict=True))
+            calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
+        if ask.recipe.merge != "by_score":
+            return (calls,) if calls else ()
+        siblings = count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+        return (calls, siblings) if calls else (siblings,)
 
     def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
         shares = ask.recipe.history
@@ -297,7 +373,7 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past:
         hits.legs,
         ask.weights,
         limit,
-        populations=hits.populations,
+        agents=hits.populations["agent"],
         past=past.tools,
     )
     agents = hits.records.agents()
@@ -321,7 +397,7 @@ def _agent_matches(
         ask.weights,
         [candidate.id for candidate in best],
         TOOLS_SHOWN,
-        population=hits.populations["tool"],
+        agents=hits.populations["agent"],
         past=past.tools,
     )
     agents = hits.records.agents()
@@ -339,11 +415,30 @@ def _agent_matches(
 def _confidence(
     hits: Hits, query: Query, recipe: Recipe, past: Past, best: Sequence[Candidate] | None = None
 ) -> tuple[float | None, bool]:
-    """How likely anything found is right, 1 if an entity is named outright; and whether a strict query is withheld.
-
-    None where the recipe is not calibrated for the model, or not for the texts that are embedded.
+    """How likely any agent found is right, and whether a strict query is withheld.
 
     `best` are the agents by the recipe's own weights, if they are at hand.
+    """
+    if best is None:
+        best = fuse_agents(
+            recipe, hits.legs, recipe.weights, 1, agents=hits.populations["agent"], past=PastVotes(past.fit)
+        )
+    return _probability(
+        hits, query, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
+    )
+
+
+def _tool_fit(hits: Hits, recipe: Recipe, past: Past) -> float:
+    """Where scores are summed, of the best tool alone: an agent without tools may fit better."""
+    if recipe.merge != "by_score":
+        return recipe.fit(hits.similarity, hits.coverage, 0.0)
+    scores = score_tools(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"], past=past.fit)
+    return max(scores.values(), default=0.0)
+
+
+def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
+    """1 if an entity is named outright, None where the recipe is not calibrated for the model, or not for the texts
+    that are embedded; and whether a strict query is withheld.
     """
     state = hits.records.state
     calibration = recipe.calibration(state.embedder)
@@ -352,9 +447,6 @@ def _confidence(
     name_hits = hits.legs.get("name")
     if name_hits and name_hits.entity_ids:
         return 1.0, False
-    if best is None:
-        best = fuse_agents(recipe, hits.legs, recipe.weights, 1, population=hits.populations["agent"])
-    fit = recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     sure = calibration.probability(fit - (recipe.history.doubt if recipe.history and past.words.text else 0.0))
     return sure, query.strict and sure < calibration.least
 

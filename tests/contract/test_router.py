@@ -40,6 +40,8 @@ REQUESTS = [
     json.loads(line) for line in (EXAMPLES / "requests" / "queries.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 CONTEXTUAL = [name for name, recipe in RECIPES.items() if recipe.texts in (None, "contextual")]
+OF_REQUEST = {"call", "siblings"}
+"""What votes of no leg come from."""
 WORDLESS = Edition(embedder="none")
 SHIP = "find out when the parcel arrives"
 
@@ -76,7 +78,9 @@ def test_the_default_recipe_finds_most_of_the_right_agents(registry: LocalRegist
 
 def worth(registry: LocalRegistry, recipe: str, text: str, vote: Vote) -> float:
     """Of a rank, 1 / (k + rank). Of a score: a cosine above the last one read, or BM25 in tens of standard deviations
-    over all agents, 1 at most."""
+    over all agents, 1 at most. Of what the request itself gives, the share of it."""
+    if vote.leg in OF_REQUEST:
+        return vote.score
     held, use = RECIPES[recipe], next(use for use in RECIPES[recipe].legs if use.leg == vote.leg)
     if held.merge != "by_score" or use.leg == "name":
         return 1 / (use.k + vote.rank)
@@ -105,6 +109,42 @@ def test_contributions_add_up_to_the_score(registry: LocalRegistry, recipe: str)
             for vote in match.votes:
                 assert vote.contribution == pytest.approx(vote.weight * worth(registry, recipe, request["text"], vote))
         assert [m.score for m in route.matches] == sorted((m.score for m in route.matches), reverse=True)
+
+
+def test_agents_and_tools_come_in_one_order(registry: LocalRegistry) -> None:
+    """Agents stand in the order of their best tools, and tell their tools in the order of find_tools."""
+    for request in REQUESTS:
+        tools = registry.find_tools(Query(text=request["text"], limit=50)).matches
+        matches = registry.route(request["text"]).matches
+        places = {match.tool.id: place for place, match in enumerate(tools)}
+        first = [min(places[tool.id] for tool in match.tools if tool.id in places) for match in matches if match.tools]
+        assert first == sorted(first), request["text"]
+        for match in matches:
+            own = [places[tool.id] for tool in match.tools if tool.id in places]
+            assert own == sorted(own), request["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("book a table", "trencher-tables/reserve"),
+        ("cancel my table", "trencher-tables/cancel-reservation"),
+        ("I do not want the table any more, give it back", "trencher-tables/cancel-reservation"),
+    ],
+)
+def test_a_destructive_tool_comes_first_where_it_is_asked_for(registry: LocalRegistry, text: str, first: str) -> None:
+    assert registry.find_tools(text).matches[0].tool.id == first
+    assert registry.route(text).matches[0].tools[0].id == first
+
+
+def test_confidence_beside_tools_is_of_tools(registry: LocalRegistry) -> None:
+    """An agent without tools that fits better is named, lends its confidence to no tool, and stops no withholding."""
+    query = Query(text="why do the leaves of my basil turn yellow", strict=True)
+    route, tools = registry.route(query), registry.find_tools(query)
+    assert [match.agent.id for match in route.matches][:1] == ["fernwise"]
+    assert (tools.matches, tools.agents) == ((), ("fernwise",))
+    assert (route.confidence or 0) > 0.5 > (tools.confidence or 1)
+    assert registry.find_tools("book a table").agents == ()
 
 
 @pytest.mark.parametrize("weights", [(1.5, 1.0), (1.0, 1.0), (3.0, 1.0), (1.0, 3.0)])
@@ -398,7 +438,7 @@ def test_words_count_more_where_the_model_does_not_know_the_script(registry: Loc
         route, tools = registry.route(text), registry.find_tools(text)
         shares = {use.leg: use.share * (by if use.leg in TEXT_LEGS else 1.0) for use in HYBRID.legs}
         found = [match.votes for match in route.matches] + [match.votes for match in tools.matches]
-        votes = [vote for each in found for vote in each]
+        votes = [vote for each in found for vote in each if vote.leg not in OF_REQUEST]
         assert {vote.leg for vote in votes} & TEXT_LEGS
         assert {vote.leg: vote.weight for vote in votes}.items() <= shares.items()
         as_ever = replace(HYBRID, unread_words=1.0)

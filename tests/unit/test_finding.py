@@ -63,7 +63,7 @@ def test_a_summary_tells_what_a_tool_is_for_and_what_it_takes(registry: LocalReg
             "params": 'repo: string, title: string, labels?: string[], state?: "open"|"closed"',
         }
     ]
-    assert list(answer) == ["tools", "hint", "confidence"]
+    assert list(answer) == ["confidence", "hint", "tools"]
     assert "use_tool" in answer["hint"]
 
 

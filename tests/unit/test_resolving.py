@@ -8,6 +8,7 @@ from tests.gateway_catalog import BOARD, PUBLIC, READS, SECRET, agent, fill, put
 from waygraph.registry.catalog.find_tools.find import FindAsked, find, judging
 from waygraph.registry.catalog.find_tools.resolve import CANDIDATES, is_exact_name, tool_meant
 from waygraph.registry.model.errors import AmbiguousTool, UnknownName
+from waygraph.registry.model.nouns import Agent
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 
@@ -108,6 +109,27 @@ def test_a_clear_request_means_one_tool(registry: LocalRegistry) -> None:
     assert tool_meant(registry, query="delete a repository for good").id == "github/delete_repo"
     assert tool_meant(registry, query="list the issues of a repository").id == "github/list_issues"
     assert tool_meant(registry, query="github__create_issue").id == "github/create_issue"
+
+
+def test_a_tool_that_nothing_runs_stands_against_none_that_runs() -> None:
+    """Of two that are alike, each by turns: by a request, by a bare name, and in the order of find_tools."""
+    with LocalRegistry.open(":memory:") as twins:
+        tools = {owner: tool(owner, "send_parcel", "Send a parcel to an address.") for owner in ("north", "south")}
+        other = tool("north", "count_sheep", "Count the sheep of a meadow.")
+        put(twins, "twins", [agent("north", tools["north"], other), agent("south", tools["south"])])
+        for idle, runs in (("north", "south"), ("south", "north")):
+
+            def why_not(each: Agent, idle: str = idle) -> str:
+                return "nothing runs it" if each.id == idle else ""
+
+            for asked in ({"query": "send a parcel"}, {"name": "send_parcel"}):
+                assert tool_meant(twins, **asked, why_not=why_not).agent_id == runs
+                with pytest.raises(AmbiguousTool):
+                    tool_meant(twins, **asked)
+            first, second, *_ = find(twins, FindAsked(query="send a parcel"), why_not=why_not)["tools"]
+            assert (first["name"], second["cannot_run"]) == (f"{runs}__send_parcel", "nothing runs it")
+            [best, *_] = find(twins, FindAsked(query="count the sheep of the meadow"), why_not=why_not)["tools"]
+            assert best["name"] == "north__count_sheep"
 
 
 def test_a_request_that_fits_several_means_none(registry: LocalRegistry) -> None:

@@ -1,7 +1,7 @@
 """find_tools: what a language model is told that fits its request, in as few words as it needs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import PurePath
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.catalog.find_tools.resolve import (
     BORNE_BY,
+    RUNS,
+    WhyNot,
     exact_first,
     exactness,
     is_name_like,
     named_outright,
     nearest,
     reading_tool,
+    runnable_first,
 )
 from waygraph.registry.catalog.tool_formats import (
     DETAILS,
@@ -25,6 +28,7 @@ from waygraph.registry.catalog.tool_formats import (
     Detail,
     ToolFormat,
     describe_tool,
+    summary,
 )
 from waygraph.registry.model.errors import InvalidQuery, ServiceFailed, UnknownName
 from waygraph.registry.model.nouns import (
@@ -191,10 +195,6 @@ class FindAsked:
     history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
-WhyNot = Callable[[Agent], str]
-"""Why nothing runs the tools of an agent; empty: they can be tried."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolsAnswer:
     """`tools`, best first, each as `describe_tool` has it. `facts`: what else the answer says, by name."""
@@ -203,7 +203,9 @@ class ToolsAnswer:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        return {"tools": list(self.tools)} | dict(self.facts)
+        """How sure it is comes before the tools: a model reads it first."""
+        before = {name: self.facts[name] for name in ("confidence", "better_agents", "hint") if name in self.facts}
+        return before | {"tools": list(self.tools)} | dict(self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def find(
     *,
     principal: Principal | None = None,
     policy: CallPolicy | None = None,
-    why_not: WhyNot = lambda _: "",
+    why_not: WhyNot = RUNS,
 ) -> dict[str, Any]:
     """The answer of `answer_request`, as JSON has it. Raises what that raises."""
     return answer_request(registry, request, principal=principal, policy=policy, why_not=why_not).as_json()
@@ -247,10 +249,11 @@ def answer_request(
     *,
     principal: Principal | None = None,
     policy: CallPolicy | None = None,
-    why_not: WhyNot = lambda _: "",
+    why_not: WhyNot = RUNS,
 ) -> FindAnswer:
     """Tools, best first; `not_callable`, what fits as well and why it cannot be called (`not_callable_more`: how many
-    beside those); `confidence`, how likely any of it is right, where that is known; `hint`, what to do next. Nothing
+    beside those); `confidence`, how likely any of it is right, where that is known; `better_agents`, those without
+    tools that fit better; `hint`, what to do next. Nothing
     found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An empty query: `overview`, or of a
     taxonomy `categories`, and in one without any its tools; `holds` says how many tools or agents the category holds. A
     tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
@@ -272,13 +275,23 @@ def answer_request(
     if len(route.matches) >= request.limit + SPARE and _callable(candidates) < request.limit:
         route = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
         candidates = _judge_matches(registry, request, route.matches, judges, why_not)
+    agents = _describe_agents(registry, route.agents, principal)
     if not candidates:
-        return _nothing(registry, request, principal, route)
+        return _nothing(registry, request, principal, route, agents)
     answer = _result_of(request, candidates)
-    facts = {"notice": route.notice} if request.history and route.notice else {}
+    facts: dict[str, Any] = {"better_agents": agents} if agents else {}
+    facts |= {"notice": route.notice} if request.history and route.notice else {}
     facts |= {"not_reranked": route.not_reranked} if route.not_reranked else {}
     facts |= confidence_field(route.confidence) if answer.tools else {}
+    if route.is_doubtful and answer.tools:
+        facts["hint"] = f"probably nothing here fits; {answer.facts['hint']}"
     return ToolsAnswer(answer.tools, {**answer.facts, **facts})
+
+
+def _describe_agents(registry: "Searchable", agent_ids: Iterable[str], principal: Principal | None) -> dict[str, str]:
+    """What each of these agents is, by id; without those whose text is in doubt: a model reads it."""
+    agents = [registry.agent(each, principal=principal) for each in agent_ids]
+    return {each.id: summary(each.description) for each in agents if not is_doubtful(each)}
 
 
 def confidence_field(confidence: float | None) -> dict[str, Any]:
@@ -324,7 +337,8 @@ def _judge_matches(
     registry: "Searchable", request: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
 ) -> list[_JudgedTool]:
     """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
-    pairs = [(match.agent, match.tool) for match in exact_first(request.query, matches)]
+    in_order = exact_first(request.query, runnable_first(matches, why_not))
+    pairs = [(match.agent, match.tool) for match in in_order]
     if is_name_like(request.query) and not (pairs and exactness(request.query, pairs[0][1]) == 0):
         pair = named_outright(registry, request.query, judges.principal, request.agent_ids)
         pairs = [pair, *pairs] if pair else pairs
@@ -450,10 +464,15 @@ def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal |
 
 
 def _nothing(
-    registry: "Searchable", request: FindAsked, principal: Principal | None, route: "ToolRoute"
+    registry: "Searchable",
+    request: FindAsked,
+    principal: Principal | None,
+    route: "ToolRoute",
+    agents: Mapping[str, str],
 ) -> ToolsAnswer:
     near = nearest(registry, request.query, principal, request.agent_ids)
-    facts: dict[str, Any] = {"reason": route.reason}
+    facts: dict[str, Any] = {"better_agents": agents} if agents else {}
+    facts |= {"reason": route.reason}
     if near:
         facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
     if route.notice:

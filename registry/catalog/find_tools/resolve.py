@@ -1,7 +1,7 @@
 """Tools that are named outright, and names that are near to one that nobody bears."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
 
 
+WhyNot = Callable[[Agent], str]
+"""Why nothing runs the tools of an agent; empty: they can be tried."""
+RUNS: WhyNot = lambda _: ""  # noqa: E731 - a constant of that type
 NEAREST = 3
 """Names suggested, at most."""
 BORNE_BY = 20
@@ -62,6 +65,22 @@ def _readings(name: str) -> tuple[str, ...]:
 def exact_first(query: str, matches: Sequence[ToolMatch]) -> list[ToolMatch]:
     """Those that the query names come first, whatever else speaks for others; else the order given."""
     return sorted(matches, key=lambda match: exactness(query, match.tool))
+
+
+def runnable_first(matches: Sequence[ToolMatch], why_not: WhyNot) -> list[ToolMatch]:
+    """In order, but a tool that nothing runs comes behind each later one that runs and fits as well, or less by no more
+    than a clear lead.
+    """
+    ordered: list[ToolMatch] = []
+    idle: list[ToolMatch] = []
+    for match in matches:
+        if why_not(match.agent):
+            idle.append(match)
+            continue
+        ordered += [each for each in idle if match.score < (1 - CLEAR_LEAD) * each.score]
+        idle = [each for each in idle if match.score >= (1 - CLEAR_LEAD) * each.score]
+        ordered.append(match)
+    return [*ordered, *idle]
 
 
 def owner_of(registry: "Searchable", tool: Tool, principal: Principal | None) -> Agent:
@@ -187,13 +206,14 @@ def tool_meant(
     query: str = "",
     principal: Principal | None = None,
     agent_ids: frozenset[str] | None = None,
+    why_not: WhyNot = RUNS,
 ) -> Tool:
     """The tool of that name, or the one that clearly fits the request best; one of the two is given.
 
     A name is an id, a call name, or the bare name of one tool only, whatever its case; the id of a skill means the tool
-    that reads it. A request is clear if it is
-    such a name, or if one tool is first by meaning and first by words, and ahead of all others by `CLEAR_LEAD`: so
-    without a model none is. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
+    that reads it. A request is clear if it is such a name, or if one tool is first by meaning and first by words, and
+    ahead of all others by `CLEAR_LEAD`: so without a model none is. A tool that nothing runs (`why_not`) does not stand
+    against one that runs. Raises InvalidQuery, UnknownName with the nearest names, AmbiguousTool with up to 5
     candidates.
     """
     if bool(name.strip()) == bool(query.strip()):
@@ -209,10 +229,10 @@ def tool_meant(
     matches = _matches(registry, text, principal, agent_ids)
     bearers = [match for match in matches if exactness(text, match.tool) < 4]
     if bearers:
-        return _only(text, bearers)
+        return _only(text, bearers, why_not)
     if by_name or not matches:
         raise _unknown(registry, text, principal, agent_ids)
-    return _clearly_best(text, matches)
+    return _clearly_best(text, matches, why_not)
 
 
 def is_exact_name(tool: Tool, name: str) -> bool:
@@ -232,23 +252,37 @@ def _matches(
     return exact_first(text, route.matches)
 
 
-def _only(text: str, matches: Sequence[ToolMatch]) -> Tool:
+def _only(text: str, matches: Sequence[ToolMatch], why_not: WhyNot) -> Tool:
     """The one that is named most exactly. Raises AmbiguousTool."""
     best = exactness(text, matches[0].tool)
-    same = [match.tool for match in matches if exactness(text, match.tool) == best]
+    same = [match for match in matches if exactness(text, match.tool) == best]
+    same = [match for match in same if not why_not(match.agent)] or same
     if len(same) > 1:
-        raise AmbiguousTool(_short(text), [tool.call_name for tool in same[:CANDIDATES]])
-    return same[0]
+        raise AmbiguousTool(_short(text), [match.tool.call_name for match in same[:CANDIDATES]])
+    return same[0].tool
 
 
-def _clearly_best(text: str, matches: Sequence[ToolMatch]) -> Tool:
+def _clearly_best(text: str, matches: Sequence[ToolMatch], why_not: WhyNot) -> Tool:
     """Raises AmbiguousTool."""
-    best, second = matches[0], matches[1].score if len(matches) > 1 else 0.0
+    choices = [match for match in matches if not why_not(match.agent)] or list(matches)
+    idle = [match for match in matches if match not in choices]
+    best, second = choices[0], choices[1].score if len(choices) > 1 else 0.0
     # Meaning and words must, each by itself, put this tool first: either alone is often wrong.
-    first = {vote.leg for vote in best.votes if vote.entity_id == best.tool.id and vote.rank == 1}
-    if best.score - second >= CLEAR_LEAD * best.score and first.issuperset(_AGREEING):
+    is_first = all(_is_first(leg, best, idle) for leg in _AGREEING)
+    if best.score - second >= CLEAR_LEAD * best.score and is_first:
         return best.tool
-    raise AmbiguousTool(_short(text), [match.tool.call_name for match in matches[:CANDIDATES]])
+    raise AmbiguousTool(_short(text), [match.tool.call_name for match in choices[:CANDIDATES]])
+
+
+def _is_first(leg: Leg, match: ToolMatch, idle: Sequence[ToolMatch]) -> bool:
+    """Whether no tool stands before it in a leg but those that nothing runs."""
+    rank = _rank(leg, match)
+    return rank > 0 and rank == 1 + sum(0 < _rank(leg, each) < rank for each in idle)
+
+
+def _rank(leg: Leg, match: ToolMatch) -> int:
+    """0: the leg does not have it."""
+    return next((vote.rank for vote in match.votes if (vote.leg, vote.entity_id) == (leg, match.tool.id)), 0)
 
 
 def _unknown(
