@@ -125,9 +125,9 @@ def fuse_agents(
 
 def _best_by_tools(standings: Sequence[Standing], limit: int, silent: Collection[str]) -> list[Candidate]:
     scores, owners = _sum_parts(standings)
-    named = {each for standing in standings if standing.leg == "name" for each in standing.targets}
-    mute = frozenset(silent) - named
-    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in mute}
+    by_name = {each for standing in standings if standing.leg == "name" for each in standing.targets}
+    without = frozenset(silent) - by_name
+    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in without}
     best = _best_of_owners(tools, owners)
     agents = {owner: scores.get(owner, 0.0) + tools[tool] for owner, tool in best.items()}
     agents |= {name: score for name, score in scores.items() if owners[name] == name and name not in best}
