@@ -64,9 +64,9 @@ class Background:
     def fit(self, scope: Hashable, measure: Callable[[], Iterable[float]]) -> float:
         """`measure`: the fit of each probe in the scope, which is asked once."""
         with self._lock:
-            known = self._fits.get(scope)
-        if known is None:
-            known = median(measure())
+            fit = self._fits.get(scope)
+        if fit is None:
+            fit = median(measure())
             with self._lock:
-                self._fits[scope] = known
-        return known
+                self._fits[scope] = fit
+        return fit

@@ -22,11 +22,11 @@ from waygraph.registry.routing.fusion import Standing
 LEG = "call"
 READ = 30
 """The best so many tools are judged."""
-MISSING, MOST_MISSING = 0.05, 3
+ARGUMENT_SHARE, MOST_ARGUMENTS = 0.05, 3
 """Against a tool, for each required argument of which the request gives no value; for so many at most."""
-NAMED = 0.1
+NAME_SHARE = 0.1
 """For a tool whose whole name the request says, in half of its telling words or more."""
-UNASKED = 0.25
+REMOVAL_SHARE = 0.25
 """Against a destructive tool where the request asks for nothing of the kind."""
 LEAN = 0.02
 """A request asks to end or remove something if its vector leans so far, as a cosine, from `OTHERS` to `REMOVALS`."""
@@ -80,7 +80,7 @@ Lean = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class CallNeeds:
-    """What the required arguments of a tool want: kinds of value, and where values are listed, the terms of each."""
+    """What the required arguments of a tool want: kinds of value, and where values are enums, the terms of each."""
 
     kinds: tuple[str, ...] = ()
     choices: tuple[tuple[frozenset[str], ...], ...] = ()
@@ -96,7 +96,11 @@ def judge_calls(text: str, tools: Mapping[str, Tool], scores: Mapping[str, float
     shares = {
         each.id: share
         for each in tools.values()
-        if (share := _name_share(each, request) - _missing_share(each, request, values) - _unasked(each, request, lean))
+        if (
+            share := _count_name(each, request)
+            - _count_missing(each, request, values)
+            - _count_removal(each, request, lean)
+        )
     }
     if not shares:
         return None
@@ -111,10 +115,10 @@ def best_tools(scores: Mapping[str, float]) -> list[str]:
     return nlargest(READ, scores, key=lambda each: scores[each])
 
 
-def _name_share(tool: Tool, request: frozenset[str]) -> float:
+def _count_name(tool: Tool, request: frozenset[str]) -> float:
     """A name of one word is said by chance too."""
     name = _name_terms(tool.name)
-    return NAMED if len(name) > 1 and name <= request and 2 * len(name) >= len(request) else 0.0
+    return NAME_SHARE if len(name) > 1 and name <= request and 2 * len(name) >= len(request) else 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -122,21 +126,21 @@ def _name_terms(name: str) -> frozenset[str]:
     return frozenset(terms(name)) - STOP_WORDS
 
 
-def _missing_share(tool: Tool, request: frozenset[str], values: frozenset[str]) -> float:
+def _count_missing(tool: Tool, request: frozenset[str], values: frozenset[str]) -> float:
     needs = read_needs(tool.input_schema)
     missing = sum(kind not in values for kind in needs.kinds)
     missing += sum(not any(each <= request for each in choices) for choices in needs.choices)
-    return MISSING * min(missing, MOST_MISSING)
+    return ARGUMENT_SHARE * min(missing, MOST_ARGUMENTS)
 
 
 @remember
 def read_needs(schema: JsonText) -> CallNeeds:
     """Of what is no schema none."""
     parameters = parameters_of_text(schema)
-    required = [(name, parameters.properties.get(name)) for name in sorted(parameters.required)]
-    kinds = [_kind_of(name, each if isinstance(each, dict) else {}) for name, each in required]
-    listed = [each["enum"] for _, each in required if isinstance(each, dict) and isinstance(each.get("enum"), list)]
-    choices = [tuple(frozenset(terms(str(value))) for value in some) for some in listed if len(some) <= MOST_CHOICES]
+    arguments = [(name, parameters.properties.get(name)) for name in sorted(parameters.required)]
+    kinds = [_kind_of(name, each if isinstance(each, dict) else {}) for name, each in arguments]
+    enums = [each["enum"] for _, each in arguments if isinstance(each, dict) and isinstance(each.get("enum"), list)]
+    choices = [tuple(frozenset(terms(str(value))) for value in some) for some in enums if len(some) <= MOST_CHOICES]
     return CallNeeds(tuple(filter(None, kinds)), tuple(filter(None, choices)))
 
 
@@ -152,11 +156,11 @@ def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(CAMEL.sub(" ", text))]
 
 
-def _unasked(tool: Tool, request: frozenset[str], lean: Lean) -> float:
+def _count_removal(tool: Tool, request: frozenset[str], lean: Lean) -> float:
     verbs = _removing_verbs(tool.name, tool.description, tool.annotations)
     if not verbs or not verbs.isdisjoint(request):
         return 0.0
-    return UNASKED if lean() < LEAN else 0.0
+    return REMOVAL_SHARE if lean() < LEAN else 0.0
 
 
 @lru_cache(maxsize=4096)

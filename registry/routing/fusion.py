@@ -168,9 +168,9 @@ def fuse_agents(
 def _agents_by_tools(standings: Sequence[Standing], silent: Collection[str]) -> tuple[dict[str, float], dict[str, str]]:
     """The scores of agents, and the best tool of each that has one."""
     scores, owners = _sum_parts(standings)
-    named = {each for standing in standings if standing.leg == "name" for each in standing.targets}
-    mute = frozenset(silent) - named
-    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in mute}
+    by_name = {each for standing in standings if standing.leg == "name" for each in standing.targets}
+    without = frozenset(silent) - by_name
+    tools = {name: score for name, score in scores.items() if owners[name] != name and name not in without}
     best = _best_of_owners(tools, owners)
     agents = {owner: scores.get(owner, 0.0) + tools[tool] for owner, tool in best.items()}
     agents |= {name: score for name, score in scores.items() if owners[name] == name and name not in best}

@@ -277,8 +277,8 @@ class Router:
         def lean() -> float:
             if self.queries is None or vector is None:
                 return -1.0  # by its words alone it asks for nothing else
-            known = self.queries.knows_script(query.text)
-            return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if known else 1.0
+            reads = self.queries.knows_script(query.text)
+            return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if reads else 1.0
 
         with span("calls"):
             ask = self._by_script(query.text, ask)

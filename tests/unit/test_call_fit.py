@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from waygraph.registry.model.nouns import Tool
-from waygraph.registry.routing.call_fit import MISSING, MOST_MISSING, NAMED, UNASKED, judge_calls
+from waygraph.registry.routing.call_fit import ARGUMENT_SHARE, MOST_ARGUMENTS, NAME_SHARE, REMOVAL_SHARE, judge_calls
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 
@@ -58,21 +58,21 @@ def share(text: str, one: Tool, lean: float = -1.0) -> float:
         ("make it bright", {"color": {"enum": ["red", "dark blue"]}}, 1),
         ("make it dark blue", {"color": {"enum": ["red", "dark blue"]}}, 0),
         ("any text will do", {"query": TEXT}, 0),
-        ("nothing", {"a_id": TEXT, "b_id": TEXT, "c_id": TEXT, "d_id": TEXT}, MOST_MISSING),
+        ("nothing", {"a_id": TEXT, "b_id": TEXT, "c_id": TEXT, "d_id": TEXT}, MOST_ARGUMENTS),
     ],
 )
 def test_required_arguments_that_the_request_does_not_give_count_against_a_tool(
     text: str, properties: Mapping[str, Any], missing: int
 ) -> None:
-    assert share(text, tool("x", properties)) == pytest.approx(-MISSING * missing)
+    assert share(text, tool("x", properties)) == pytest.approx(-ARGUMENT_SHARE * missing)
     assert share(text, tool("x", properties, required=False)) == 0
 
 
 @pytest.mark.parametrize(
     ("text", "name", "expected"),
     [
-        ("open a pull request", "open_pull_request", NAMED),
-        ("please open a pull request for the fix", "openPullRequest", NAMED),
+        ("open a pull request", "open_pull_request", NAME_SHARE),
+        ("please open a pull request for the fix", "openPullRequest", NAME_SHARE),
         ("open the request", "open_pull_request", 0),
         ("what time is it", "time", 0),
         ("search", "search", 0),
@@ -86,13 +86,13 @@ def test_words_that_cover_a_name_of_several_words_name_the_tool(text: str, name:
 @pytest.mark.parametrize(
     ("one", "lean", "expected"),
     [
-        (tool("cancel_order"), -0.1, -UNASKED),
+        (tool("cancel_order"), -0.1, -REMOVAL_SHARE),
         (tool("cancel_order"), 0.1, 0),
-        (tool("orderDelete"), -0.1, -UNASKED),
-        (tool("forget", description="Deletes a note for good."), -0.1, -UNASKED),
+        (tool("orderDelete"), -0.1, -REMOVAL_SHARE),
+        (tool("forget", description="Deletes a note for good."), -0.1, -REMOVAL_SHARE),
         (tool("buy_order"), -0.1, 0),
         (tool("buy_order", hints={"destructiveHint": True}), -0.1, 0),
-        (tool("cancel_order", hints={"destructiveHint": True}), -0.1, -UNASKED),
+        (tool("cancel_order", hints={"destructiveHint": True}), -0.1, -REMOVAL_SHARE),
         (tool("cancel_order", hints={"destructiveHint": False}), -0.1, 0),
         (tool("close_report", hints={"readOnlyHint": True}), -0.1, 0),
         (tool("remove_kettle"), -0.1, 0),
@@ -103,5 +103,5 @@ def test_a_tool_that_removes_counts_less_where_nothing_is_to_be_removed(
 ) -> None:
     """Its verb stands in the request, or the request leans towards it by its meaning."""
     text = "remove the kettle" if one.name == "remove_kettle" else "two kettles"
-    named = NAMED if one.name == "remove_kettle" else 0
-    assert share(text, one, lean) == pytest.approx(expected + named)
+    name_share = NAME_SHARE if one.name == "remove_kettle" else 0
+    assert share(text, one, lean) == pytest.approx(expected + name_share)

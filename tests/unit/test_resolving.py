@@ -138,6 +138,18 @@ def test_a_request_that_fits_several_means_none(registry: LocalRegistry) -> None
     assert 2 <= len(caught.value.candidates) <= CANDIDATES
 
 
+def test_the_hint_says_where_everything_fits_as_well(registry: LocalRegistry) -> None:
+    """How sure an answer of find_tools is comes before its tools."""
+    doubtful, clear = (
+        find(registry, FindAsked(query=text))
+        for text in ("entropy of quantum hamsters", "delete a repository for good")
+    )
+    assert list(doubtful)[:3] == ["confidence", "hint", "tools"]
+    assert doubtful["hint"].startswith("probably nothing here fits; run one with use_tool")
+    assert clear["hint"].startswith("run one with use_tool")
+    assert clear["confidence"] > doubtful["confidence"]
+
+
 def test_a_request_that_nothing_fits_is_unknown(registry: LocalRegistry) -> None:
     with pytest.raises(UnknownName) as caught:
         tool_meant(registry, query="entropy of quantum hamsters")

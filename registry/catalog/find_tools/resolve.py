@@ -71,16 +71,16 @@ def runnable_first(matches: Sequence[ToolMatch], why_not: WhyNot) -> list[ToolMa
     """In order, but a tool that nothing runs comes behind each later one that runs and fits as well, or less by no more
     than a clear lead.
     """
-    ordered: list[ToolMatch] = []
+    result: list[ToolMatch] = []
     idle: list[ToolMatch] = []
     for match in matches:
         if why_not(match.agent):
             idle.append(match)
             continue
-        ordered += [each for each in idle if match.score < (1 - CLEAR_LEAD) * each.score]
+        result += [each for each in idle if match.score < (1 - CLEAR_LEAD) * each.score]
         idle = [each for each in idle if match.score >= (1 - CLEAR_LEAD) * each.score]
-        ordered.append(match)
-    return [*ordered, *idle]
+        result.append(match)
+    return [*result, *idle]
 
 
 def owner_of(registry: "Searchable", tool: Tool, principal: Principal | None) -> Agent:
