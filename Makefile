@@ -57,7 +57,6 @@ bench-quality: $(READY) ## measure how good answers are, all of it at one commit
 	@$(BIN)/python -m benchmarks quality table --budget-s 3600
 
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
-	@$(MAKE) --no-print-directory $(VENV)/.tokens
 	@$(BIN)/python -m benchmarks route_ratio service gateway table
 
 bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
@@ -70,7 +69,6 @@ bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, unchanged and ch
 	@$(BIN)/python -m benchmarks live_ingest table
 
 bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, tokens; about 4 minutes
-	@$(MAKE) --no-print-directory $(VENV)/.tokens
 	@$(BIN)/python -m benchmarks gateway table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
@@ -116,10 +114,6 @@ $(MODEL): $(READY)
 
 %/.training: %/.torch examples/router_training/requirements.txt
 	@$*/bin/python -m pip install --quiet --requirement examples/router_training/requirements.txt
-	@touch $@
-
-%/.tokens: %/.ready packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
 	@touch $@
 
 %/.peers: %/.ready packages/waygraph-lab/src/benchmarks/peers/requirements.txt
