@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, unchanged and ch
 
 bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, tokens; about 4 minutes
 	@$(BIN)/python -m benchmarks gateway table
+
+bench-loop: $(READY) ## measure tasks over real servers, by the gateway and its rivals: about 8 minutes
+	@$(BIN)/python -m benchmarks loop table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers

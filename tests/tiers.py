@@ -38,6 +38,7 @@ FULL: Final = (
     "contract/test_attacks.py",
     "contract/test_cypher_places.py",
     "lab/test_benchmark_gateway.py",
+    "lab/test_benchmark_loop.py",
     "lab/test_training.py",
     "lab/test_benchmark_scalemcp.py",
     "architecture/test_wheel.py",
