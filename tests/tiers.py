@@ -21,6 +21,7 @@ FULL: Final = (
     "hosts/test_takeover.py",
     "hosts/test_at_once.py",
     "gateway/test_process.py",
+    "gateway/test_conversation.py",
     "gateway/test_foreign_servers.py",
     "gateway/test_two_people.py",
     "attack/test_logins.py",

@@ -47,6 +47,7 @@ GATEWAYS: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = {
     ROUTER: (("--surface", "router"), {}),
 }
 """Arm → the options and the environment of `waygraph serve`."""
+SUMS = ("solved", "first", "wrong calls", "tokens a task")
 ARMS = (ALL_TOOLS, BM25, *GATEWAYS)
 NOTES = (
     "Twelve servers: four that others wrote, eight of our own with real state. A task is solved if the state that all "
@@ -93,15 +94,14 @@ def run(world: World) -> Result:
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=[
-            Measure(
-                name=f"{row['arm']}, {row['mind']}, {row['distractors']:,} distractors: solved", value=row["solved"]
-            )
-            for row in rows
-        ],
+        measures=[Measure(name=f"loop, {_title_of(row)}: {name}", value=row[name]) for row in rows for name in SUMS],
         notes=NOTES,
         details={"vocabulary": counter.vocabulary, "public distractors": world.has(PUBLIC), "rows": rows},
     )
+
+
+def _title_of(row: Mapping[str, Any]) -> str:
+    return f"{row['arm']}, {row['mind']}, {row['distractors']:,} other tools"
 
 
 def scales(world: World) -> list[Scale]:
