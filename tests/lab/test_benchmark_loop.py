@@ -13,7 +13,18 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.gateway.tokens import open_counter
-from benchmarks.loop.benchmark import ALL_TOOLS, SHIPPED, Run, Scale, measure, row_of, scales, tables_of
+from benchmarks.loop.benchmark import (
+    ALL_TOOLS,
+    PUBLIC,
+    SHIPPED,
+    Run,
+    Scale,
+    distractors,
+    measure,
+    row_of,
+    scales,
+    tables_of,
+)
 from benchmarks.loop.minds import MINDS, Choice, ModelMind, Offer, Reader
 from benchmarks.loop.tasks import Place, Step, is_left, read_tasks
 from benchmarks.world import World
@@ -22,7 +33,18 @@ from tests.live_servers import real_server
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.settings import load_settings
 
-TASKS = ("oslo", "draft", "three_cities", "rename", "two_branches", "two_facts", "track_two", "pickup", "basil")
+TASKS = (
+    "oslo",
+    "draft",
+    "three_cities",
+    "rename",
+    "two_branches",
+    "two_facts",
+    "track_two",
+    "pickup",
+    "basil",
+    "commit",
+)
 """Of every kind of state: rows of our own servers, what was only told, files, a repository, a graph, and nothing."""
 WRONG = Choice("mail__send_mail", {"to": "eve@example.org", "subject": "Oops", "body": "Oops"})
 HARMLESS = Choice("shop__search_products", {"query": "kettle"})
@@ -95,15 +117,17 @@ def test_calls_are_counted_as_what_they_are(runs: Mapping[tuple[str, str], Seque
         "track_two": 3,  # the first one fails, and is made again
         "pickup": 1,
         "basil": 0,
+        "commit": 3,
     }
     assert {run.task: run.tally.wrong_calls for run in runs[ALL_TOOLS, "wrong"]} == dict.fromkeys(TASKS, 1) | {
         "two_branches": 2,
         "two_facts": 2,
         "track_two": 2,
+        "commit": 3,
     }
     reader = {run.task: run.tally for run in runs[SHIPPED, "reader"]}
     assert reader["pickup"].wrong_calls == 0, "who was asked for may be tried, though it is out of order"
-    assert sum(tally.steps for tally in reader.values()) == 13
+    assert sum(tally.steps for tally in reader.values()) == 16
     assert all(tally.first <= tally.offered <= tally.steps for tally in reader.values())
     assert all(tally.tokens > 400 for tally in reader.values()), "the gateway's own list is read in each session"
     assert reader["oslo"].tokens < oracle["oslo"].tokens, "a list of all tools is longer"
@@ -147,6 +171,24 @@ def test_there_are_sixty_tasks_of_one_to_six_calls(tmp_path: Path) -> None:
     assert {len(task.steps) for task in tasks} == {1, 2, 3, 4, 6}
     kinds = {task.kind for task in tasks}
     assert kinds == {"plain", "repeat", "chain", "switch", "fails, with a rival", "fails, no rival", "nothing serves"}
+
+
+def test_distractors_are_public_tools_where_they_are_there(tmp_path: Path) -> None:
+    """Whole agents, none named as one of the servers that are run; else invented ones."""
+    invented = [entry for each in distractors(world_at(tmp_path), tmp_path, 50) for entry in each.entries]
+    assert sum(len(entry.tools) for entry in invented) >= 50
+    folder = tmp_path / "none" / PUBLIC
+    folder.mkdir(parents=True)
+    tools = [{"name": f"t{number}", "description": "d", "inputSchema": {"type": "object"}} for number in range(4)]
+    agents = [{"id": name, "name": name, "description": name, "tools": tools} for name in ("Weather", *"abcdefgh")]
+    (folder / "agents.jsonl").write_text("".join(json.dumps(each) + "\n" for each in agents))
+    (folder / "queries.jsonl").write_text("")
+    (folder / "dataset.json").write_text(json.dumps({"name": "toucan", "origin": "made up", "license": "none"}))
+    first, again = ([each.entries for each in distractors(world_at(tmp_path), tmp_path, 10)] for _ in range(2))
+    assert [len(entries) for entries in first] == [3]
+    assert {entry.agent.name for entry in first[0]} < set("abcdefgh")
+    assert first == again
+    assert list(distractors(world_at(tmp_path), tmp_path, 0)) == []
 
 
 def offer(name: str, *required: str, **types: str) -> Offer:

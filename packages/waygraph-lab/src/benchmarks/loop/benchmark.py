@@ -120,7 +120,17 @@ def measure(
     world: World, counter: Counter, scale: Scale, names: Sequence[str] = ()
 ) -> dict[tuple[str, str], list[Run]]:
     """By arm and mind. `names`: only these tasks."""
-    return anyio.run(_measure, world, counter, scale, names)
+    try:
+        return anyio.run(_measure, world, counter, scale, names)
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Every connection of the SDK wraps what goes wrong within it once more."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
@@ -140,7 +150,7 @@ async def _measure(
 ) -> dict[tuple[str, str], list[Run]]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
-        host = stack.enter_context(open_host(world, list(_distractors(world, folder, scale.distractors))))
+        host = stack.enter_context(open_host(world, list(distractors(world, folder, scale.distractors))))
         place = Place(folder / "state")
         place.begin()
         launches = dict(_launches(place))
@@ -165,7 +175,7 @@ def _without_place(counter: Counter, place: Place) -> Callable[[str], int]:
     return lambda text: counter.count(text.replace(str(place.folder), "/state"))
 
 
-def _distractors(world: World, folder: Path, count: int) -> Iterator[Manifest]:
+def distractors(world: World, folder: Path, count: int) -> Iterator[Manifest]:
     """Whole agents in an order of no meaning, until there are so many tools."""
     if not count:
         return
