@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +57,6 @@ bench-quality: $(READY) ## measure how good answers are, all of it at one commit
 	@$(BIN)/python -m benchmarks quality table --budget-s 3600
 
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
-	@$(MAKE) --no-print-directory $(VENV)/.tokens
 	@$(BIN)/python -m benchmarks route_ratio service gateway table
 
 bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
@@ -70,8 +69,10 @@ bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, unchanged and ch
 	@$(BIN)/python -m benchmarks live_ingest table
 
 bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, tokens; about 4 minutes
-	@$(MAKE) --no-print-directory $(VENV)/.tokens
 	@$(BIN)/python -m benchmarks gateway table
+
+bench-loop: $(READY) ## measure tasks over real servers, by the gateway and its rivals: about 8 minutes
+	@$(BIN)/python -m benchmarks loop table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers
@@ -116,10 +117,6 @@ $(MODEL): $(READY)
 
 %/.training: %/.torch examples/router_training/requirements.txt
 	@$*/bin/python -m pip install --quiet --requirement examples/router_training/requirements.txt
-	@touch $@
-
-%/.tokens: %/.ready packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
-	@$*/bin/python -m pip install --quiet --requirement packages/waygraph-lab/src/benchmarks/gateway/requirements.txt
 	@touch $@
 
 %/.peers: %/.ready packages/waygraph-lab/src/benchmarks/peers/requirements.txt

@@ -47,12 +47,13 @@ def real_server(name: str, folder: Path, *args: str) -> RealServer:
     Where it cannot be installed the test is skipped; it fails if WAYGRAPH_REQUIRE_LIVE_SERVERS=1.
     """
     try:
-        return _server(name, folder, args)
+        return find_server(name, folder, *args)
     except NotInstalled as error:
         skipped(f"{NO_SERVERS}: {error}")
 
 
-def _server(name: str, folder: Path, args: tuple[str, ...]) -> RealServer:
+def find_server(name: str, folder: Path, *args: str) -> RealServer:
+    """As `real_server`. Raises NotInstalled."""
     if name == "sdk_2":  # the SDK that this project has itself
         return RealServer(name, sys.executable, (str(PINS / "sdk_2.py"), *args))
     programs = _programs("node" if name in NODE_SERVERS else name)

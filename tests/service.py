@@ -19,6 +19,7 @@ import httpx2
 import uvicorn
 
 from tests.observed_service import logging_as_it_was
+from waygraph.api.mcp import Surface
 from waygraph.api.rest.bootstrap import ServiceOptions, compose_application, configuration, open_service
 from waygraph.api.rest.service import Service
 from waygraph.registry.access.api_keys import KeyFile
@@ -145,6 +146,7 @@ def served(
     location: Path | str = ":memory:",
     *,
     embedder: str = "none",
+    surface: Surface = "default",
     auth: bool = False,
     folder: Path | None = None,
     settings: Settings | None = None,
@@ -159,7 +161,7 @@ def served(
     if auth:
         assert folder is not None
         settings = replace(settings, keys_file=str(folder / "keys.json"))
-    chosen = ServiceOptions(location=str(location), embedder=embedder)
+    chosen = ServiceOptions(location=str(location), embedder=embedder, surface=surface)
     stream = StringIO()
     with logging_as_it_was():
         service = open_service(chosen, settings, environ or {})

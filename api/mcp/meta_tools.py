@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 IDENTITY = {"name": NAME, "title": "Waygraph"}
 FIND_TOOLS, USE_TOOL, ROUTE_AGENTS = "find_tools", "use_tool", "route_agents"
 ROUTE, EXECUTE = "route", "execute"
-MAX_AGENTS, MAX_STEPS = 20, 50
+AGENTS, MAX_AGENTS, MAX_STEPS = 5, 20, 50
+RFC_LIMIT = 5
+"""As the RFC has it, which sends whole schemas."""
 RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
 """The meta-tool that runs a found tool; empty: tools are called by their own names."""
 NARROWABLE = (FIND_TOOLS, ROUTE_AGENTS)
 """They take `within` where there is a taxonomy."""
 _IN_NUMBERS = "An empty query tells what there is, in numbers."
-_IN_CATEGORIES = "An empty query tells the categories of all tools; `within` goes into one, down to its tools."
-_WITHIN = {"type": "string", "description": "Only in this category, such as travel/flights"}
+_IN_CATEGORIES = "An empty query tells the categories; `within` goes into one."
+_WITHIN = {"type": "string", "description": "Category, as travel/flights"}
 
 type Definition = dict[str, Any]
 type Arguments = Mapping[str, Any]
@@ -107,7 +109,8 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             raise InvalidArguments(FIND_TOOLS, faults)
         query = _text(arguments, "query", FIND_TOOLS)
         return told_as_text(await find_offers(gateway, asker, cast("Kind", kind), query, limit))
-    detail = "schema" if gateway.surface == "rfc" else _text(arguments, "detail", FIND_TOOLS) or "summary"
+    is_rfc = gateway.surface == "rfc"
+    detail = "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary"
     remembers = "known" not in arguments
     known = asker.session.known_versions if remembers else _versions(arguments["known"])
     history = _history(asker, arguments, FIND_TOOLS)
@@ -117,7 +120,7 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
             gateway,
             asker,
             query=_text(arguments, "query", FIND_TOOLS),
-            limit=arguments.get("limit", find.DEFAULT_LIMIT),
+            limit=arguments.get("limit", RFC_LIMIT if is_rfc else find.DEFAULT_LIMIT),
             detail=cast("Detail", detail),
             known=known,
             within=_text(arguments, "within", FIND_TOOLS),
@@ -169,7 +172,7 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
     """Raises what routing raises."""
     asker.caller.require("route")
     _refuse_unknown(ROUTE_AGENTS, arguments)
-    limit, steps = arguments.get("limit", find.DEFAULT_LIMIT), arguments.get("steps", [])
+    limit, steps = arguments.get("limit", AGENTS), arguments.get("steps", [])
     if not _is_limit(limit, MAX_AGENTS):
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
     history = _history(asker, arguments, ROUTE_AGENTS)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Tool
 
 _log = logging.getLogger("waygraph.gateway")
-SUMMARY_BYTES = 400
-"""In UTF-8, of the summary of a registry: at most about 130 tokens."""
+SUMMARY_BYTES = 150
+"""In UTF-8, of the summary of a registry: at most about 60 tokens, in the instructions and in a description."""
 _PLAIN = re.compile(r"[\w][\w .+#/-]{0,39}")
 
 

@@ -163,7 +163,7 @@ def _order_counts(counts: Counter[Any], most: int | None = None) -> dict[str, in
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most])
 
 
-DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+DEFAULT_LIMIT, MAX_LIMIT = 8, 50
 SPARE = 5
 """So many more are read than wanted, in the place of those that may not be called."""
 FAR = 100

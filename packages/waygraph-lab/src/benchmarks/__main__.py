@@ -95,6 +95,9 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
+    if options.mind and not options.spend:
+        print("--mind asks a language model, which costs money: add --spend", file=sys.stderr)
+        return 2
     world = _world(options, environ)
     if options.names[:1] == [DETAILS]:
         print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
@@ -125,6 +128,7 @@ def _measure(name: str, world: World, evals: Path) -> None:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
     options = ["--quick"] if world.quick else []
+    options += ["--mind", world.mind, "--spend"] if world.mind else []
     chosen = [f"WAYGRAPH_EMBEDDER={world.configured}"] if world.configured else []
     record = as_record(result, " ".join([*chosen, "python -m benchmarks", name, *options]))
     print(measures_table([record]))
@@ -144,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
     parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
+    parser.add_argument("--mind", default="", help="openai:MODEL, which takes part in the loop; needs --spend")
+    parser.add_argument("--spend", action="store_true", help="a model may be asked, which costs money")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
 
@@ -166,6 +172,7 @@ def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
         cache=settings.cache_path / "benchmarks",
         quick=options.quick,
         configured=settings.embedder,
+        mind=options.mind,
     )
 
 

@@ -6,18 +6,21 @@ others.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from benchmarks.gateway.tokens import Counter, open_counter
 from benchmarks.record import Measure, Result
 from benchmarks.world import EXAMPLES, NATURAL, World, show_progress
+from waygraph.api.mcp.results import compact
 from waygraph.ingest.manifest.questions import ASKS, SYNONYMS
+from waygraph.registry.catalog.find_tools import find
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.model.nouns import Query, ToolMatch, Vote
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import By
-from waygraph_lab.evaluation.metrics import Gold, interval, measure_query
+from waygraph_lab.evaluation.metrics import Gold, hit, interval, measure_query
 
 NAME = "right_tool"
 SETS: Sequence[tuple[str, By]] = (
@@ -31,12 +34,15 @@ SETS: Sequence[tuple[str, By]] = (
 MOST = 500
 """Queries of a dataset, spread evenly over all."""
 DEPTH, AGENTS = 100, 5
+LIMITS = (5, 8, 10)
+"""How many tools an answer of `find_tools` has."""
 METRICS = ("Recall@1", "Recall@5", "nDCG@5")
 NOTES = (
     "Left out: the idea and its strength with the highest mean gain of nDCG@5 on the other datasets, judged on this "
     "one. The gain is over what ships, in nDCG@5, with its 95 % bootstrap interval.",
     "First shown: of the requests with a right agent among the first five of a route, how often the first tool of the "
     "first right agent is right.",
+    "Right in 5, 8, 10: how often one tool of so many in an answer of find_tools is right, and the answer's tokens.",
     "The requests of natural_requests were written before anything was measured on them.",
     "Ideas: the agent's or the words' part of the score counts more or less; the best of an agent's tools speaks for "
     "all of them; a cosine counts above the mean of the agent's other tools; the request's verb, or a verb of its "
@@ -94,11 +100,30 @@ Values = Mapping[str, Sequence[float]]
 """Metric → its value for each query."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Of a dataset. `shown`: whether the first tool of the first right agent of a route is right. `rights`: whether an
+    answer of so many tools has a right one. `tokens`: of that answer.
+    """
+
+    shown: list[bool] = field(default_factory=list)
+    rights: Mapping[int, list[float]] = field(default_factory=lambda: {limit: [] for limit in LIMITS})
+    tokens: Mapping[int, list[int]] = field(default_factory=lambda: {limit: [] for limit in LIMITS})
+
+    def means(self) -> dict[str, Any]:
+        return {
+            "first shown": round(fmean(self.shown), 4),
+            "right in": {str(limit): round(fmean(values), 4) for limit, values in self.rights.items()},
+            "tokens": {str(limit): round(fmean(values)) for limit, values in self.tokens.items()},
+        }
+
+
 def run(world: World) -> Result:
     """Skips the datasets that are not there."""
-    shown: dict[str, list[bool]] = {}
-    found = {name: measure(world, name, by, shown.setdefault(name, [])) for name, by in SETS if world.has(name)}
-    rows = [{**_row(name, found), "first shown": round(fmean(shown[name]), 4)} for name in found]
+    counter = open_counter(world)
+    answers = {name: Answers() for name, _ in SETS if world.has(name)}
+    found = {name: measure(world, name, by, answers[name], counter) for name, by in SETS if name in answers}
+    rows = [{**_row(name, found), **answers[name].means()} for name in found]
     tried = {idea: {name: round(fmean(values[idea]["nDCG@5"]), 4) for name, values in found.items()} for idea in TRIED}
     return Result(
         name=NAME,
@@ -109,14 +134,19 @@ def run(world: World) -> Result:
             for told in ("shipped", "left out")
             for metric in METRICS
         ]
-        + [Measure(name=f"{row['data']}, first tool of the right agent", value=row["first shown"]) for row in rows],
+        + [Measure(name=f"{row['data']}, first tool of the right agent", value=row["first shown"]) for row in rows]
+        + [
+            Measure(name=f"{row['data']}, one of {limit} tools is right", value=value)
+            for row in rows
+            for limit, value in row["right in"].items()
+        ],
         notes=NOTES,
-        details={"rows": rows, "tried": tried},
+        details={"vocabulary": counter.vocabulary, "rows": rows, "tried": tried},
     )
 
 
-def measure(world: World, name: str, by: By, shown: list[bool]) -> Mapping[str, Values]:
-    """By every idea. `shown`: filled with whether the first tool of the first right agent of a route is right."""
+def measure(world: World, name: str, by: By, answers: Answers, counter: Counter) -> Mapping[str, Values]:
+    """By every idea. Fills `answers`."""
     dataset = world.dataset(name)
     asked = [each for each in dataset.queries(by) if each.gold_tools]
     count = min(MOST, len(asked))
@@ -130,7 +160,13 @@ def measure(world: World, name: str, by: By, shown: list[bool]) -> Mapping[str, 
                 judged[idea].append(metrics)
             right, tools = (frozenset().union(*gold) for gold in (query.gold, query.gold_tools))
             matches = registry.route(query.texts[0], limit=AGENTS).matches
-            shown += [match.tools[0].id in tools for match in matches if match.agent.id in right and match.tools][:1]
+            rightful = [match for match in matches if match.agent.id in right and match.tools]
+            answers.shown.extend(match.tools[0].id in tools for match in rightful[:1])
+            for limit in LIMITS:
+                answer = find.find(registry, find.FindAsked(query=query.texts[0], limit=limit))
+                offers = [registry.tool(tool["name"]).id for tool in answer.get("tools", ())]
+                answers.rights[limit].append(hit(offers, query.gold_tools, limit))
+                answers.tokens[limit].append(counter.count(compact(answer)))
             told(place + 1, count)
     return {idea: {metric: [each[metric] for each in of] for metric in METRICS} for idea, of in judged.items()}
 
@@ -212,10 +248,13 @@ def tables_of(details: Mapping[str, Any]) -> str:
     ]
     names = [row["data"] for row in details["rows"]]
     tried = [[idea, *of.values()] for idea, of in details["tried"].items()]
+    sizes = [[row["data"], *row["right in"].values(), *row["tokens"].values()] for row in details["rows"]]
     return "\n\n".join(
         (
             "The right tool, by `hybrid` and by the idea that is best on the other data:",
             markdown_table(head, rows),
+            f"Right in so many tools of find_tools, and the tokens of that ({details['vocabulary']}):",
+            markdown_table(("data", *map(str, LIMITS), *(f"tokens of {limit}" for limit in LIMITS)), sizes),
             "nDCG@5 of tools by every idea and strength:",
             markdown_table(("idea", *names), tried),
         )

@@ -53,6 +53,8 @@ class World:
     quick: bool = False
     configured: str = ""
     """The embedder that the user has chosen, if any: some benchmarks measure it beside the default one."""
+    mind: str = ""
+    """`openai:MODEL`, which costs money: it takes part in the loop. Empty: none does."""
 
     @property
     def embedders(self) -> Mapping[str, str]:

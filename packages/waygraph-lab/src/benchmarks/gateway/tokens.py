@@ -45,8 +45,8 @@ class Counts:
 
 
 def open_counter(world: World) -> Counter:
-    """o200k_base where the package that holds it is installed, as `make bench-gateway` does; else the embedding
-    model's own pieces of words, which are more.
+    """o200k_base where the package that holds it is installed, as for development; else the embedding model's own
+    pieces of words, which are more.
     """
     try:
         package: Any = importlib.import_module("rs_bpe.bpe")

@@ -1,10 +1,11 @@
 """The benchmark `loop`."""
 
+import hashlib
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,36 +18,61 @@ from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.gateway.host import SCOPES, TIMEOUT_CLIENT_S, Host, open_host
 from benchmarks.gateway.tokens import Counter, open_counter
-from benchmarks.loop.doors import Door, GatewayDoor, ListDoor, Opening, Servers, Tally, open_servers
-from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind
+from benchmarks.loop.doors import Door, GatewayDoor, ListDoor, Opening, Servers, Tally, offers_of, open_servers
+from benchmarks.loop.minds import MAX_CALLS, MINDS, Choice, Mind, ModelMind
 from benchmarks.loop.servers import SERVERS
-from benchmarks.loop.tasks import Place, Task, is_left, read_tasks
+from benchmarks.loop.tasks import GIT_DATES, Place, Step, Task, is_left, read_tasks
 from benchmarks.processes import free_port, run_server, waygraph_command
 from benchmarks.record import PROJECT, Measure, Result
 from benchmarks.world import World, scratch_folder, write_catalogue
-from tests.live_servers import real_server
+from tests.environments import NotInstalled
+from tests.live_servers import find_server
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.registry.access.api_keys import KeyFile
 from waygraph.registry.catalog.tool_formats import definitions
+from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 from waygraph_lab.evaluation.compare import markdown_table
 
 NAME = "loop"
-DISTRACTORS = (0, 50, 500, 5_000)
 CONTEXT_TOKENS = 150_000
 """What a host can put before its model at most: beyond it a list of all tools does not fit."""
 REAL = ("filesystem", "memory", "git", "time")
-NO_MEMORY = {"WAYGRAPH_ROUTE_HISTORY": "false"}
-ARMS = ("all tools", "BM25", "find_tools, no memory", "find_tools", "router")
+PUBLIC = "training/toucan"
+"""Tools of real servers, known from a catalogue only: the distractors. Without it they are invented."""
+ALL_TOOLS, BM25, NO_MEMORY, SHIPPED, ROUTER = "all tools", "BM25", "find_tools, no memory", "find_tools", "router"
+GATEWAYS: Mapping[str, tuple[Sequence[str], Mapping[str, str]]] = {
+    NO_MEMORY: ((), {"WAYGRAPH_ROUTE_HISTORY": "false"}),
+    SHIPPED: ((), {}),
+    ROUTER: (("--surface", "router"), {}),
+}
+"""Arm → the options and the environment of `waygraph serve`."""
+SUMS = ("solved", "first", "wrong calls", "tokens a task")
+ARMS = (ALL_TOOLS, BM25, *GATEWAYS)
 NOTES = (
     "Twelve servers: four that others wrote, eight of our own with real state. A task is solved if the state that all "
     "servers are left in is the one that the right calls leave; services that only tell things must have told what was "
     "wanted. Before each task all state is as at first; each is a session of its own.",
     "A mind is offered tools for each step, calls one, and after an error asks again, three calls a step at most. The "
-    "oracle calls the right tool if it is offered. The reader takes the first whose schema can hold the arguments. The "
-    "noisy one takes the first, second or third of these, with odds of .7, .2 and .1, the same in each run.",
-    "Tokens: all that a mind reads of tools and results in a task; the gateway's own list and instructions are not "
-    "counted, a list of all tools is. BM25 finds 5 tools over names, descriptions and parameters, as hosts do it.",
+    "oracle calls the right tool if it is offered. The reader takes the first whose schema can hold the arguments, and "
+    "leaves one that failed twice. The noisy one takes the first, second or third of these, with odds of .7, .2 and "
+    ".1, the same in each run.",
+    "Offered: of the steps that a tool serves and that were begun, how often it was offered; first: how often it came "
+    "first. A wrong call is one of another tool than the right one, or than one that fits and is broken.",
+    "Tokens: all that a mind reads in a task: the list of all tools, or the gateway's list and instructions, then what "
+    "is found, then results. BM25 finds 5 tools over names, descriptions and parameters, as hosts do it; the gateway "
+    "as many as it does by default.",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """What is measured at once. `every`: each such task."""
+
+    distractors: int = 0
+    arms: Sequence[str] = ARMS
+    minds: Mapping[str, Mind] = field(default_factory=lambda: MINDS)
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +82,55 @@ class Run:
     task: str
     kind: str
     is_solved: bool
-    calls: int
-    wrong_calls: int
-    tokens: int
+    tally: Tally
 
 
 def run(world: World) -> Result:
+    """Raises InvalidSetting and LanguageModelError of a model as the mind."""
     counter = open_counter(world)
     rows: list[dict[str, Any]] = []
-    for distractors in DISTRACTORS[:2] if world.quick else DISTRACTORS:
-        rows += anyio.run(_measure, world, counter, distractors)
+    for scale in scales(world):
+        rows += [row_of(scale, arm, mind, runs) for (arm, mind), runs in measure(world, counter, scale).items()]
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=[
-            Measure(
-                name=f"{row['arm']}, {row['mind']}, {row['distractors']:,} distractors: solved", value=row["solved"]
-            )
-            for row in rows
-        ],
+        measures=[Measure(name=f"loop, {_title_of(row)}: {name}", value=row[name]) for row in rows for name in SUMS],
         notes=NOTES,
-        details={"vocabulary": counter.vocabulary, "rows": rows},
+        details={"vocabulary": counter.vocabulary, "public distractors": world.has(PUBLIC), "rows": rows},
     )
+
+
+def _title_of(row: Mapping[str, Any]) -> str:
+    return f"{row['arm']}, {row['mind']}, {row['distractors']:,} other tools"
+
+
+def scales(world: World) -> list[Scale]:
+    """A model is asked at one scale: it costs money."""
+    if world.mind:
+        model = configured_model(world.mind, world.environ, option="--mind", purpose="for the loop")
+        mind = ModelMind(ChatModel.open(model, world.settings, world.environ))
+        return [Scale(distractors=50, minds={model: mind}, every=6 if world.quick else 1)]
+    if world.quick:
+        return [Scale(distractors=50, every=6)]
+    sure = {name: MINDS[name] for name in ("oracle", "reader")}
+    return [Scale(distractors=50), Scale(distractors=500, minds=sure), Scale(distractors=5_000, minds=sure)]
+
+
+def measure(
+    world: World, counter: Counter, scale: Scale, names: Sequence[str] = ()
+) -> dict[tuple[str, str], list[Run]]:
+    """By arm and mind. `names`: only these tasks."""
+    try:
+        return anyio.run(_measure, world, counter, scale, names)
+    except BaseExceptionGroup as group:
+        raise _innermost(group) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Every connection of the SDK wraps what goes wrong within it once more."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def tables_of(details: Mapping[str, Any]) -> str:
@@ -92,46 +145,67 @@ def tables_of(details: Mapping[str, Any]) -> str:
     return f"{whole}\n\nSolved, by the kind of task:\n\n{markdown_table(heads, parts)}"
 
 
-async def _measure(world: World, counter: Counter, distractors: int) -> list[dict[str, Any]]:
+async def _measure(
+    world: World, counter: Counter, scale: Scale, names: Sequence[str]
+) -> dict[tuple[str, str], list[Run]]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
-        host = stack.enter_context(_filled(world, folder, distractors))
+        host = stack.enter_context(open_host(world, list(distractors(world, folder, scale.distractors))))
         place = Place(folder / "state")
-        place.folder.mkdir()
         place.begin()
-        launches = _launches(place)
+        launches = dict(_launches(place))
         host.ingest("loop", launches)
-        tasks = read_tasks(place)[:: 6 if world.quick else 1]
-        rows: list[dict[str, Any]] = []
+        counter = replace(counter, count=_without_place(counter, place))
+        tasks = [task for task in read_tasks(place) if _is_served(task, launches)][:: scale.every]
+        tasks = [task for task in tasks if not names or task.name in names]
         log = stack.enter_context((folder / "servers.log").open("a", encoding="utf-8"))
         sessions = {name: Client(stdio_client(_parameters(each), errlog=log)) for name, each in launches.items()}
-        async with open_servers(sessions) as servers:
+        runs: dict[tuple[str, str], list[Run]] = {}
+        async with open_servers(sessions) as servers, _open_arms(host, servers, counter, scale.arms) as arms:
             wanted = {task.name: await _state_after(place, servers, task) for task in tasks}
-            async with _arms(host, servers, counter) as arms:
-                for arm, opening in arms.items():
-                    for name, mind in MINDS.items():
-                        print(f"loop: {distractors} distractors, {arm}, {name}", file=sys.stderr)
-                        runs = [await _run(place, opening, mind, task, wanted[task.name]) for task in tasks]
-                        rows.append(_row(distractors, arm, name, runs))
-        return rows
+            for arm, opening in arms.items():
+                for name, mind in scale.minds.items():
+                    print(f"loop: {scale.distractors} distractors, {arm}, {name}", file=sys.stderr)
+                    runs[arm, name] = [await _run(place, opening, mind, task, wanted[task.name]) for task in tasks]
+        return runs
 
 
-@contextmanager
-def _filled(world: World, folder: Path, distractors: int) -> Iterator[Host]:
-    manifests = read_path(str(write_catalogue(folder, distractors)), world.settings) if distractors else []
-    with open_host(world, manifests) as host:
-        yield host
+def _without_place(counter: Counter, place: Place) -> Callable[[str], int]:
+    """The folder has another name in each run."""
+    return lambda text: counter.count(text.replace(str(place.folder), "/state"))
 
 
-def _launches(place: Place) -> dict[str, dict[str, Any]]:
-    own: dict[str, dict[str, Any]] = {
-        name: {"command": sys.executable, "args": ["-m", "benchmarks.loop.servers", name, str(place.folder)]}
-        for name in SERVERS
-    }
+def distractors(world: World, folder: Path, count: int) -> Iterator[Manifest]:
+    """Whole agents in an order of no meaning, until there are so many tools."""
+    if not count:
+        return
+    if not world.has(PUBLIC):
+        yield from read_path(str(write_catalogue(folder, count)), world.settings)
+        return
+    catalogue = world.dataset(PUBLIC).catalogue
+    others = [entry for entry in catalogue.entries if entry.agent.name.casefold() not in {*SERVERS, *REAL}]
+    entries = []
+    for entry in sorted(others, key=lambda entry: hashlib.sha256(entry.agent.id.encode()).digest()):
+        if count > 0:
+            entries.append(entry)
+            count -= len(entry.tools)
+    yield replace(catalogue, entries=tuple(entries))
+
+
+def _launches(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Server → how it is started. Those of others that cannot be installed here are left out."""
+    for name in SERVERS:
+        arguments = ["-m", "benchmarks.loop.servers", name, str(place.folder)]
+        yield name, {"command": sys.executable, "args": arguments, "cwd": str(PROJECT)}
     for name in REAL:
-        server = real_server(name, place.files if name == "filesystem" else place.folder)
-        own[name] = {"command": server.command, "args": list(server.args), "env": dict(server.env)}
-    return {name: {"cwd": str(PROJECT), **launch} for name, launch in own.items()}
+        try:
+            server = find_server(name, place.files if name == "filesystem" else place.folder)
+        except NotInstalled as error:
+            print(f"loop: without the server {name} and its tasks: {error}", file=sys.stderr)
+            continue
+        environ = {**server.env, **(GIT_DATES if name == "git" else {})}
+        launch = {"command": server.command, "args": list(server.args), "env": environ}
+        yield name, {"cwd": str(PROJECT), **launch}
 
 
 def _parameters(launch: Mapping[str, Any]) -> StdioServerParameters:
@@ -140,12 +214,16 @@ def _parameters(launch: Mapping[str, Any]) -> StdioServerParameters:
     )
 
 
+def _is_served(task: Task, servers: Mapping[str, object]) -> bool:
+    return all(not step.tool or step.tool.partition("__")[0] in servers for step in task.steps)
+
+
 async def _state_after(place: Place, servers: Servers, task: Task) -> dict[str, Any]:
     """What the right calls leave, made directly; one that fails is made again."""
     place.begin()
     for step in task.steps:
         if step.tool:
-            choice = await _right_choice(servers, step.tool, step.arguments)
+            choice = await _right_choice(servers, step)
             ok, text = await servers.call(choice)
             if not ok:
                 ok, text = await servers.call(choice)
@@ -153,14 +231,13 @@ async def _state_after(place: Place, servers: Servers, task: Task) -> dict[str, 
     return place.state()
 
 
-async def _right_choice(servers: Servers, name: str, arguments: Mapping[str, Any]) -> Choice:
-    agent, _, tool = name.partition("__")
+async def _right_choice(servers: Servers, step: Step) -> Choice:
+    agent, _, tool = step.tool.partition("__")
     listed = (await servers.clients[agent].list_tools()).tools
     properties = next(each.input_schema for each in listed if each.name == tool)["properties"]
-    return Choice(
-        name,
-        {next(each for each in names.split("|") if each in properties): value for names, value in arguments.items()},
-    )
+    arguments = step.arguments.items()
+    named = {next(each for each in names.split("|") if each in properties): value for names, value in arguments}
+    return Choice(step.tool, named)
 
 
 async def _run(place: Place, opening: Opening, mind: Mind, task: Task, wanted: Mapping[str, Any]) -> Run:
@@ -169,47 +246,62 @@ async def _run(place: Place, opening: Opening, mind: Mind, task: Task, wanted: M
     async with opening() as door:
         for step in task.steps:
             await _take(door, mind, step, tally)
-    return Run(task=task.name, kind=task.kind, is_solved=is_left(place.state(), wanted), **asdict(tally))
+    return Run(task=task.name, kind=task.kind, is_solved=is_left(place.state(), wanted), tally=tally)
 
 
-async def _take(door: Door, mind: Mind, step: Any, tally: Tally) -> None:
+async def _take(door: Door, mind: Mind, step: Step, tally: Tally) -> None:
+    failures: list[str] = []
     for tries in range(MAX_CALLS):
-        choice = mind.choose(step, await door.offer(step.say, tally), tries)
+        offers = await door.offer(step.say, tally)
+        if step.tool and not tries:
+            names = [offer.name for offer in offers]
+            tally.steps += 1
+            tally.offered += step.tool in names
+            tally.first += names[:1] == [step.tool]
+        choice = await anyio.to_thread.run_sync(mind.choose, step, offers, failures)
         if choice is None:
             return
         tally.calls += 1
-        tally.wrong_calls += choice.name != step.tool
+        tally.wrong_calls += choice.name not in (step.tool, step.broken)
         if await door.call(choice, tally):
             return
+        failures.append(choice.name)
 
 
 @asynccontextmanager
-async def _arms(host: Host, servers: Servers, counter: Counter) -> AsyncIterator[dict[str, Opening]]:
+async def _open_arms(
+    host: Host, servers: Servers, counter: Counter, names: Sequence[str]
+) -> AsyncIterator[dict[str, Opening]]:
+    """Those of `names` that there are: a list of all tools must fit."""
     with host.open_registry() as registry:
+        tools = registry.tools()
+        offers = {offer.name: offer for offer in offers_of(tools)}
+        tokens = counter.count(json.dumps(definitions(tools, "mcp")))
+        whole = ListDoor(servers, counter, everything=list(offers.values()), tokens=tokens)
+        arms = {ALL_TOOLS: _reopened(whole)} if tokens <= CONTEXT_TOKENS else {}
+        arms[BM25] = _reopened(ListDoor(servers, counter, registry=registry))
         async with AsyncExitStack() as stack:
-            everything = definitions(registry.tools(), "mcp")
-            arms: dict[str, Opening] = {}
-            if counter.count(json.dumps(everything)) <= CONTEXT_TOKENS:
-                arms[ARMS[0]] = lambda: _as_context(ListDoor(servers, counter, registry, everything))
-            arms[ARMS[1]] = lambda: _as_context(ListDoor(servers, counter, registry, None))
-            for arm, options, environ in (
-                (ARMS[2], (), NO_MEMORY),
-                (ARMS[3], (), {}),
-                (ARMS[4], ("--surface", "router"), {}),
-            ):
-                arms[arm] = stack.enter_context(_gateway(host, counter, options, environ))
-            yield arms
+            for arm in names:
+                if arm in GATEWAYS:
+                    arms[arm] = stack.enter_context(_gateway(host, counter, arm, offers))
+            yield {arm: opening for arm, opening in arms.items() if arm in names}
 
 
-@asynccontextmanager
-async def _as_context(door: Door) -> AsyncIterator[Door]:
-    yield door
+def _reopened(door: Door) -> Opening:
+    """A host that keeps nothing from one task to the next."""
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Door]:
+        yield door
+
+    return opening
 
 
 @contextmanager
-def _gateway(host: Host, counter: Counter, options: Sequence[str], environ: Mapping[str, str]) -> Iterator[Opening]:
+def _gateway(host: Host, counter: Counter, arm: str, offers: Mapping[str, Any]) -> Iterator[Opening]:
     """A service; each task is a session of its own with it, as the handshake's era has sessions."""
-    _, key = KeyFile(host.folder / "keys.json").create(f"loop {len(options)} {len(environ)}", SCOPES, everything=True)
+    options, environ = GATEWAYS[arm]
+    _, key = KeyFile(host.folder / "keys.json").create(arm, SCOPES, everything=True)
     port = free_port()
     command = waygraph_command("--registry", str(host.registry), "serve", "--port", str(port), *options)
 
@@ -224,22 +316,32 @@ def _gateway(host: Host, counter: Counter, options: Sequence[str], environ: Mapp
                 mode="legacy",
             ) as client,
         ):
-            yield GatewayDoor(client, counter, is_router=bool(options))
+            yield GatewayDoor(client, counter, offers, await _listed_tokens(client, counter), arm == ROUTER)
 
     with run_server(command, port, {**host.environ(), **environ}, host.folder / "service.log"):
         yield opening
 
 
-def _row(distractors: int, arm: str, mind: str, runs: Sequence[Run]) -> dict[str, Any]:
+async def _listed_tokens(client: Client, counter: Counter) -> int:
+    tools = [
+        tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in (await client.list_tools()).tools
+    ]
+    return counter.count(json.dumps(tools)) + counter.count(client.instructions or "")
+
+
+def row_of(scale: Scale, arm: str, mind: str, runs: Sequence[Run]) -> dict[str, Any]:
     kinds = dict.fromkeys(run.kind for run in runs)
+    sums = {name: sum(asdict(run.tally)[name] for run in runs) for name in asdict(Tally())}
     return {
-        "distractors": distractors,
+        "distractors": scale.distractors,
         "arm": arm,
         "mind": mind,
         "tasks": len(runs),
         "solved": round(fmean(run.is_solved for run in runs), 3),
-        "calls": sum(run.calls for run in runs),
-        "wrong calls": sum(run.wrong_calls for run in runs),
-        "tokens a task": round(fmean(run.tokens for run in runs)),
+        "offered": round(sums["offered"] / max(sums["steps"], 1), 3),
+        "first": round(sums["first"] / max(sums["steps"], 1), 3),
+        "calls": sums["calls"],
+        "wrong calls": sums["wrong_calls"],
+        "tokens a task": round(sums["tokens"] / len(runs)),
         "by kind": {kind: round(fmean(run.is_solved for run in runs if run.kind == kind), 2) for kind in kinds},
     }
