@@ -39,6 +39,7 @@ FULL: Final = (
     "contract/test_cypher_places.py",
     "lab/test_benchmark_gateway.py",
     "lab/test_training.py",
+    "lab/test_suspicion_training.py",
     "lab/test_benchmark_scalemcp.py",
     "architecture/test_wheel.py",
 )

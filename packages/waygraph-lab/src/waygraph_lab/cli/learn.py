@@ -147,25 +147,17 @@ def suspicion(
     """
     import os
 
-    from waygraph.ingest.sources.read import read_path
     from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.model.files import write_atomically
     from waygraph_lab.cli import shapes, views
-    from waygraph_lab.datasets.read_dataset import read_dataset
-    from waygraph_lab.training.suspicion_training import layer_card, layer_content, learn_layer
+    from waygraph_lab.training.suspicion_training import layer_card, layer_content, learn_layer, read_real_tools
 
     choice = invocation(context)
     settings = choice.settings()
-    entries = [
-        entry
-        for path in sources
-        for manifest in ([read_dataset(path, settings).catalogue] if path.is_dir() else read_path(str(path), settings))
-        for entry in manifest.entries
-    ]
     embedder = OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec()).embedder
     if embedder is None:
         raise InvalidSetting("a layer is learnt over vectors: --embedder none has none")
-    layer, examples, _ = learn_layer(entries, corpus or (), embedder, seed)
+    layer, examples, _ = learn_layer(read_real_tools(sources, settings), corpus or (), embedder, seed)
     write_atomically(output, layer_content(layer))
     show(layer_card(layer, examples), shapes.card_json, views.view_layer_card, as_json)

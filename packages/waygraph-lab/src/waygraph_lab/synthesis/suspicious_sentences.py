@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from waygraph.ingest.manifest.suspicion.orders import sentences
 
-VARIANTS = {"attacks": 30, "harmless": 8}
+VARIANTS = {"attacks": 30, "harmless": 30}
 """Of each frame with slots, at most so many."""
 _SLOT = re.compile(r"(?<!\{)\{(\w+)\}(?!\})")
 

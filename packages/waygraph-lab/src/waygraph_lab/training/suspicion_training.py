@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from waygraph.ingest.manifest.suspicion.scores import Layer, Sentence, read_sentences
+from waygraph.ingest.sources.read import read_path
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Tool, canonical_json
+from waygraph.registry.model.settings import Settings
+from waygraph_lab.datasets.read_dataset import read_dataset
 from waygraph_lab.synthesis.suspicious_sentences import generate_sentences
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ FLAG_RATE, NOTICE_RATE = 0.0025, 0.02
 """Shares of real tools, of servers that a layer did not learn from, that may be flagged, and flagged or noticed."""
 STRENGTH = 1.0
 """Of the penalty on the square of the weights."""
-STEPS = 12
+STEPS = 8
 OPENING_SHARE = 0.1
 """So many of the made-up attacks open a description."""
 SEED = 20_261_126
@@ -64,6 +67,16 @@ def invent_examples(seed: int = SEED) -> Iterator[Example]:
     for text, is_attack, style, language in generate_sentences(seed):
         opens = rng.random() < (OPENING_SHARE if is_attack else 0.5)
         yield Example(Sentence("description", text, opens), is_attack, style, language, "invented")
+
+
+def read_real_tools(sources: Iterable[Path], settings: Settings) -> list[AgentEntry]:
+    """Of data sets (folders) and catalogues. Raises InvalidDataset, SourceError."""
+    return [
+        entry
+        for path in sources
+        for manifest in ([read_dataset(path, settings).catalogue] if path.is_dir() else read_path(str(path), settings))
+        for entry in manifest.entries
+    ]
 
 
 def harmless_examples(entries: Iterable[AgentEntry]) -> Iterator[Example]:
