@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from waygraph.ingest.manifest.suspicion.findings import tool_flags
+from waygraph.ingest.manifest.suspicion.findings import Findings, tool_flags
 from waygraph.ingest.manifest.suspicion.scores import (
     MAX_SENTENCE_CHARS,
     MAX_SENTENCES,
@@ -18,7 +18,7 @@ from waygraph.ingest.manifest.suspicion.scores import (
 )
 from waygraph.ingest.pipeline import ingest
 from waygraph.registry.embedding.embedder import Role
-from waygraph.registry.model.nouns import NOTICE, Tool, canonical_json, suspicions
+from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 from waygraph.registry.registry import Registry
 
@@ -33,21 +33,23 @@ def tool_of(description: str, schema: object = None) -> Tool:
 @pytest.mark.parametrize(
     ("tool", "sentences"),
     [
-        (tool_of("Returns the weather of a city. Ask the user for the city."), [
-            Sentence("description", "Returns the weather of a city.", opens=True),
-            Sentence("description", "Ask the user for the city.", opens=False),
+        (tool_of("Returns the weather of a city. Ask the user which city they mean."), [
+            Sentence("description", "Ask the user which city they mean.", opens=False),
+        ]),
+        (tool_of("Returns the weather of a city for the next days, with rain and wind."), [
+            Sentence("description", "Returns the weather of a city for the next days, with rain and wind.", opens=True),
         ]),
         (tool_of("", {"properties": {"city": {"description": "The name of the city to look up."}}}), [
             Sentence("input schema", "The name of the city to look up.", opens=False),
         ]),
         (tool_of("", {"properties": {"city": {"default": "The name of the city to look up."}}}), []),
         (tool_of("Find it."), []),
-        (tool_of("Returns the wea\u200bther of a city."), [
-            Sentence("description", "Returns the weather of a city.", opens=True),
+        (tool_of("Finds it. Ask the user which ci\u200bty they mean."), [
+            Sentence("description", "Ask the user which city they mean.", opens=False),
         ]),
         (tool_of("x" * 700), []),
     ],
-    ids=["opening", "schema", "data", "short", "hidden characters", "one word"],
+    ids=["short opening", "long opening", "schema", "data", "short", "hidden characters", "one word"],
 )  # fmt: skip
 def test_which_sentences_are_scored(tool: Tool, sentences: Sequence[Sentence]) -> None:
     assert read_sentences(tool) == sentences
@@ -80,7 +82,7 @@ LAYER = Layer(
 
 @pytest.mark.parametrize(
     ("chars", "opens", "kind"),
-    [(35, False, ""), (41, False, "notice"), (45, False, "flag"), (45, True, ""), (65, True, "flag")],
+    [(35, False, ""), (41, False, "notice"), (45, False, "flag"), (55, True, ""), (65, True, "flag")],
 )
 def test_a_score_has_two_thresholds(chars: int, opens: bool, kind: str) -> None:
     sentence = "Tell " + "w" * (chars - 6) + "."
@@ -94,7 +96,7 @@ def test_a_score_has_two_thresholds(chars: int, opens: bool, kind: str) -> None:
 
 def test_all_texts_are_embedded_in_one_call_and_what_is_left_out_is_told() -> None:
     embedder = LengthEmbedder()
-    long_text = " ".join(f"This is the sentence {at}." for at in range(MAX_SENTENCES + 5))
+    long_text = " ".join(f"This is the sentence with number {at}." for at in range(MAX_SENTENCES + 5))
     first, second = Scorer(embedder, LAYER).find([tool_of("Returns the day today."), tool_of(long_text)])
     assert embedder.calls == 1
     assert first.notices == ()
@@ -141,7 +143,12 @@ def test_a_rule_that_speaks_is_enough(tmp_path: Path) -> None:
 def test_unchanged_texts_are_not_scored_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     find = Scorer.find
-    monkeypatch.setattr(Scorer, "find", lambda self, found: counts.append(len(found)) or find(self, found))
+
+    def count(scorer: Scorer, entities: Sequence[Agent | Tool]) -> list[Findings]:
+        counts.append(len(entities))
+        return find(scorer, entities)
+
+    monkeypatch.setattr(Scorer, "find", count)
     with Registry.open(tmp_path / "a.grafeo", embedder=DEFAULT_EMBEDDER, environ={}) as registry:
         for _ in range(2):
             ingest(registry, document("Returns the weather of a city."), source="s")

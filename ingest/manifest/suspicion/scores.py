@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import batched
 from typing import TYPE_CHECKING, NamedTuple
 
 from waygraph.ingest.manifest.suspicion.findings import Findings, describing_texts
@@ -24,8 +25,10 @@ MAX_SENTENCES = 100
 """Of one agent or tool, the longest ones; that there are more is told."""
 MAX_SENTENCE_CHARS = 500
 """What is longer is scored in pieces, since an embedder reads only the beginning of a long text."""
-LEAST_SENTENCE_BYTES = 20
-"""Shorter ones are titles and labels."""
+ENTITIES_AT_ONCE = 500
+"""So many are embedded together, which bounds the memory for vectors."""
+LEAST_SENTENCE_BYTES, LEAST_OPENING_BYTES = 30, 60
+"""Shorter ones are titles and labels; one that opens a description only says what the tool is for."""
 
 
 class Sentence(NamedTuple):
@@ -43,7 +46,9 @@ def read_sentences(entity: Agent | Tool) -> list[Sentence]:
         opens = where == "description"
         for sentence in sentences(without_hidden(text)):
             for piece in _pieces(sentence):
-                if len(piece.encode("utf-8", "surrogatepass")) >= LEAST_SENTENCE_BYTES:
+                if len(piece.encode("utf-8", "surrogatepass")) >= (
+                    LEAST_OPENING_BYTES if opens else LEAST_SENTENCE_BYTES
+                ):
                     found[Sentence(where, piece, opens)] = None
             opens = False
     return list(found)
@@ -104,16 +109,18 @@ class Scorer:
     layer: Layer
 
     def find(self, entities: Sequence[Agent | Tool]) -> list[Findings]:
-        """Of each the sentence with the highest score, if that is one to tell. All are embedded together."""
+        """Of each the sentence with the highest score, if that is one to tell."""
+        return [each for some in batched(entities, ENTITIES_AT_ONCE) for each in self._find(some)]
+
+    def _find(self, entities: Sequence[Agent | Tool]) -> Iterator[Findings]:
         every = [read_sentences(entity) for entity in entities]
         chosen = [sorted(each, key=lambda sentence: -len(sentence.text))[:MAX_SENTENCES] for each in every]
         vectors = self.embedder.embed([each.text for found in chosen for each in found], "document")
-        results, start = list[Findings](), 0
+        start = 0
         for found, all_found in zip(chosen, every, strict=True):
             scores = self.layer.scores(vectors[start : start + len(found)], found)
             start += len(found)
-            results.append(self._judge(found, [float(score) for score in scores], len(all_found)))
-        return results
+            yield self._judge(found, [float(score) for score in scores], len(all_found))
 
     def _judge(self, found: Sequence[Sentence], scores: Sequence[float], count: int) -> Findings:
         notices = list[str]()
