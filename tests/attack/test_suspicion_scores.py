@@ -96,7 +96,7 @@ def test_a_score_has_two_thresholds(chars: int, opens: bool, kind: str) -> None:
 
 def test_all_texts_are_embedded_in_one_call_and_what_is_left_out_is_told() -> None:
     embedder = LengthEmbedder()
-    long_text = " ".join(f"This is the sentence with number {at}." for at in range(MAX_SENTENCES + 5))
+    long_text = "Counts. " + " ".join(f"This is the sentence with number {at}." for at in range(MAX_SENTENCES + 5))
     first, second = Scorer(embedder, LAYER).find([tool_of("Returns the day today."), tool_of(long_text)])
     assert embedder.calls == 1
     assert first.notices == ()
