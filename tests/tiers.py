@@ -41,6 +41,7 @@ FULL: Final = (
     "lab/test_benchmark_gateway.py",
     "lab/test_benchmark_loop.py",
     "lab/test_training.py",
+    "lab/test_suspicion_training.py",
     "lab/test_benchmark_scalemcp.py",
     "architecture/test_wheel.py",
 )

@@ -7,10 +7,12 @@ goes, and different agents of one id are kept apart by the later source's namesp
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.suspicion.scores import Scorer, load_layers
 from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import tells_apart
 from waygraph.ingest.sync.plan import draft, plan
@@ -27,7 +29,13 @@ from waygraph.registry.graph.read import (
     read_state,
 )
 from waygraph.registry.model.changes import ChangeSet, Flagged, SourceSummary, SyncReport, Written
-from waygraph.registry.model.errors import MassRemoval, NotAllowed, RegistryError, RegistryNotFound
+from waygraph.registry.model.errors import (
+    EmbedderError,
+    MassRemoval,
+    NotAllowed,
+    RegistryError,
+    RegistryNotFound,
+)
 from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
@@ -165,10 +173,31 @@ def plan_sync(registry: LocalRegistry, manifest: Manifest, terms: SyncTerms) -> 
     check_policy(manifest.policy)
     check_texts(terms.texts)
     settings = registry.settings
-    checks = Checks(settings.max_checked_chars)
+    checks = Checks(settings.max_checked_chars, partial(_open_scorer, registry, terms.principal))
     sync_plan = SyncPlan(manifest=manifest, terms=terms, settings=settings, checks=checks)
     sync_plan.checks.run(_read_draft(registry, sync_plan))
     return sync_plan
+
+
+def _open_scorer(registry: LocalRegistry, principal: Principal | None) -> Scorer | None:
+    """For the embedder of the registry; None: no layer was learnt for it. What cannot be opened, the write reports.
+
+    For a principal nothing is read from the cache of vectors, as its time would tell of others' texts.
+    """
+    from waygraph.registry.embedding.cache import CachedEmbedder  # it imports numpy
+
+    with suppress(RegistryError, EmbedderError):
+        state = registry.read(read_state) if registry.store.exists else None
+        layers = load_layers()
+        if state and state.embedder not in layers:
+            return None
+        embedder = registry.open_embedder(state.embedder_spec if state else "").embedder
+        layer = layers.get(embedder.fingerprint) if embedder else None
+        if embedder and layer:
+            if principal is not None and isinstance(embedder, CachedEmbedder):
+                embedder = embedder.without_reading()
+            return Scorer(embedder, layer)
+    return None
 
 
 def rehearse(registry: LocalRegistry, sync_plan: SyncPlan) -> SyncReport:

@@ -3,10 +3,13 @@
 A plan under the lock asks for the same again, and does anew only what another writer changed meanwhile.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
-from waygraph.ingest.manifest.suspicion.findings import Findings, examine, text_chars
+from waygraph.ingest.manifest.suspicion.findings import Findings, OwnedElsewhere, examine, text_chars
+from waygraph.ingest.manifest.suspicion.scores import Scorer
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.ingest.sync.copies import CopySearch, Original
 from waygraph.registry.model.changes import AgentEntry
@@ -48,10 +51,14 @@ class Checks:
     only its own agent, and there no shorter one. What is not read counts as suspicious.
     """
 
-    def __init__(self, max_chars: int = Settings.max_checked_chars) -> None:
+    def __init__(
+        self, max_chars: int = Settings.max_checked_chars, open_scorer: Callable[[], Scorer | None] = lambda: None
+    ) -> None:
+        """`open_scorer` is called when the first text is to be scored."""
         self.copies = CopySearch()
-        self._max_chars = max_chars
+        self._max_chars, self._open_scorer = max_chars, open_scorer
         self._findings: dict[str, Findings] = {}
+        self._scored: dict[str, Findings] = {}
         self._made_of_tools: dict[tuple[str, ...], bool] = {}
 
     def run(self, draft: Draft) -> None:
@@ -63,6 +70,14 @@ class Checks:
             old = draft.old_tools.get(entry.agent.id, {})
             for tool in draft.changed_tools(entry):
                 list(self.copies.flags(tool, old.get(tool.name), entry.agent.transport, draft.others))
+        self._score([each for entry in draft.entries for each in draft.changed_entities(entry)])
+
+    def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
+        """By the rules, and by the score where no rule speaks."""
+        self._score([entity])
+        findings, scored = self.findings(entity), self._scored.get(entity.content_hash, Findings())
+        reasons, notices = findings.reasons or scored.reasons, (*findings.notices, *scored.notices)
+        return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
 
     def findings(self, entity: Agent | Tool) -> Findings:
         if entity.content_hash not in self._findings:
@@ -78,6 +93,19 @@ class Checks:
         if key not in self._made_of_tools:
             self._made_of_tools[key] = is_made_of_tools(agent.description, tuple(tools))
         return self._made_of_tools[key]
+
+    @cached_property
+    def _scorer(self) -> Scorer | None:
+        return self._open_scorer()
+
+    def _score(self, entities: Iterable[Agent | Tool]) -> None:
+        new = {
+            each.content_hash: each
+            for each in entities
+            if each.content_hash not in self._scored and not self.findings(each).reasons
+        }
+        if new and self._scorer:
+            self._scored |= zip(new, self._scorer.find(list(new.values())), strict=True)
 
     def _examine(self, entities: Iterable[Agent | Tool]) -> None:
         budget = self._max_chars

@@ -227,7 +227,7 @@ class Judge:
         return replace(
             new,
             **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=(*self.scan.flags(new, old), *self.checks.findings(new).flags(elsewhere)),
+            flags=(*self.scan.flags(new, old), *self.checks.flags(new, elsewhere)),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -238,7 +238,7 @@ class Judge:
         telling = bool(TELLING_OF_TOOL & set(fields))
         flags = (
             *self.scan.flags(new, old),
-            *self.checks.findings(new).flags(elsewhere),
+            *self.checks.flags(new, elsewhere),
             *self.copy_flags(new, old),
         )
         is_changed = bool(fields) and (

@@ -17,7 +17,7 @@ from waygraph.cypher import names
 REQUEST = "who still owes us money"
 RIGHT = "ledgerleaf"
 LAB = ROOT / "packages" / "waygraph-lab"
-LAB_COMMANDS = ("eval", "generate", "learn embedder", "learn ranker")
+LAB_COMMANDS = ("eval", "generate", "learn embedder", "learn ranker", "learn suspicion")
 BUILT_OF = (*PARTS, "src", "pyproject.toml", "README.md", "LICENSE")
 
 

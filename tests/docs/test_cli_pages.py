@@ -92,10 +92,10 @@ GROUPS = {"keys", "logins", "model", "eval", "generate", "graph", "learn", "taxo
 """Commands that only hold others."""
 SERVES = {"mcp", "serve", "watch"}
 """Go on until they are stopped: one speaks MCP, one says nothing but where it listens, one a line for each event."""
-SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "logins add", "taxonomy place"}
-"""They need a language model and servers, torch, lightgbm, a person, or a model: tests/lab/test_eval_agents.py,
-tests/lab/test_training.py, tests/lab/test_ranker_training.py, tests/unit/test_cli_logins.py and
-tests/unit/test_taxonomy_recipe.py run them."""
+SHOWN_ELSEWHERE = {"eval agents", "learn embedder", "learn ranker", "learn suspicion", "logins add", "taxonomy place"}
+"""They need a language model and servers, torch, lightgbm, minutes, a person, or a model. These tests run them:
+tests/lab/test_eval_agents.py, test_training.py, test_ranker_training.py and test_suspicion_training.py there, and
+tests/unit/test_cli_logins.py and test_taxonomy_recipe.py."""
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ class _Learn(LazyGroup):
     lazy = {  # noqa: RUF012 - never changed
         "embedder": LazyCommand("learn embedder", "Fine-tune an embedder on requests with known tools.", package=LAB),
         "ranker": LazyCommand("learn ranker", "Learn to order the best candidates (LambdaMART).", package=LAB),
+        "suspicion": LazyCommand("learn suspicion", "Learn to score suspicious sentences.", package=LAB),
         "transitions": LazyCommand("learn:transitions", "Count which tool is called after which."),
         "forget": LazyCommand("learn:forget", "Forget which tool was called after which."),
         "export": LazyCommand("learn:export", "Write the counts, a JSON object a line, for `learn transitions`."),

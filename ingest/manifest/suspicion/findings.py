@@ -91,6 +91,15 @@ def examine(entity: Agent | Tool) -> Findings:
     return _examine_texts(texts, purpose_of(entity.name, parameters))
 
 
+def describing_texts(entity: Agent | Tool) -> Iterator[tuple[str, str]]:
+    """Where each text stands that describes an entity, and the text; names and values that are data are left out."""
+    texts = [("description", entity.description)]
+    for where, schema in _schemas_of(entity).items():
+        if " " in schema:
+            texts += ((where, text) for text, is_data in schema_texts(json.loads(schema)) if not is_data)
+    return ((where, text[:MAX_READ_CHARS]) for where, text in texts if " " in text or not text.isascii())
+
+
 def _schemas_of(entity: Agent | Tool) -> Mapping[str, JsonText]:
     if isinstance(entity, Agent):
         return {}

@@ -14,6 +14,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.record import PROJECT, Measure, Result, Target
+from benchmarks.suspicion_scores import NOTES as NOTES_ON_SCORES
+from benchmarks.suspicion_scores import measure_scores
 from benchmarks.world import World
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.suspicion.findings import agent_flags, tool_flags
@@ -82,13 +84,14 @@ def run(world: World) -> Result:
         name=NAME,
         measures=[
             *_of_corpus(world.data / CORPUS),
+            *measure_scores(world, world.data / CORPUS),
             *measures,
             *_of_copies(world.data / SERVERS),
             Measure(
                 name=f"reading {agents} agents and {tools} tools", value=_seconds(corpora), unit="s of processor time"
             ),
         ],
-        notes=(*NOTES, *(f"Not there, and left out: {name}." for name in missing)),
+        notes=(*NOTES, *NOTES_ON_SCORES, *(f"Not there, and left out: {name}." for name in missing)),
         details={"flagged": flags},
     )
 

@@ -1,1 +1,1 @@
-"""The commands `eval`, `generate`, `learn embedder` and `learn ranker`."""
+"""The commands `eval`, `generate`, `learn embedder`, `learn ranker` and `learn suspicion`."""

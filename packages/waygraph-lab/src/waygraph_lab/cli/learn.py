@@ -1,4 +1,4 @@
-"""`learn embedder` and `learn ranker`: models from data with known answers."""
+"""`learn embedder`, `learn ranker` and `learn suspicion`: models from data with known answers."""
 
 from functools import partial
 from pathlib import Path
@@ -123,3 +123,41 @@ def ranker(
     if card["worse"]:
         note("on data that it did not learn from, it falls beyond chance somewhere: see `worse` in the card")
     show(card, shapes.card_json, views.view_ranker_card, as_json)
+
+
+def suspicion(
+    context: typer.Context,
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE…", help="Data sets and catalogues of real tools, taken as harmless.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the layer is written.")],
+    corpus: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Collected attacks and harmless tools, as JSON lines.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, other made-up attacks.")] = 20_261_126,
+    as_json: AsJson = False,
+) -> None:
+    """Learn to score sentences of tools: how much each reads like an order to the model.
+
+    waygraph learn suspicion toucan docker_mcp_registry.json --corpus dev.jsonl -o all-MiniLM-L6-v2.json
+
+    The layer is for one embedder: --embedder, or the default one. Thresholds are chosen on servers that it did not
+    learn from.
+    """
+    import os
+
+    from waygraph.registry.embedding.factory import OpenedEmbedders, default_spec
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.model.files import write_atomically
+    from waygraph_lab.cli import shapes, views
+    from waygraph_lab.training.suspicion_training import layer_card, layer_content, learn_layer, read_real_tools
+
+    choice = invocation(context)
+    settings = choice.settings()
+    embedder = OpenedEmbedders(settings, os.environ).open_for_documents(choice.embedder or default_spec()).embedder
+    if embedder is None:
+        raise InvalidSetting("a layer is learnt over vectors: --embedder none has none")
+    layer, examples, _ = learn_layer(read_real_tools(sources, settings), corpus or (), embedder, seed)
+    write_atomically(output, layer_content(layer))
+    show(layer_card(layer, examples), shapes.card_json, views.view_layer_card, as_json)

@@ -26,6 +26,11 @@ def view_ranker_card(card: "Record") -> Iterator[Block]:
     yield _figures(card["figures"], ())
 
 
+def view_layer_card(card: "Record") -> Iterator[Block]:
+    """For which embedder a layer was learnt, from how many sentences, and from which score on it speaks."""
+    yield Fields(tuple((name, str(value)) for name, value in card.items()))
+
+
 def _figures(rows: Sequence["Record"], first: Sequence[str]) -> Table:
     return Table(
         columns=(*first, "data set", "by", "level", "metric", "queries", "base", "tuned", "gain", "95 % interval"),
