@@ -235,16 +235,19 @@ def _text(arguments: Arguments, name: str, tool: str) -> str:
 
 
 def _history(asker: Asker, arguments: Arguments, tool: str) -> tuple[Turn, ...]:
-    """The calls that the host names, else those of its session. Raises InvalidArguments."""
+    """The calls and words that the host names, else the calls of its session. Raises InvalidArguments, InvalidQuery."""
     if "history" not in arguments:
         return asker.session.calls_of(asker.caller)
-    calls = arguments["history"]
-    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise InvalidArguments(tool, [("/history", "a list of objects, each with a tool and its outcome")])
-    for at, call in enumerate(calls):
-        if unknown := call.keys() - {"tool", "outcome"}:
+    turns = arguments["history"]
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        expectation = "a list of objects, each with a tool and its outcome, or with what the user said"
+        raise InvalidArguments(tool, [("/history", expectation)])
+    for at, turn in enumerate(turns):
+        if unknown := turn.keys() - ({"said"} if "said" in turn else {"tool", "outcome"}):
             raise InvalidArguments(tool, [(f"/history/{at}/{min(unknown)}", "not known here")])
-    return read_history([{"role": "call", **call} for call in calls])
+    return read_history(
+        [{"role": "user", "text": turn["said"]} if "said" in turn else {"role": "call", **turn} for turn in turns]
+    )
 
 
 def _mark_failures(asker: Asker, tools: Sequence[dict[str, Any]]) -> None:

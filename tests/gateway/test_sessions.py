@@ -156,6 +156,22 @@ def test_a_call_fails_its_tool_unless_its_arguments_are_at_fault(
     anyio.run(walk)
 
 
+def test_what_the_user_said_before_tells_what_a_short_request_means(toolbox: Place) -> None:
+    async def walk() -> None:
+        async with Client(on_stdio(toolbox)) as host:
+            said = [{"said": "paint a picture of the harbour"}, {"tool": "box__paint"}]
+            short = {"query": "and one of the castle", "limit": 1, "known": {}}
+            assert "tools" not in (bare := told(await host.call_tool("find_tools", short))) or not bare["tools"]
+            found = told(await host.call_tool("find_tools", {**short, "history": said}))["tools"]
+            assert [tool["name"] for tool in found] == ["box__paint"]
+            for bad in ({"said": 3}, {"said": "a", "tool": "box__paint"}, {"says": "secret"}):
+                refused = await host.call_tool("find_tools", {**short, "history": [bad]})
+                assert refused.is_error
+                assert "secret" not in str(refused)
+
+    anyio.run(walk)
+
+
 def test_a_caller_starts_from_its_own_calls_only() -> None:
     """Also if two have one session, as when a key is changed for another; the oldest calls go."""
     session, one, other = Session(), caller("key:1"), caller("key:2")
