@@ -58,7 +58,7 @@ class Checks:
         self.copies = CopySearch()
         self._max_chars, self._open_scorer = max_chars, open_scorer
         self._findings: dict[str, Findings] = {}
-        self._scored: dict[str, Findings] = {}
+        self._score_findings: dict[str, Findings] = {}
         self._made_of_tools: dict[tuple[str, ...], bool] = {}
 
     def run(self, draft: Draft) -> None:
@@ -75,8 +75,8 @@ class Checks:
     def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
         """By the rules, and by the score where no rule speaks."""
         self._score([entity])
-        findings, scored = self.findings(entity), self._scored.get(entity.content_hash, Findings())
-        reasons, notices = findings.reasons or scored.reasons, (*findings.notices, *scored.notices)
+        findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
+        reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
         return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
 
     def findings(self, entity: Agent | Tool) -> Findings:
@@ -102,10 +102,10 @@ class Checks:
         new = {
             each.content_hash: each
             for each in entities
-            if each.content_hash not in self._scored and not self.findings(each).reasons
+            if each.content_hash not in self._score_findings and not self.findings(each).reasons
         }
         if new and self._scorer:
-            self._scored |= zip(new, self._scorer.find(list(new.values())), strict=True)
+            self._score_findings |= zip(new, self._scorer.find(list(new.values())), strict=True)
 
     def _examine(self, entities: Iterable[Agent | Tool]) -> None:
         budget = self._max_chars

@@ -41,7 +41,7 @@ class Sentence(NamedTuple):
 
 def read_sentences(entity: Agent | Tool) -> list[Sentence]:
     """What of its texts can be scored, as a model reads it; values that are data are left out."""
-    found = dict[Sentence, None]()
+    results = dict[Sentence, None]()
     for where, text in describing_texts(entity):
         opens = where == "description"
         for sentence in sentences(without_hidden(text)):
@@ -49,9 +49,9 @@ def read_sentences(entity: Agent | Tool) -> list[Sentence]:
                 if len(piece.encode("utf-8", "surrogatepass")) >= (
                     LEAST_OPENING_BYTES if opens else LEAST_SENTENCE_BYTES
                 ):
-                    found[Sentence(where, piece, opens)] = None
+                    results[Sentence(where, piece, opens)] = None
             opens = False
-    return list(found)
+    return list(results)
 
 
 def _pieces(sentence: str) -> Iterator[str]:
@@ -73,11 +73,11 @@ class Layer:
     notice: float
     flag: float
 
-    def scores(self, vectors: "Matrix", found: Sequence[Sentence]) -> "Vector":
-        """float32 of shape (len(found),); `vectors`: of these sentences."""
+    def scores(self, vectors: "Matrix", texts: Sequence[Sentence]) -> "Vector":
+        """float32 of shape (len(texts),); `vectors`: of these sentences."""
         import numpy as np
 
-        opens = np.array([each.opens for each in found], np.float32)
+        opens = np.array([each.opens for each in texts], np.float32)
         sums = vectors @ self.weights + self.opening * opens + self.bias
         scores: Vector = (1 / (1 + np.exp(-sums))).astype(np.float32)
         return scores
@@ -114,19 +114,19 @@ class Scorer:
 
     def _find(self, entities: Sequence[Agent | Tool]) -> Iterator[Findings]:
         every = [read_sentences(entity) for entity in entities]
-        chosen = [sorted(each, key=lambda sentence: -len(sentence.text))[:MAX_SENTENCES] for each in every]
-        vectors = self.embedder.embed([each.text for found in chosen for each in found], "document")
+        longest = [sorted(each, key=lambda sentence: -len(sentence.text))[:MAX_SENTENCES] for each in every]
+        vectors = self.embedder.embed([each.text for some in longest for each in some], "document")
         start = 0
-        for found, all_found in zip(chosen, every, strict=True):
-            scores = self.layer.scores(vectors[start : start + len(found)], found)
-            start += len(found)
-            yield self._judge(found, [float(score) for score in scores], len(all_found))
+        for some, whole in zip(longest, every, strict=True):
+            scores = self.layer.scores(vectors[start : start + len(some)], some)
+            start += len(some)
+            yield self._judge(some, [float(score) for score in scores], len(whole))
 
-    def _judge(self, found: Sequence[Sentence], scores: Sequence[float], count: int) -> Findings:
+    def _judge(self, texts: Sequence[Sentence], scores: Sequence[float], count: int) -> Findings:
         notices = list[str]()
-        if count > len(found):
-            notices.append(f"{NOTICE}texts: of {count} sentences only the {len(found)} longest were scored")
-        score, sentence = max(zip(scores, found, strict=True), default=(0.0, None))
+        if count > len(texts):
+            notices.append(f"{NOTICE}texts: of {count} sentences only the {len(texts)} longest were scored")
+        score, sentence = max(zip(scores, texts, strict=True), default=(0.0, None))
         if sentence is None or score < self.layer.notice:
             return Findings(notices=tuple(notices))
         words = f"(score {score:.2f}, no rule: {quote(sentence.text)})"

@@ -53,7 +53,7 @@ class Marks(NamedTuple):
 
 def measure_scores(world: World, corpus: Path) -> list[Measure]:
     """Empty without the data that the score is learnt from, or without a layer for the default embedder."""
-    places = [world.data / name for name in REAL]
+    places = [world.examples / "requests", *(world.data / name for name in REAL)]
     bare = world.embedder()
     shipped = load_layers().get(bare.fingerprint)
     if shipped is None or not all(place.exists() for place in (*places, corpus)):

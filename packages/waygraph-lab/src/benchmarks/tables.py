@@ -77,7 +77,7 @@ SHOWN = frozenset(
         "check set, attacks (70): both, told",
         "check set, harmless (211): both, flagged",
         "check set, harmless (211): both, told",
-        "score: flagged of 16235 real tools, by server left out",
+        "score: flagged of 16421 real tools, by server left out",
         "Neo4j 2026.08.1: route, text to answer, 5000 tools, p50",
         "POST /v1/route, 100 clients, requests/s / bare endpoint's",
         "tool call through `waygraph mcp`, by use_tool: more than directly, p50",

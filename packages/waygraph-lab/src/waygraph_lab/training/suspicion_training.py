@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FOLDS = 5
-FLAG_RATE, NOTICE_RATE = 0.0025, 0.02
+FLAG_RATE, NOTICE_RATE = 0.0025, 0.0175
 """Shares of real tools, of servers that a layer did not learn from, that may be flagged, and flagged or noticed."""
 STRENGTH = 1.0
 """Of the penalty on the square of the weights."""
