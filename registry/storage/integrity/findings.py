@@ -127,8 +127,8 @@ def _unread(registry: LocalRegistry, spec: str) -> str:
         return ""
     try:
         tools = registry.tools()
-        texts = [f"{each.name} {each.description}" for each in (*registry.agents(), *tools)]
-        texts += [question for tool in tools for question in tool.questions]
+        texts = [f"{agent.name} {agent.description}" for agent in registry.agents()]
+        texts += [text for tool in tools for text in (f"{tool.name} {tool.description}", *tool.questions)]
         texts = texts[:: len(texts) // _MOST_TEXTS + 1]
         share = len(unread_texts(locate(spec, registry.settings), texts)) / max(len(texts), 1)
     except DAMAGE:  # other checks tell it
