@@ -46,7 +46,6 @@ def build(package: Path, out: Path) -> Path:
     """The wheel of a copy of the folder `package`."""
     with TemporaryDirectory() as scratch:
         source = shutil.copytree(package, Path(scratch) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "LICENSE", source)
         for path in source.rglob("*"):  # the wheel keeps modes, whatever the caller's umask
             path.chmod(0o755 if path.is_dir() else 0o644)
         made = Path(scratch) / "dist"

@@ -81,6 +81,7 @@ def learn_embedder(
         judged[strength] = _judge(bench, developing, base, candidate)
         shutil.rmtree(candidate)
     card = card_of(training, datasets, len(pairs), judged, _losses(developing)) | dict(about) | {"base": base}
+    card["mixed"] = [json.loads((folder / CARD).read_bytes())["training"] for folder in mixed]
     chosen = card["strength"] = card["strength"] if developing else max(strengths)
     if chosen:
         interpolate(weights, learned, chosen, target)
