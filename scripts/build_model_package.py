@@ -30,7 +30,7 @@ EPOCH = "1735689600"
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.build_model_package", description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", help="a trained model, to be packed in place of the present one")
+    parser.add_argument("folder", type=Path, nargs="?", help="a trained model, to take the place of this one")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the wheel goes (default: dist)")
     options = parser.parse_args(arguments)
     if options.folder:

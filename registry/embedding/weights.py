@@ -130,14 +130,14 @@ def unread_texts(folder: Path, texts: Sequence[str]) -> list[str]:
 
 def _is_spelled(encoding: "Encoding") -> bool:
     """A piece inside a word begins with `##`, or one that begins a word with a low line; see `_UNKNOWN`."""
-    read = spelled = 0
+    words = letters = 0
     for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
-        letters = piece.removeprefix("##").strip("\u2581")
-        if piece in _UNKNOWN or (len(letters) == 1 and letters.isalpha()):
-            spelled += end - start
-        elif letters.isalpha():
-            read += end - start
-    return spelled > read
+        text = piece.removeprefix("##").strip("\u2581")
+        if piece in _UNKNOWN or (len(text) == 1 and text.isalpha()):
+            letters += end - start
+        elif text.isalpha():
+            words += end - start
+    return letters > words
 
 
 def _shape(config: Mapping[str, Any], pooling: Pooling) -> BertShape:

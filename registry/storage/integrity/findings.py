@@ -123,9 +123,9 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
 
 def _unread(registry: LocalRegistry, spec: str) -> str:
     """How much of the catalogue is in scripts that the model does not know; empty where it is little, or unknown."""
-    if parse_spec(spec).scheme != "onnx":
-        return ""
     try:
+        if parse_spec(spec).scheme != "onnx":
+            return ""
         tools = registry.tools()
         texts = [f"{agent.name} {agent.description}" for agent in registry.agents()]
         texts += [text for tool in tools for text in (f"{tool.name} {tool.description}", *tool.questions)]
