@@ -91,8 +91,8 @@ wheel: $(READY) ## build the wheel into dist/, with its SBOM and the licences of
 	@$(BIN)/python -m build --wheel
 	@scripts/sbom dist
 
-model-package: $(READY) ## build the package waygraph-minilm of a trained folder: make model-package FROM=DIR
-	@$(BIN)/python -m scripts.build_model_package "$(FROM)"
+model-package: $(READY) ## build the package waygraph-minilm; FROM=DIR: of a model that was trained anew
+	@$(BIN)/python -m scripts.build_model_package $(FROM)
 
 test-sentence-transformers: ## the tests that need torch, in a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/torch/.torch

@@ -1,7 +1,8 @@
-"""Build the package waygraph-minilm of a trained folder: `python -m scripts.build_model_package FOLDER [--out DIR]`.
+"""Build the wheel of waygraph-minilm: `python -m scripts.build_model_package [FOLDER] [--out DIR]`.
 
-The folder is what `waygraph learn embedder` writes: a model in the form of sentence-transformers, with a card.json. Of
-the same folder the same bytes are built, with the same versions of onnx and setuptools.
+FOLDER is what `waygraph learn embedder` writes: a model in the form of sentence-transformers, with a card.json. It then
+takes the place of the model in packages/waygraph-minilm. Of the same model the same bytes are built, with the same
+versions of onnx and setuptools.
 """
 
 import argparse
@@ -22,28 +23,29 @@ from waygraph_lab.training.embedder_trials import CARD
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "packages" / "waygraph-minilm"
+MODEL = PACKAGE / "waygraph_minilm" / "model"
 EPOCH = "1735689600"
 """The date of every file in the wheel: 2025-01-01."""
 
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.build_model_package", description=__doc__)
-    parser.add_argument("folder", type=Path, help="the trained model")
+    parser.add_argument("folder", type=Path, nargs="?", help="a trained model, to take the place of this one")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the wheel goes (default: dist)")
     options = parser.parse_args(arguments)
-    try:
-        wheel = build(options.folder, options.out)
-    except EmbedderRefused as error:
-        sys.exit(str(error))
+    if options.folder:
+        try:
+            write_model(options.folder, MODEL)
+        except EmbedderRefused as error:
+            sys.exit(str(error))
+    wheel = build(PACKAGE, options.out)
     print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB")
 
 
-def build(folder: Path, out: Path) -> Path:
-    """The wheel. Raises EmbedderRefused for a folder that holds no model, or no card."""
+def build(package: Path, out: Path) -> Path:
+    """The wheel of a copy of the folder `package`."""
     with TemporaryDirectory() as scratch:
-        source = shutil.copytree(PACKAGE, Path(scratch) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(ROOT / "LICENSE", source)
-        write_model(folder, source / "waygraph_minilm" / "model")
+        source = shutil.copytree(package, Path(scratch) / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
         for path in source.rglob("*"):  # the wheel keeps modes, whatever the caller's umask
             path.chmod(0o755 if path.is_dir() else 0o644)
         made = Path(scratch) / "dist"
@@ -65,10 +67,14 @@ def build(folder: Path, out: Path) -> Path:
 
 
 def write_model(folder: Path, target: Path) -> None:
-    """The graph in int8, the files that say how texts come to it, their checksums, and the card."""
+    """The graph in int8, the files that say how texts come to it, their checksums, and the card, in place of `target`.
+
+    Raises EmbedderRefused for a folder that holds no model, or no card.
+    """
     if missing := [name for name in (*NEEDED_FILES, CARD) if not (folder / name).is_file()]:
         raise EmbedderRefused(f"{folder} has no {', '.join(missing)}; `waygraph learn embedder` writes them all")
     shape = read_card(folder).shape
+    shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     write_bert_onnx(folder / WEIGHTS, shape, "int8", target / GRAPH, words="int8")
     for path in (path for pattern in PULLED_FILES if pattern != WEIGHTS for path in folder.glob(pattern)):

@@ -3,6 +3,7 @@
 onnx:waygraph-minilm                                   the default where its package is installed
 onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default elsewhere
 minilm                                                 short for that; so is waygraph-minilm for its own
+multilingual                                           paraphrase-multilingual-MiniLM-L12-v2, of fifty languages
 onnx:/path/to/folder?precision=float32
 openai:text-embedding-3-small?dimension=512
 sentence-transformers:BAAI/bge-small-en-v1.5
@@ -84,7 +85,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sentence-transformers": (),
 }
 """Every scheme of ours and the options it takes."""
-SHORT_NAMES: Mapping[str, str] = {"waygraph-minilm": "onnx:waygraph-minilm", "minilm": DEFAULT_EMBEDDER}
+SHORT_NAMES: Mapping[str, str] = {
+    "waygraph-minilm": "onnx:waygraph-minilm",
+    "minilm": DEFAULT_EMBEDDER,
+    "multilingual": "onnx:sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+}
 """One word → the spec that it stands for."""
 GROUP = "waygraph.embedders"
 """Entry points of other packages, each called as its scheme is; what options they take is theirs to say."""

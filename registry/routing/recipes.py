@@ -243,7 +243,8 @@ class Recipe:
 
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-"""The model whose cosines the calibrations are of. waygraph-minilm has none yet: its confidence is unknown."""
+WAYGRAPH_MINILM = "waygraph-minilm@3f6a6763aa06"
+"""The models whose cosines the calibrations are of, the second as it ships: one trained anew has no confidence yet."""
 _COVERAGE_SHARE = 0.5
 """Of coverage beside similarity, in `fit`."""
 _NAME = RecipeLeg(leg="name", kind="tool", share=1.0, k=0.0)
@@ -300,7 +301,10 @@ HYBRID = Recipe(
     merge="by_score",
     texts="contextual",
     unread_words=1.5,
-    calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
+    calibrations=(
+        Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),
+        Calibration(offset=-1.88, slope=2.10, least=0.247, model=WAYGRAPH_MINILM),
+    ),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
     judges_calls=True,
 )
@@ -315,7 +319,10 @@ RANKS = Recipe(
         _NAME,
     ),
     texts="contextual",
-    calibrations=(Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),),
+    calibrations=(
+        Calibration(offset=-1.33, slope=2.28, least=0.322, model=MINILM),
+        Calibration(offset=-1.53, slope=2.61, least=0.305, model=WAYGRAPH_MINILM),
+    ),
     history=replace(_BY_RANKS, doubt=0.25),
     judges_calls=True,
 )

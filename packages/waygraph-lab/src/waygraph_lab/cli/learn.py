@@ -23,9 +23,20 @@ def embedder(
         typer.Option(metavar="DIR", help="A data set to choose the strength by, not to learn from. Repeat."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 20_261_125,
-    epochs: Annotated[float, typer.Option(min=0.01, help="How often each pair is read.")] = 0.9,
+    epochs: Annotated[float, typer.Option(min=0.01, help="How often each pair is read.")] = 3.0,
+    rate: Annotated[float, typer.Option(min=1e-7, max=1e-2, help="How far a step goes.")] = 4e-5,
     layers: Annotated[int, typer.Option(min=0, help="Train so many of the upper layers; 0: all.")] = 0,
     most_requests: Annotated[int, typer.Option(min=1, help="Of each data set, drawn by the seed.")] = 1_250,
+    siblings: Annotated[
+        bool, typer.Option("--siblings/--no-siblings", help="Other tools of the same agent are wrong answers too.")
+    ] = True,
+    first_needs: Annotated[
+        bool, typer.Option("--first-needs", help="Of several right tools of a request learn the first alone.")
+    ] = False,
+    mix: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="Where a former run has written: its weights count as much. Repeat."),
+    ] = None,
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16/--float32", help="Products in 16 bits, a third of the time on new processors.")
     ] = True,
@@ -42,8 +53,8 @@ def embedder(
 
     waygraph learn embedder my-requests --to my-model --develop my-other-requests
 
-    Of a data set without requests, template questions of its tools are learned. A run that was stopped goes on. The
-    card in DIR/card.json says what became better and worse. Needs torch: pip install 'waygraph-lab[train]'.
+    Of a data set without requests, requests that are made up for its tools are learned. A run that was stopped goes on.
+    The card in DIR/card.json says what became better and worse. Needs torch: pip install 'waygraph-lab[train]'.
     """
     import os
 
@@ -57,19 +68,29 @@ def embedder(
         folders,
         develop or (),
         base=base,
-        training=Training(seed=seed, epochs=epochs, layers=layers, most_requests=most_requests, bfloat16=bfloat16),
+        training=Training(
+            seed=seed,
+            epochs=epochs,
+            rate=rate,
+            layers=layers,
+            most_requests=most_requests,
+            siblings=siblings,
+            first_needs=first_needs,
+            bfloat16=bfloat16,
+        ),
         strengths=strength or (0.5, 0.75, 1.0),
         target=to,
         settings=settings,
         environ=os.environ,
         about=about_run(),
+        mixed=mix or (),
         watching=partial(progress_bar, after_s=settings.progress_after_s),
         report=_report,
     )
     if card["strength"]:
         note(f"the model is in {to}: waygraph --embedder onnx:{to.resolve()} …")
     else:
-        note(f"no model is written: at no strength it gains without falling somewhere; {to}/card.json tells more")
+        note(f"no model is written: it falls too far somewhere, or gains nothing; {to}/card.json tells more")
     show(card, shapes.card_json, views.view_card, as_json)
 
 
