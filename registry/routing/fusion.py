@@ -180,11 +180,17 @@ def count_siblings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights
     best_of_legs: dict[str, float] = {}
     for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
         standing = Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
-        owners |= zip(standing.targets, standing.hits.owner_ids, strict=True)
+        owners.update(zip(standing.targets, standing.hits.owner_ids, strict=True))
         _add(own, standing)
-        for owner, tool in _best_of_owners(standing.parts, owners).items():
-            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + standing.parts[tool]
-    halves = {owner: (best_of_legs[owner] - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()}
+        best: dict[str, float] = {}
+        for tool, part in standing.parts.items():
+            if part > best.get(owner := owners[tool], 0.0):
+                best[owner] = part
+        for owner, part in best.items():
+            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + part
+    halves = {
+        owner: (best_of_legs.get(owner, 0.0) - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()
+    }
     ids = sorted((owner for owner, part in halves.items() if part > 0), key=lambda each: (-halves[each], each))
     hits = LegHits(ids, ids, [2 * halves[each] for each in ids])
     return Standing("siblings", hits, ids, 0.5, {each: halves[each] for each in ids}, may_bring=False)
@@ -221,9 +227,10 @@ def _tool_scores(standings: Sequence[Standing]) -> tuple[dict[str, float], Mappi
 
 def _sum_parts(standings: Sequence[Standing]) -> tuple[dict[str, float], Mapping[str, str]]:
     """Of each name, and its owner."""
-    owners = {name: owner for s in standings for name, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    owners: dict[str, str] = {}
     scores: dict[str, float] = {}
     for standing in standings:
+        owners.update(zip(standing.targets, standing.hits.owner_ids, strict=True))
         _add(scores, standing)
     return scores, owners
 

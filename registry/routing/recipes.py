@@ -292,7 +292,7 @@ HYBRID = Recipe(
     merge="by_score",
     texts="contextual",
     unread_words=1.5,
-    calibrations=(Calibration(offset=-1.93, slope=2.29, least=0.236, model=MINILM),),
+    calibrations=(Calibration(offset=-1.86, slope=2.22, least=0.244, model=MINILM),),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.3, follows=0.5, doubt=0.25),
     judges_calls=True,
 )
