@@ -111,7 +111,7 @@ def fuse_agents(
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     if recipe.merge == "by_score":
-        return _best_by_tools(_tool_standings(recipe, legs, weights, agents, past), limit, silent)
+        return _best_by_tools([*leg_standings(recipe, legs, weights, agents=agents), *past], limit, silent)
     standings = [
         Standing.of(recipe, use, legs[use.leg], weights, agents=agents, by_owner=True, silent=silent)
         for use in _present(recipe, legs)
@@ -149,7 +149,7 @@ def fuse_tools(
     `past`: what the turns before the request give tools and agents. `failures`: the tools that failed in those turns;
     none of them is first, unless there is no other.
     """
-    standings = _tool_standings(recipe, legs, weights, agents, past)
+    standings = [*leg_standings(recipe, legs, weights, agents=agents), *past]
     tools, owners = _tool_scores(standings)
     if failures is not None:
         failures = failures.behind_others(tools)
@@ -158,28 +158,20 @@ def fuse_tools(
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
 
 
-def score_tools(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    *,
-    agents: int,
-    past: Sequence[Standing],
-) -> dict[str, float]:
+def score_tools(standings: Sequence[Standing]) -> dict[str, float]:
     """The sum of what speaks for each tool and for its agent."""
-    return _tool_scores(_tool_standings(recipe, legs, weights, agents, past))[0]
+    return _tool_scores(standings)[0]
 
 
-def count_siblings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> Standing:
+def count_siblings(standings: Sequence[Standing]) -> Standing:
     """What an agent and its tools get for what its other tools have beyond its best one: half of that, in each leg.
 
-    Where scores are summed. `agents`: how many there are.
+    Where scores are summed. `standings`: those of the legs.
     """
     own: dict[str, float] = {}
     owners: dict[str, str] = {}
     best_of_legs: dict[str, float] = {}
-    for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
-        standing = Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
+    for standing in (each for each in standings if not each.leg.startswith("agent")):
         owners.update(zip(standing.targets, standing.hits.owner_ids, strict=True))
         _add(own, standing)
         best: dict[str, float] = {}
@@ -206,16 +198,10 @@ def _best_of_owners(parts: Mapping[str, float], owners: Mapping[str, str]) -> di
     return best
 
 
-def _tool_standings(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    agents: int,
-    past: Sequence[Standing],
-) -> list[Standing]:
+def leg_standings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> list[Standing]:
+    """What each leg gives to tools and agents. `agents`: how many there are."""
     uses = _present(recipe, legs)
-    own = [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
-    return [*own, *past]
+    return [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
 
 
 def _tool_scores(standings: Sequence[Standing]) -> tuple[dict[str, float], Mapping[str, str]]:

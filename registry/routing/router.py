@@ -34,6 +34,7 @@ from waygraph.registry.routing.fusion import (
     count_siblings,
     fuse_agents,
     fuse_tools,
+    leg_standings,
     score_tools,
     tools_of,
 )
@@ -286,13 +287,14 @@ class Router:
 
         with span("calls"):
             ask = self._by_script(query.text, ask)
-            scores = score_tools(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"], past=past.tools)
+            standings = leg_standings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+            scores = score_tools([*standings, *past.tools])
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
             calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
         if ask.recipe.merge != "by_score":
             return (calls,) if calls else ()
-        siblings = count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+        siblings = count_siblings(standings)
         return (calls, siblings) if calls else (siblings,)
 
     def _read_calls(self, query: Query, ask: Ask) -> Past:
@@ -437,8 +439,8 @@ def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] 
         return recipe.fit(hits.similarity, hits.coverage, 0.0)
     if best:
         return best[0].score
-    scores = score_tools(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"], past=past.fit)
-    return max(scores.values(), default=0.0)
+    standings = leg_standings(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"])
+    return max(score_tools([*standings, *past.fit]).values(), default=0.0)
 
 
 def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
