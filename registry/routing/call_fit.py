@@ -112,7 +112,7 @@ def judge_calls(text: str, tools: Mapping[str, Tool], scores: Mapping[str, float
 
 def best_tools(scores: Mapping[str, float]) -> list[str]:
     """The ids of those that are judged."""
-    return nlargest(READ, scores, key=lambda each: scores[each])
+    return nlargest(READ, scores, key=scores.__getitem__)
 
 
 def _count_name(tool: Tool, request: frozenset[str]) -> float:

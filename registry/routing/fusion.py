@@ -147,7 +147,7 @@ def fuse_agents(
     if recipe.merge == "one_list":
         return _one_list(recipe, legs, weights)[:limit]
     if recipe.merge == "by_score":
-        standings = _tool_standings(recipe, legs, weights, agents, past.votes)
+        standings = [*leg_standings(recipe, legs, weights, agents=agents), *past.votes]
         scores, best = _agents_by_tools(standings, silent)
     else:
         standings = [
@@ -187,7 +187,7 @@ def fuse_tools(
     past: PastVotes = NO_PAST,
 ) -> list[Candidate]:
     """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
-    standings = _tool_standings(recipe, legs, weights, agents, past.votes)
+    standings = [*leg_standings(recipe, legs, weights, agents=agents), *past.votes]
     scores, owners = _sum_parts(standings)
     if past.follows:
         for name, owner in zip(past.follows.targets, past.follows.hits.owner_ids, strict=True):
@@ -204,33 +204,31 @@ def fuse_tools(
     return _best(tools, limit, lambda tool: (*_votes(standings, tool), *_votes(standings, owners[tool])))
 
 
-def score_tools(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    *,
-    agents: int,
-    past: Sequence[Standing],
-) -> dict[str, float]:
+def score_tools(standings: Sequence[Standing]) -> dict[str, float]:
     """The sum of what speaks for each tool and for its agent."""
-    return _with_owners(*_sum_parts(_tool_standings(recipe, legs, weights, agents, past)))
+    return _with_owners(*_sum_parts(standings))
 
 
-def count_siblings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> Standing:
+def count_siblings(standings: Sequence[Standing]) -> Standing:
     """What an agent and its tools get for what its other tools have beyond its best one: half of that, in each leg.
 
-    Where scores are summed. `agents`: how many there are.
+    Where scores are summed. `standings`: those of the legs.
     """
     own: dict[str, float] = {}
     owners: dict[str, str] = {}
     best_of_legs: dict[str, float] = {}
-    for use in (use for use in _present(recipe, legs) if use.kind == "tool"):
-        standing = Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
-        owners |= zip(standing.targets, standing.hits.owner_ids, strict=True)
+    for standing in (each for each in standings if not each.leg.startswith("agent")):
+        owners.update(zip(standing.targets, standing.hits.owner_ids, strict=True))
         _add(own, standing)
-        for owner, tool in _best_of_owners(standing.parts, owners).items():
-            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + standing.parts[tool]
-    halves = {owner: (best_of_legs[owner] - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()}
+        best: dict[str, float] = {}
+        for tool, part in standing.parts.items():
+            if part > best.get(owner := owners[tool], 0.0):
+                best[owner] = part
+        for owner, part in best.items():
+            best_of_legs[owner] = best_of_legs.get(owner, 0.0) + part
+    halves = {
+        owner: (best_of_legs.get(owner, 0.0) - own[tool]) / 2 for owner, tool in _best_of_owners(own, owners).items()
+    }
     ids = sorted((owner for owner, part in halves.items() if part > 0), key=lambda each: (-halves[each], each))
     hits = LegHits(ids, ids, [2 * halves[each] for each in ids])
     return Standing("siblings", hits, ids, 0.5, {each: halves[each] for each in ids}, may_bring=False)
@@ -246,16 +244,10 @@ def _best_of_owners(parts: Mapping[str, float], owners: Mapping[str, str]) -> di
     return best
 
 
-def _tool_standings(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    agents: int,
-    past: Sequence[Standing],
-) -> list[Standing]:
+def leg_standings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> list[Standing]:
+    """What each leg gives to tools and agents. `agents`: how many there are."""
     uses = _present(recipe, legs)
-    own = [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
-    return [*own, *past]
+    return [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
 
 
 def _with_owners(scores: Mapping[str, float], owners: Mapping[str, str]) -> dict[str, float]:
@@ -265,9 +257,10 @@ def _with_owners(scores: Mapping[str, float], owners: Mapping[str, str]) -> dict
 
 def _sum_parts(standings: Sequence[Standing]) -> tuple[dict[str, float], dict[str, str]]:
     """Of each name, and its owner."""
-    owners = {name: owner for s in standings for name, owner in zip(s.targets, s.hits.owner_ids, strict=True)}
+    owners: dict[str, str] = {}
     scores: dict[str, float] = {}
     for standing in standings:
+        owners.update(zip(standing.targets, standing.hits.owner_ids, strict=True))
         _add(scores, standing)
     return scores, owners
 

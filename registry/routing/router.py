@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from waygraph.registry.access.visibility import Shows, as_seen, routable, visible
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.names import shows
-from waygraph.registry.index.search_index import Hits, Records, Scope, SearchIndex
+from waygraph.registry.index.search_index import Hits, Leg, Records, Scope, SearchIndex
 from waygraph.registry.model.errors import EmbedderMismatch, IndexOutdated, InvalidQuery, RecipeNeedsTexts
 from waygraph.registry.model.nouns import (
     Agent,
@@ -35,6 +35,7 @@ from waygraph.registry.routing.fusion import (
     count_siblings,
     fuse_agents,
     fuse_tools,
+    leg_standings,
     score_tools,
     tools_of,
 )
@@ -53,6 +54,8 @@ NEAREST_SHOWN = 3
 """Named where an answer is withheld, at most."""
 SURELY_FITS = 1.0
 """A best tool of this score fits better than what is near to everything, in whatever catalogue."""
+CAPABILITY_LEGS: tuple[Leg, ...] = ("capability_vector", "capability_text")
+"""They give tools, and agents without any."""
 BETTER_SHOWN = 2
 """Agents without tools that fit better than the tools found, at most."""
 NOTHING_FITS = "nothing in this registry fits the request closely enough"
@@ -122,14 +125,14 @@ class Router:
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
         past, hits = self._search(query, ask)
-        best_fit = _tool_fit(hits, ask.recipe, past)
-        confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
-        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
         with span("fusion"):
-            may_see = shows(self.index, ask.principal)
-            ask = self._by_script(query.text, ask)
-            candidates = _tool_matches(hits, ask, query.limit, may_see, past)
-            agents = self._better_agents(hits, ask, past)
+            may_see, effective_ask = shows(self.index, ask.principal), self._by_script(query.text, ask)
+            candidates = _tool_matches(hits, effective_ask, query.limit, may_see, past)
+            agents = self._better_agents(hits, effective_ask, past)
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.tools == past.fit
+            best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
+            confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
+        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
         matches = () if is_withheld else candidates
         return ToolRoute(
             query=without_history(query),
@@ -159,6 +162,9 @@ class Router:
 
     def _better_agents(self, hits: Hits, ask: Ask, past: Past) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
+        pairs = (pair for leg in CAPABILITY_LEGS if leg in hits.legs for pair in zip(*hits.legs[leg][:2], strict=True))
+        if not any(entity == owner for entity, owner in pairs):
+            return ()
         best = fuse_agents(
             ask.recipe,
             hits.legs,
@@ -282,15 +288,14 @@ class Router:
 
         with span("calls"):
             ask = self._by_script(query.text, ask)
-            scores = score_tools(
-                ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"], past=past.tools.votes
-            )
+            standings = leg_standings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+            scores = score_tools([*standings, *past.tools.votes])
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
             calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
         if ask.recipe.merge != "by_score":
             return (calls,) if calls else ()
-        siblings = count_siblings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
+        siblings = count_siblings(standings)
         return (calls, siblings) if calls else (siblings,)
 
     def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
@@ -428,12 +433,17 @@ def _confidence(
     )
 
 
-def _tool_fit(hits: Hits, recipe: Recipe, past: Past) -> float:
-    """Where scores are summed, of the best tool alone: an agent without tools may fit better."""
+def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] = ()) -> float:
+    """Where scores are summed, of the best tool alone: an agent without tools may fit better.
+
+    `best`: the tools by the recipe's own weights, if they are at hand.
+    """
     if recipe.merge != "by_score":
         return recipe.fit(hits.similarity, hits.coverage, 0.0)
-    scores = score_tools(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"], past=past.fit)
-    return max(scores.values(), default=0.0)
+    if best:
+        return best[0].score
+    standings = leg_standings(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"])
+    return max(score_tools([*standings, *past.fit]).values(), default=0.0)
 
 
 def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
