@@ -71,7 +71,7 @@ bench-ingest: $(READY) ## measure live ingest: 200 MCP servers, unchanged and ch
 bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, tokens; about 4 minutes
 	@$(BIN)/python -m benchmarks gateway table
 
-bench-loop: $(READY) ## measure tasks over real servers, by the gateway and its rivals: about 8 minutes
+bench-loop: $(READY) ## measure tasks over real servers, by the gateway and its rivals: about 10 minutes
 	@$(BIN)/python -m benchmarks loop table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
