@@ -129,7 +129,7 @@ class Router:
             may_see, effective_ask = shows(self.index, ask.principal), self._by_script(query.text, ask)
             candidates = _tool_matches(hits, effective_ask, query.limit, may_see, past)
             agents = self._better_agents(hits, effective_ask, past)
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.tools == past.fit
+            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.tools == PastVotes(past.fit)
             best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
             confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
         is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
