@@ -3,7 +3,7 @@
 onnx:waygraph-minilm                                   the default where its package is installed
 onnx:sentence-transformers/all-MiniLM-L6-v2            int8, the default elsewhere
 minilm                                                 short for that; so is waygraph-minilm for its own
-multilingual                                           paraphrase-multilingual-MiniLM-L12-v2, of fifty languages
+multilingual                                           paraphrase-multilingual-MiniLM-L12-v2
 onnx:/path/to/folder?precision=float32
 openai:text-embedding-3-small?dimension=512
 sentence-transformers:BAAI/bge-small-en-v1.5

@@ -37,6 +37,7 @@ def embedder(
         list[Path] | None,
         typer.Option(metavar="DIR", help="Where a former run has written: its weights count as much. Repeat."),
     ] = None,
+    device: Annotated[str, typer.Option(help="Where torch trains: cpu, or cuda.")] = "cpu",
     bfloat16: Annotated[
         bool, typer.Option("--bfloat16/--float32", help="Products in 16 bits, a third of the time on new processors.")
     ] = True,
@@ -84,6 +85,7 @@ def embedder(
         environ=os.environ,
         about=about_run(),
         mixed=mix or (),
+        device=device,
         watching=partial(progress_bar, after_s=settings.progress_after_s),
         report=_report,
     )

@@ -53,6 +53,7 @@ def learn_embedder(
     environ: Mapping[str, str],
     about: Mapping[str, Any],
     mixed: Sequence[Path] = (),
+    device: str = "cpu",
     watching: Watching = watch_nothing,
     report: Report | None = None,
 ) -> dict[str, Any]:
@@ -73,7 +74,10 @@ def learn_embedder(
         with watching("Embedding") as progress:
             forms = TextForms(form=TEXTS, max_chars=settings.max_embedded_chars)
             pairs = make_pairs(datasets, embedder, forms, training, progress)
-    learned = [train(weights, pairs, training, work, report), *(folder / WORK / TUNED for folder in mixed)]
+    learned = [
+        train(weights, pairs, training, work, report, device=device),
+        *(folder / WORK / TUNED for folder in mixed),
+    ]
     bench = Bench(settings=settings, environ=environ, watching=watching)
     judged: dict[float, list[Judged]] = {}
     for strength in strengths if developing else ():
