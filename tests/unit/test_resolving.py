@@ -122,10 +122,10 @@ def test_a_tool_that_nothing_runs_stands_against_none_that_runs() -> None:
             def why_not(each: Agent, idle: str = idle) -> str:
                 return "nothing runs it" if each.id == idle else ""
 
-            for asked in ({"query": "send a parcel"}, {"name": "send_parcel"}):
-                assert tool_meant(twins, **asked, why_not=why_not).agent_id == runs
+            for query, name in (("send a parcel", ""), ("", "send_parcel")):
+                assert tool_meant(twins, query=query, name=name, why_not=why_not).agent_id == runs
                 with pytest.raises(AmbiguousTool):
-                    tool_meant(twins, **asked)
+                    tool_meant(twins, query=query, name=name)
             first, second, *_ = find(twins, FindAsked(query="send a parcel"), why_not=why_not)["tools"]
             assert (first["name"], second["cannot_run"]) == (f"{runs}__send_parcel", "nothing runs it")
             [best, *_] = find(twins, FindAsked(query="count the sheep of the meadow"), why_not=why_not)["tools"]
