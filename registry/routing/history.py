@@ -98,7 +98,7 @@ def read_calls(
     *,
     need: float,
 ) -> Past:
-    """What the calls before the query's text give, of what may be found. `need`: how much their agents count for it.
+    """What the calls before the query's text give, of what may be found. `need`: how much all but failures counts.
 
     To be asked after the search: the index is then not older than what was found. Raises IndexOutdated.
     """
@@ -120,12 +120,12 @@ def read_calls(
     return Past(
         agents=PastVotes(
             votes=votes,
-            follows=_standing("follows", agent_follows, shares.follows),
+            follows=_standing("follows", agent_follows, need * shares.follows),
             failures=_standing("failed", _within(failing_agents, agents), shares.failed),
         ),
         tools=PastVotes(
             votes=(*votes, *_standings("used", finishes, -weights["tool"] * shares.done)),
-            follows=_standing("follows", follows, shares.follows),
+            follows=_standing("follows", follows, need * shares.follows),
             failures=_standing("failed", _within(failing_tools, tools), shares.failed),
         ),
         silent=frozenset(tool for tool, is_done in finishes.items() if is_done),

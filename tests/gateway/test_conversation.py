@@ -35,7 +35,7 @@ COURIER = "have a courier collect a parcel at Hafenweg 2 on 2 March"
 BROKEN, RIVAL = "couriers__book_pickup", "couriers__arrange_collection"
 AT = "2026-11-01T00:00:00+00:00"
 CALLS_OF_OTHERS = (
-    *[("weather/get_current", "weather/get_current", "weather/get_current", "weather/get_forecast")] * 20,
+    *[("weather/get_current", "weather/get_forecast")] * 20,
     *[("calendar/list_events", "calendar/create_event", "mail/send_mail")] * 20,
 )
 
