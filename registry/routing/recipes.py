@@ -303,7 +303,7 @@ HYBRID = Recipe(
     unread_words=1.5,
     calibrations=(
         Calibration(offset=-1.86, slope=2.22, least=0.244, model=MINILM),
-        Calibration(offset=-1.88, slope=2.10, least=0.247, model=WAYGRAPH_MINILM),
+        Calibration(offset=-1.82, slope=2.04, least=0.254, model=WAYGRAPH_MINILM),
     ),
     history=HistoryShares(used=0.15, under_way=0.3, done=0.3, failed=0.2, follows=0.07, doubt=0.25),
     judges_calls=True,
