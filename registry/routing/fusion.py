@@ -9,7 +9,8 @@ This is the hot path: scores are added up by name, and votes are made only for t
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from heapq import nlargest
 from math import sqrt, sumprod
 from operator import itemgetter
@@ -130,31 +131,61 @@ class PastVotes(NamedTuple):
 NO_PAST = PastVotes()
 
 
+@dataclass(frozen=True, kw_only=True)
+class LegVotes:
+    """What the legs of one search give by a recipe and weights: made once, for all that read it. `agents`: how many
+    there are, found or not.
+    """
+
+    recipe: Recipe
+    legs: Mapping[Leg, LegHits]
+    weights: Weights
+    agents: int
+
+    @cached_property
+    def standings(self) -> Sequence[Standing]:
+        """One a leg, for tools and agents."""
+        return self._make(by_owner=False)
+
+    @property
+    def of_tools(self) -> Sequence[Standing]:
+        """Those of the legs that rank tools."""
+        uses = _present(self.recipe, self.legs)
+        return [standing for use, standing in zip(uses, self.standings, strict=True) if use.kind == "tool"]
+
+    def by_owner(self, silent: Collection[str]) -> Sequence[Standing]:
+        """One a leg, for agents alone; tools that are `silent` do not speak for theirs."""
+        return self._make(by_owner=True, silent=silent)
+
+    def _make(self, *, by_owner: bool, silent: Collection[str] = ()) -> Sequence[Standing]:
+        return [
+            Standing.of(
+                self.recipe,
+                use,
+                self.legs[use.leg],
+                self.weights,
+                agents=self.agents,
+                by_owner=by_owner,
+                silent=silent,
+            )
+            for use in _present(self.recipe, self.legs)
+        ]
+
+
 def fuse_agents(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    limit: int,
-    *,
-    agents: int,
-    past: PastVotes = NO_PAST,
-    silent: Collection[str] = (),
+    votes: LegVotes, limit: int, *, past: PastVotes = NO_PAST, silent: Collection[str] = ()
 ) -> list[Candidate]:
-    """The best `limit` of `agents`. Tools that are `silent` do not speak for theirs, unless they are named outright.
+    """The best `limit` agents. Tools that are `silent` do not speak for theirs, unless they are named outright.
 
     Where scores are summed, an agent is as good as its best tool, so that both come in one order.
     """
-    if recipe.merge == "one_list":
-        return _one_list(recipe, legs, weights)[:limit]
-    if recipe.merge == "by_score":
-        standings = [*leg_standings(recipe, legs, weights, agents=agents), *past.votes]
+    if votes.recipe.merge == "one_list":
+        return _one_list(votes.recipe, votes.legs, votes.weights)[:limit]
+    if votes.recipe.merge == "by_score":
+        standings = [*votes.standings, *past.votes]
         scores, best = _agents_by_tools(standings, silent)
     else:
-        standings = [
-            Standing.of(recipe, use, legs[use.leg], weights, agents=agents, by_owner=True, silent=silent)
-            for use in _present(recipe, legs)
-        ]
-        standings += past.votes
+        standings = [*votes.by_owner(silent), *past.votes]
         scores, best = _sum_parts(standings)[0], {}
     if past.follows:
         standings.append(follows := past.follows.of_sum(scores))
@@ -177,17 +208,9 @@ def _agents_by_tools(standings: Sequence[Standing], silent: Collection[str]) -> 
     return agents, best
 
 
-def fuse_tools(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    limit: int,
-    *,
-    agents: int,
-    past: PastVotes = NO_PAST,
-) -> list[Candidate]:
+def fuse_tools(votes: LegVotes, limit: int, *, past: PastVotes = NO_PAST) -> list[Candidate]:
     """The best `limit` tools: each leg speaks of the tool, or of its agent where a leg ranks agents."""
-    standings = [*leg_standings(recipe, legs, weights, agents=agents), *past.votes]
+    standings = [*votes.standings, *past.votes]
     scores, owners = _sum_parts(standings)
     if past.follows:
         for name, owner in zip(past.follows.targets, past.follows.hits.owner_ids, strict=True):
@@ -244,12 +267,6 @@ def _best_of_owners(parts: Mapping[str, float], owners: Mapping[str, str]) -> di
     return best
 
 
-def leg_standings(recipe: Recipe, legs: Mapping[Leg, LegHits], weights: Weights, *, agents: int) -> list[Standing]:
-    """What each leg gives to tools and agents. `agents`: how many there are."""
-    uses = _present(recipe, legs)
-    return [Standing.of(recipe, use, legs[use.leg], weights, agents=agents) for use in uses]
-
-
 def _with_owners(scores: Mapping[str, float], owners: Mapping[str, str]) -> dict[str, float]:
     """Of each tool, with what speaks for its owner."""
     return {name: score + scores.get(owners[name], 0.0) for name, score in scores.items() if owners[name] != name}
@@ -271,26 +288,9 @@ def _without(hits: LegHits, tools: Collection[str]) -> LegHits:
     return LegHits([ids[at] for at in places], [owners[at] for at in places], [scores[at] for at in places])
 
 
-def tools_of(
-    recipe: Recipe,
-    legs: Mapping[Leg, LegHits],
-    weights: Weights,
-    agent_ids: Iterable[str],
-    limit: int,
-    *,
-    agents: int,
-    past: PastVotes,
-) -> dict[str, list[str]]:
-    """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves.
-
-    `agents`: how many there are.
-    """
-    standings = [
-        Standing.of(recipe, use, legs[use.leg], weights, agents=agents)
-        for use in _present(recipe, legs)
-        if use.kind == "tool"
-    ]
-    standings += past.votes
+def tools_of(votes: LegVotes, agent_ids: Iterable[str], limit: int, *, past: PastVotes) -> dict[str, list[str]]:
+    """For each agent the ids of its tools that were found, best first: by what speaks for the tools themselves."""
+    standings = [*votes.of_tools, *past.votes]
     if past.follows:
         standings.append(past.follows.of_sum(_sum_parts(standings)[0]))
     scores: dict[str, dict[str, float]] = {agent_id: {} for agent_id in agent_ids}

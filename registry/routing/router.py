@@ -30,12 +30,13 @@ from waygraph.registry.routing.background import PROBES, Background
 from waygraph.registry.routing.call_fit import OTHERS, REMOVALS, best_tools, judge_calls
 from waygraph.registry.routing.fusion import (
     Candidate,
+    LegVotes,
     PastVotes,
     Standing,
+    Weights,
     count_siblings,
     fuse_agents,
     fuse_tools,
-    leg_standings,
     score_tools,
     tools_of,
 )
@@ -124,12 +125,13 @@ class Router:
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
-        past, hits = self._search(query, ask)
+        past, hits, votes = self._search(query, ask)
         with span("fusion"):
-            may_see, effective_ask = shows(self.index, ask.principal), self._by_script(query.text, ask)
-            candidates = _tool_matches(hits, effective_ask, query.limit, may_see, past)
-            agents = self._better_agents(hits, effective_ask, past)
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.tools == PastVotes(past.fit)
+            candidates = _tool_matches(hits, votes, query.limit, shows(self.index, ask.principal), past)
+            agents = self._better_agents(votes, past)
+            as_calibrated = (
+                votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.tools == PastVotes(past.fit)
+            )
             best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
             confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
         is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
@@ -157,23 +159,16 @@ class Router:
         return self.background.fit(scope, lambda: [self._probe(text, query, ask) for text in PROBES])
 
     def _probe(self, text: str, query: Query, ask: Ask) -> float:
-        past, hits = self._search(Query(text=text, filters=query.filters), ask)
+        past, hits, _ = self._search(Query(text=text, filters=query.filters), ask)
         return _tool_fit(hits, ask.recipe, past)
 
-    def _better_agents(self, hits: Hits, ask: Ask, past: Past) -> tuple[str, ...]:
+    def _better_agents(self, votes: LegVotes, past: Past) -> tuple[str, ...]:
         """Ids of the agents without tools that come before those with tools."""
-        pairs = (pair for leg in CAPABILITY_LEGS if leg in hits.legs for pair in zip(*hits.legs[leg][:2], strict=True))
+        legs = votes.legs
+        pairs = (pair for leg in CAPABILITY_LEGS if leg in legs for pair in zip(*legs[leg][:2], strict=True))
         if not any(entity == owner for entity, owner in pairs):
             return ()
-        best = fuse_agents(
-            ask.recipe,
-            hits.legs,
-            ask.weights,
-            BETTER_SHOWN,
-            agents=hits.populations["agent"],
-            past=past.agents,
-            silent=past.silent,
-        )
+        best = fuse_agents(votes, BETTER_SHOWN, past=past.agents, silent=past.silent)
         tools = self.index.tool_ids_of([candidate.id for candidate in best])
         return tuple(each.id for each in takewhile(lambda candidate: not tools[candidate.id], best))
 
@@ -190,24 +185,16 @@ class Router:
         return ask
 
     def _single(self, query: Query, ask: Ask, start: float) -> Route:
-        past, hits = self._search(query, ask)
+        past, hits, votes = self._search(query, ask)
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
-            limit = query.limit + len(apart)
-            effective_ask = self._by_script(query.text, ask)
-            best = fuse_agents(
-                effective_ask.recipe,
-                hits.legs,
-                effective_ask.weights,
-                limit,
-                agents=hits.populations["agent"],
-                past=past.agents,
-                silent=past.silent,
+            best = fuse_agents(votes, query.limit + len(apart), past=past.agents, silent=past.silent)
+            as_calibrated = (
+                votes.recipe is ask.recipe and ask.keeps_recipe_weights and past.agents == PastVotes(past.fit)
             )
-            as_calibrated = effective_ask is ask and ask.keeps_recipe_weights and past.agents == PastVotes(past.fit)
             confidence, is_withheld = _confidence(hits, query, ask.recipe, past, best if as_calibrated else None)
             may_see = shows(self.index, ask.principal)
-            candidates = () if is_withheld else _agent_matches(hits, effective_ask, best, may_see, past)
+            candidates = () if is_withheld else _agent_matches(hits, votes, best, may_see, past)
         matches = tuple(match for match in candidates if match.agent.id not in apart)[: query.limit]
         by_id = {match.agent.id: match for match in candidates}  # of one that was not found the score is 0
         pinned_matches = tuple(
@@ -250,8 +237,8 @@ class Router:
         """The ask itself, but where the model does not know the script of the text."""
         return ask if self.queries is None or self.queries.knows_script(text) else ask.by(for_unread_script(ask.recipe))
 
-    def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits]:
-        """What the turns before give, and what is found by the text and the words before it."""
+    def _search(self, query: Query, ask: Ask) -> tuple[Past, Hits, LegVotes]:
+        """What the turns before give, what is found by the text and the words before it, and what that gives."""
         recipe, scope = ask.recipe, Scope(query.filters, ask.principal)
         words = read_words(query, recipe.history) if query.history else NO_WORDS
         literal_text = query_text(query.text, literals=True)
@@ -270,13 +257,14 @@ class Router:
             past = replace(self._read_calls(query, ask, hits), words=words)
             if hits.records is not self.index:
                 hits = hits._replace(records=_WiderRecords(hits.records, self.index))
-        if not recipe.judges_calls:
-            return past, hits
-        fit = self._judge_calls(query, ask, hits, past, vector)
-        return past.with_fit(fit), hits
+        effective_ask = self._by_script(query.text, ask)
+        votes = _votes_of(hits, effective_ask.recipe, effective_ask.weights)
+        if recipe.judges_calls:
+            past = past.with_fit(self._judge_calls(query, hits, votes, past, vector))
+        return past, hits, votes
 
     def _judge_calls(
-        self, query: Query, ask: Ask, hits: Hits, past: Past, vector: "Vector | None"
+        self, query: Query, hits: Hits, votes: LegVotes, past: Past, vector: "Vector | None"
     ) -> tuple[Standing, ...]:
         """What the request by itself gives to single tools, and to agents for theirs."""
 
@@ -287,15 +275,13 @@ class Router:
             return self.queries.lean(vector, toward=REMOVALS, away=OTHERS) if reads else 1.0
 
         with span("calls"):
-            ask = self._by_script(query.text, ask)
-            standings = leg_standings(ask.recipe, hits.legs, ask.weights, agents=hits.populations["agent"])
-            scores = score_tools([*standings, *past.tools.votes])
+            scores = score_tools([*votes.standings, *past.tools.votes])
             ids = best_tools(scores)
             tools = dict(zip(ids, hits.records.tools(ids), strict=True))
             calls = judge_calls(f"{past.words.text} {query.text}", tools, scores, lean)
-        if ask.recipe.merge != "by_score":
+        if votes.recipe.merge != "by_score":
             return (calls,) if calls else ()
-        siblings = count_siblings(standings)
+        siblings = count_siblings(votes.standings)
         return (calls, siblings) if calls else (siblings,)
 
     def _read_calls(self, query: Query, ask: Ask, hits: Hits) -> Past:
@@ -372,15 +358,12 @@ def _join_notices(*notices: str) -> str:
     return " ".join(filter(None, notices))
 
 
-def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
-    best = fuse_tools(
-        ask.recipe,
-        hits.legs,
-        ask.weights,
-        limit,
-        agents=hits.populations["agent"],
-        past=past.tools,
-    )
+def _votes_of(hits: Hits, recipe: Recipe, weights: Weights) -> LegVotes:
+    return LegVotes(recipe=recipe, legs=hits.legs, weights=weights, agents=hits.populations["agent"])
+
+
+def _tool_matches(hits: Hits, votes: LegVotes, limit: int, may_see: Shows | None, past: Past) -> tuple[ToolMatch, ...]:
+    best = fuse_tools(votes, limit, past=past.tools)
     agents = hits.records.agents()
     return tuple(
         ToolMatch(
@@ -394,17 +377,9 @@ def _tool_matches(hits: Hits, ask: Ask, limit: int, may_see: Shows | None, past:
 
 
 def _agent_matches(
-    hits: Hits, ask: Ask, best: Sequence[Candidate], may_see: Shows | None, past: Past
+    hits: Hits, votes: LegVotes, best: Sequence[Candidate], may_see: Shows | None, past: Past
 ) -> tuple[AgentMatch, ...]:
-    tools = tools_of(
-        ask.recipe,
-        hits.legs,
-        ask.weights,
-        [candidate.id for candidate in best],
-        TOOLS_SHOWN,
-        agents=hits.populations["agent"],
-        past=past.tools,
-    )
+    tools = tools_of(votes, [candidate.id for candidate in best], TOOLS_SHOWN, past=past.tools)
     agents = hits.records.agents()
     return tuple(
         AgentMatch(
@@ -425,9 +400,7 @@ def _confidence(
     `best` are the agents by the recipe's own weights, if they are at hand.
     """
     if best is None:
-        best = fuse_agents(
-            recipe, hits.legs, recipe.weights, 1, agents=hits.populations["agent"], past=PastVotes(past.fit)
-        )
+        best = fuse_agents(_votes_of(hits, recipe, recipe.weights), 1, past=PastVotes(past.fit))
     return _probability(
         hits, query, recipe, past, recipe.fit(hits.similarity, hits.coverage, best[0].score if best else 0.0)
     )
@@ -442,8 +415,8 @@ def _tool_fit(hits: Hits, recipe: Recipe, past: Past, best: Sequence[ToolMatch] 
         return recipe.fit(hits.similarity, hits.coverage, 0.0)
     if best:
         return best[0].score
-    standings = leg_standings(recipe, hits.legs, recipe.weights, agents=hits.populations["agent"])
-    return max(score_tools([*standings, *past.fit]).values(), default=0.0)
+    votes = _votes_of(hits, recipe, recipe.weights)
+    return max(score_tools([*votes.standings, *past.fit]).values(), default=0.0)
 
 
 def _probability(hits: Hits, query: Query, recipe: Recipe, past: Past, fit: float) -> tuple[float | None, bool]:
