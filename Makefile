@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PRECIOUS: %/.ready
-.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
+.PHONY: help setup demo test test-full test-neo4j attack check house lint types torture bench bench-quality bench-budgets bench-neo4j bench-service bench-ingest bench-gateway bench-loop bench-scale bench-peers docs lock wheel model-package test-sentence-transformers test-router-training clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-28s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,8 @@ bench-quality: $(READY) ## measure how good answers are, all of it at one commit
 bench-budgets: $(READY) ## print each latency figure beside its budget: route, service, gateway; about 12 minutes
 	@$(BIN)/python -m benchmarks route_ratio service gateway table
 
-bench-neo4j: $(READY) ## measure a registry on a Neo4j, which is started here: 5.26 and 2026
-	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 table
+bench-neo4j: $(READY) ## measure registries on a Neo4j, which is started here: 5.26, 2026, and one of 100,000 tools
+	@$(BIN)/python -m benchmarks neo4j_5_26 neo4j_2026 neo4j_100k table
 
 bench-service: $(READY) ## measure the REST service under load, beside a bare endpoint: about 6 minutes
 	@$(BIN)/python -m benchmarks service table
@@ -73,6 +73,9 @@ bench-gateway: $(READY) ## measure the gateway: calls, find_tools, its start, to
 
 bench-loop: $(READY) ## measure tasks over real servers, by the gateway and its rivals: about 10 minutes
 	@$(BIN)/python -m benchmarks loop table
+
+bench-scale: $(READY) ## measure the store at 500, 5,000 and 20,000 tools: a change, memory, disk; about 10 minutes
+	@$(BIN)/python -m benchmarks scale table
 
 bench-peers: ## measure Waygraph beside other libraries, which get a virtual environment of their own
 	@$(MAKE) --no-print-directory .venv/peers/.peers

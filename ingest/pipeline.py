@@ -115,7 +115,7 @@ class Ingestion:
             from waygraph.ingest.manifest.questions import with_questions
 
             complete_manifest = with_questions(manifest, asking.author, asking.count, progress)
-        sync_plan = plan_sync(registry, complete_manifest, self._terms)
+        sync_plan = plan_sync(registry, complete_manifest, self._terms, dry_run=self.dry_run)
         if self.dry_run:
             report = rehearse(registry, sync_plan)
         else:

@@ -14,6 +14,7 @@ from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import GraphEngine, GraphSession
 from waygraph.registry.graph.read import (
     GraphView,
+    Part,
     RegistryState,
     Stamp,
     keep_changes,
@@ -23,7 +24,7 @@ from waygraph.registry.graph.read import (
     read_tools,
     stamp_changes,
 )
-from waygraph.registry.graph.schema import SCHEMA_VERSION
+from waygraph.registry.graph.schema import SCHEMA_VERSION, link_subjects
 from waygraph.registry.graph.write import (
     NewVectors,
     advance,
@@ -119,11 +120,18 @@ class WriteSession:
         """
         self._is_apart = principal is not None
 
-    def read_graph_view(self) -> GraphView:
-        """As it is before this session writes."""
+    def read_graph_view(self, part: Part | None = None) -> GraphView:
+        """As it is before this session writes; None: whole."""
+        if self._graph is None and part is not None:
+            return read_graph_view(self.engine, part)
         if self._graph is None:
             self._graph = read_graph_view(self.engine)
         return self._graph
+
+    def read_agents(self, agent_ids: Collection[str], principal: Principal | None) -> GraphView:
+        """These agents; the whole graph unless the principal sees all of them: then the error names those it sees."""
+        graph = self.read_graph_view(Part(agent_ids=agent_ids))
+        return graph if all(graph.shows(each, principal) for each in agent_ids) else self.read_graph_view()
 
     def state(self) -> RegistryState | None:
         return self._state
@@ -195,9 +203,11 @@ class WriteSession:
         """Adds to the log of changes, with the revision that the transaction makes."""
         stamp = Stamp(now=self.clock(), revision=self.begin().revision + 1)
         keep_changes(session, stamp_changes(changes, stamp), self._max_kept)
+        link_subjects(session, {change.agent_id for change in changes})
 
-    def commit(self, changes: ChangeSet, progress: Progress | None = None) -> Written:
-        """Embeds what is new and writes everything in one transaction.
+    def commit(self, changes: ChangeSet, progress: Progress | None = None, graph: GraphView | None = None) -> Written:
+        """Embeds what is new and writes everything in one transaction. `graph`: what the changes were planned over;
+        None: it is read.
 
         A change set that changes nothing only confirms the source's claims and keeps the revision.
         Raises EmbedderMismatch, ModelNotFound, StorageFailed, WriteConflict.
@@ -206,11 +216,12 @@ class WriteSession:
         if changes.is_empty:
             now = self.clock()
             return self.touch(lambda session: confirm_source(session, changes, now))
-        changed_entries = self.changed_entries(changes.operator, {entry.agent.id for entry in changes.written})
+        graph = self.read_graph_view() if graph is None else graph
+        changed_entries = changed_entries_of(graph, changes.operator, {entry.agent.id for entry in changes.written})
         entries = [*changes.written, *changed_entries]
         choice = self._choose_embedder(state) if entries else None
         before = texts_embedded(choice)
-        vectors = self._vectors(entries, choice, progress, changes.operator)
+        vectors = self._vectors(graph, entries, choice, progress, changes.operator)
         stamp = Stamp(now=self.clock(), revision=state.revision + 1)
 
         def work(session: GraphSession) -> None:
@@ -221,29 +232,16 @@ class WriteSession:
             self.write(work, touched_agents(changes), vectors), texts_embedded=texts_embedded(choice) - before
         )
 
-    def embed(self, entries: Sequence[AgentEntry], settings: Iterable[OperatorSettings] = ()) -> NewVectors:
-        """The vectors of those whose texts are new. `settings`: what operators say now, beside what they said before.
+    def embed(
+        self, graph: GraphView, entries: Sequence[AgentEntry], settings: Iterable[OperatorSettings] = ()
+    ) -> NewVectors:
+        """The vectors of those whose texts are new, of agents in the view. `settings`: what operators say now, beside
+        what they said before.
 
         Raises EmbedderMismatch, ModelNotFound.
         """
         choice = self._choose_embedder(self.begin()) if entries else None
-        return self._vectors(entries, choice, None, settings)
-
-    def changed_entries(self, settings: Iterable[OperatorSettings], others: Collection[str] = ()) -> list[AgentEntry]:
-        """The agents, `others` apart, of whose tools an operator says something else than before; whole."""
-        graph = self.read_graph_view()
-        agent_ids = [
-            each.agent_id
-            for each in settings
-            if each.agent_id in graph.agents
-            and each.agent_id not in others
-            and each.tools != graph.settings_of(each.agent_id).tools
-        ]
-        tools_by_agent = graph.tools_of(agent_ids) if agent_ids else {}
-        return entries_of(
-            (graph.agents[agent_id].agent for agent_id in agent_ids),
-            (item.tool for items in tools_by_agent.values() for item in items),
-        )
+        return self._vectors(graph, entries, choice, None, settings)
 
     def reindex(self, texts: TextForm | None, choice: ChosenEmbedder, progress: Progress | None = None) -> Written:
         """Embeds every text anew (cached ones apart), records embedder and text form, and makes the index anew.
@@ -278,6 +276,7 @@ class WriteSession:
 
     def _vectors(
         self,
+        graph: GraphView,
         entries: Sequence[AgentEntry],
         choice: ChosenEmbedder | None,
         progress: Progress | None,
@@ -286,15 +285,32 @@ class WriteSession:
         embedder: Embedder | None = choice.embedder if choice else None
         if embedder is None:
             return _NOTHING_EMBEDDED
-        graph = self.read_graph_view()
         entries = overlay_entries(entries, {**graph.settings, **{each.agent_id: each for each in settings}})
-        if not graph.agents:  # a registry that was copied while it was empty: nothing told the dimension
+        if not (graph.agents or self.engine.run(_READ_SOME_VECTOR)):  # it was copied empty: nothing told the dimension
             self._prepare(embedder.dimension)
         ids = [entry.agent.id for entry in entries]
         keys = {agent_id: graph.agents[agent_id].vector_key for agent_id in ids if agent_id in graph.agents}
         keys |= {item.tool.id: item.vector_key for items in graph.tools_of(ids).values() for item in items}
         texts = TextForms(form=self.begin().texts, max_chars=self._max_chars).of_entries(entries)
         return new_vectors(texts, keys, embedder, progress)
+
+
+def changed_entries_of(
+    graph: GraphView, settings: Iterable[OperatorSettings], others: Collection[str] = ()
+) -> list[AgentEntry]:
+    """The agents, `others` apart, of whose tools an operator says something else than before; whole."""
+    agent_ids = [
+        each.agent_id
+        for each in settings
+        if each.agent_id in graph.agents
+        and each.agent_id not in others
+        and each.tools != graph.settings_of(each.agent_id).tools
+    ]
+    tools_by_agent = graph.tools_of(agent_ids) if agent_ids else {}
+    return entries_of(
+        (graph.agents[agent_id].agent for agent_id in agent_ids),
+        (item.tool for items in tools_by_agent.values() for item in items),
+    )
 
 
 def write_entry_vectors(session: GraphSession, entries: Iterable[AgentEntry], vectors: NewVectors) -> None:

@@ -1,5 +1,6 @@
 """docs/cli.md, made from the help pages: `python -m scripts.cli_reference > docs/cli.md`."""
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -19,7 +20,8 @@ PREFACE = """\
 On a terminal every command draws tables. In a pipe it prints a header and tab-separated rows without colour. Notes
 (`note: …`) and errors (`error: …`) go to stderr, one line each. `--json` prints one JSON document, which
 [JSON output](json-output.md) describes. Control characters, escape sequences, bidi overrides and invisible characters
-from sources are escaped (`\\u001b`).
+from sources are escaped (`\\u001b`). Two options stand here alone: each command takes `-h, --help`, and each that has a
+shape in JSON output takes `--json`.
 
 | exit status | meaning |
 |---|---|
@@ -48,8 +50,15 @@ def help_page(words: tuple[str, ...]) -> str:
     return "\n".join(line.rstrip() for line in result.output.splitlines()).strip()
 
 
+def own_part(page: str) -> str:
+    """A help page without the options that the preface tells of all commands, and of a group without its commands."""
+    page = page.partition("\n\nCommands:")[0]
+    page = re.sub(r"\n  (?:--json|-h, --help) .*(?:\n {8,}\S.*)*", "", page)
+    return page.replace("\n\nOptions:\n\n", "\n\n").removesuffix("\n\nOptions:")
+
+
 def reference() -> str:
-    pages = [((), help_page(())), *((words, help_page(words)) for words in command_names())]
+    pages = [((), help_page(())), *((words, own_part(help_page(words))) for words in command_names())]
     sections = (f"## {' '.join(('waygraph', *words))}\n\n```text\n{page}\n```\n" for words, page in pages)
     return "\n".join([PREFACE, *sections])
 

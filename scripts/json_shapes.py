@@ -22,6 +22,7 @@ from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.remote import answer_shapes as answers
 from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding
+from waygraph.registry.storage.integrity.size import Size
 from waygraph.registry.storage.migrate import MigrationReport
 from waygraph.registry.taxonomy.structure import Difference, Drift, Structure
 
@@ -75,6 +76,7 @@ SHAPES: dict[str, Any] = {
     "waygraph taxonomy check": Structure,
     "waygraph taxonomy status": [Drift],
     "waygraph taxonomy diff": Difference,
+    "waygraph taxonomy use": changes.Written,
     "waygraph taxonomy forget": changes.Written,
     "waygraph toolset create": Toolset,
     "waygraph toolset update": Toolset,
@@ -90,6 +92,7 @@ SHAPES: dict[str, Any] = {
     "waygraph model list": {"models": [InstalledModel]},
     "waygraph connect": ConnectOutcome,
     "waygraph doctor": {"ok": bool, "findings": [Finding]},
+    "waygraph doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
     "ApiKey": _KEY,
     "Agent": nouns.Agent,
     "Tool": nouns.Tool,
@@ -97,6 +100,7 @@ SHAPES: dict[str, Any] = {
     "AgentMatch": nouns.AgentMatch,
     "Vote": nouns.Vote,
     "Route": nouns.Route,
+    "ToolRoute": nouns.ToolRoute,
     "Walked": Walked,
     "Report": answers.Report,
     "Changes": answers.Changed,

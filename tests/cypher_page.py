@@ -19,6 +19,7 @@ from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage.candidate_graph import put_similar
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.usage_file import UsageCounter, put_usage
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
@@ -64,6 +65,7 @@ NEAR = [
 _LOOK, _READ = "harbor-git/list_commits", "harbor-git/read_file"
 TALKS = [[_LOOK, _READ], [_LOOK, _LOOK, _READ]]
 """Calls that were made."""
+_USED = "quarry-sql/explain_plan"
 
 ANSWERS: dict[str, list[tuple[object, ...]]] = {
     "Agents by their number of tools": [
@@ -90,7 +92,9 @@ ANSWERS: dict[str, list[tuple[object, ...]]] = {
         ("quarry-sql", False, False, True, False, True),
         ("unit-bench", False, False, False, True, False),
     ],
-    "What sources changed": [(JANUARY, "post-room", "frank", "changed", ["description"])],
+    "What changed since a date": [(JANUARY, "back-office", "post-room", "frank", "changed", ["description"])],
+    "Agents that came since a date": [("back-office", "old-fax", SECOND), ("back-office", "post-room", SECOND)],
+    "What is used most": [("quarry-sql", "quarry-sql/explain_plan", 2, 1), ("post-room", "post-room/frank", 1, 0)],
     "What belongs to nobody": [("tools without an agent", 0), ("agents without a source", 0)],
 }  # fmt: skip
 """Title of a question → rows."""
@@ -160,7 +164,10 @@ def properties_of(registry: LocalRegistry, pattern: str) -> set[object]:
 
 
 def fill(registry: LocalRegistry, folder: Path) -> None:
-    """The two sources, what an operator says of four agents, and edges between near tools."""
+    """The two sources, what an operator says of four agents, edges between near tools, and counted calls.
+
+    These go to the data folder of the registry's settings.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for source, when, stamp in (
             ("catalog", FIRST, ""),
@@ -168,7 +175,7 @@ def fill(registry: LocalRegistry, folder: Path) -> None:
             ("back-office", JANUARY, STAMP),
             ("catalog", MARCH, ""),
         ):
-            patch.setattr("waygraph.registry.storage.embedded.now", lambda when=when: when)
+            patch.setattr("waygraph.registry.model.clock.now", lambda when=when: when)
             _sync(registry, source, folder, stamp)
     registry.operator.set("old-fax", hidden=True)
     registry.operator.set("pigeon-mail", pinned=True)
@@ -177,6 +184,11 @@ def fill(registry: LocalRegistry, folder: Path) -> None:
     registry.change(lambda session: put_similar(session, lambda _: NEAR))
     registry.change(lambda session: learn_transitions(session, count_transitions(TALKS, MARCH), 90.0, 1_000))
     registry.build_taxonomy(_tree)
+    counter = UsageCounter(registry.store, registry.settings, lambda: MARCH)
+    for tool, outcome in (("post-room/frank", "ok"), (_USED, "ok"), (_USED, "timed_out")):
+        counter.note(tool, outcome, 0.1)  # type: ignore[arg-type]
+    counter.write()
+    put_usage(registry, is_shown=True)
     registry.operator.set_toolset("code", tools=["harbor-git/list_commits"], agents=["quarry-sql"])
 
 

@@ -17,6 +17,16 @@ USAGE = {"prompt_tokens": 30, "completion_tokens": 4}
 """What each chat is said to cost."""
 
 
+def in_order(*places: int) -> Callable[[dict[str, Any]], str]:
+    """An answer to a request for an order of candidates: their ids at these places, from 1."""
+
+    def answer(request: dict[str, Any]) -> str:
+        candidates = json.loads(request["messages"][1]["content"])["candidates"]
+        return json.dumps([candidates[place - 1]["id"] for place in places])
+
+    return answer
+
+
 @dataclass
 class FakeOpenAI:
     """How the endpoint behaves, and what it was asked. Change the fields while it runs."""
@@ -44,7 +54,16 @@ class FakeOpenAI:
     """What chats are answered with, in turn; the last one stays."""
     answer: Callable[[dict[str, Any]], str] | None = None
     """What each chat is answered with, in place of `answers`."""
+    thought_tokens: int = 0
+    """So many are spent on thoughts before each answer: a limit that is no higher cuts it off."""
+    thought_field: str = ""
+    """Of the message, that thoughts are in; empty: in its text."""
     requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """By which it is found."""
+        return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": KEY}
 
     @property
     def batches(self) -> list[list[str]]:
@@ -103,7 +122,8 @@ def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, 
         fake.overloads -= 1
         return fake.overload_status, b'{"error": {"message": "slow down"}}'
     if fake.refuses in request:
-        return 400, json.dumps({"error": {"message": f"Unsupported value: '{fake.refuses}'"}}).encode()
+        value = str(request[fake.refuses])[:50]
+        return 400, json.dumps({"error": {"message": f"Unsupported value: '{fake.refuses}' {value}"}}).encode()
     if fake.garbage is not None:
         return 200, fake.garbage
     return 200, _embeddings(fake, request) if path == "/v1/embeddings" else _completion(fake, request)
@@ -112,7 +132,13 @@ def _answer(fake: FakeOpenAI, path: str, authorization: str, request: dict[str, 
 def _completion(fake: FakeOpenAI, request: dict[str, Any]) -> bytes:
     turn = fake.answer or (lambda _: fake.answers.pop(0) if len(fake.answers) > 1 else fake.answers[0])
     text = turn(request)
-    choices = [{"index": 0, "message": {"role": "assistant", "content": text}}]
+    is_cut = 0 < request.get("max_tokens", fake.thought_tokens + 1) <= fake.thought_tokens
+    message = {"role": "assistant", "content": "" if is_cut else text}
+    if fake.thought_tokens and fake.thought_field:
+        message[fake.thought_field] = "Let me see."
+    elif fake.thought_tokens:
+        message["content"] = "<think>Let me see." + ("" if is_cut else f'{{"order": []}}?</think>\n\n{text}')
+    choices = [{"index": 0, "message": message, "finish_reason": "length" if is_cut else "stop"}]
     return json.dumps({"object": "chat.completion", "choices": choices, "usage": USAGE}).encode()
 
 

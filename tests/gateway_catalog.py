@@ -11,7 +11,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import AgentKind, canonical_json, unreachable
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import HERE, By, Category, Of, Taxonomy
 
 SECRET, GROUP = "vault-of-the-board", "board"
 PUBLIC, BOARD = Principal(), Principal(groups=(GROUP,))
@@ -36,15 +36,17 @@ GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def by_hand(groups: Mapping[str, Sequence[str]]) -> Any:
-    """A builder of one level of categories."""
+    """A builder of one level of categories; `.` is what stands at the root."""
 
     def build(services: Sequence[Service], *_: object) -> Taxonomy:
         held = {service.id for service in services}
         leaves = [
             Category(id=name, name=name, depth=1, holds={each: By.MODEL for each in ids if each in held})
             for name, ids in groups.items()
+            if name != HERE
         ]
-        root = Category(id="root", name="", children=tuple(leaf.id for leaf in leaves), holds={})
+        at_root = {each: By.MODEL for each in groups.get(HERE, ()) if each in held}
+        root = Category(id="root", name="", children=tuple(leaf.id for leaf in leaves), holds=at_root)
         categories = {each.id: each for each in (root, *leaves)}
         return Taxonomy(name="main", of=Of.AGENTS, built_by="openai:m", categories=categories)
 

@@ -12,7 +12,7 @@ from tests.fake_openai import KEY, FakeOpenAI, fake_openai
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.storage import migrate
@@ -66,14 +66,14 @@ def richly(folder: Path) -> Iterator[Richly]:
 def taken_from(source: Path, path: Path) -> Path:
     """The same registry in a file of its own."""
     shutil.copy(source, path)
-    shutil.copytree(generation.folder_of(source), generation.folder_of(path))
+    shutil.copytree(folder_of(source), folder_of(path))
     return path
 
 
 def files_of(path: Path) -> Mapping[str, bytes]:
-    """The registry's files, by name."""
-    found = [path, *path.parent.glob(f"{path.name}.*/**/*")]
-    return {str(file): file.read_bytes() for file in found if file.is_file()}
+    """The registry's files, by name, without a copy that was made to be read, and what readers share."""
+    found = {path, *path.parent.glob(f"{path.name}.*/**/*")} - {*path.parent.glob("*.index/graph-*/**/*")}
+    return {str(file): file.read_bytes() for file in found if file.is_file() and file.suffix != ".sqlite-shm"}
 
 
 # -- programs; the first argument is the pipe to the test ----------------------------------------------

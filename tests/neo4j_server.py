@@ -95,7 +95,7 @@ server.http.enabled=false
 server.https.enabled=false
 dbms.security.auth_enabled={auth}
 server.memory.heap.max_size={heap}
-server.memory.pagecache.size=64m
+server.memory.pagecache.size={page_cache}
 dbms.usage_report.enabled=false
 db.tx_log.preallocate=false
 internal.dbms.bolt.netty_server_shutdown_quiet_period=0
@@ -238,9 +238,11 @@ class Neo4jServer:
         *,
         password: str | None = None,
         heap: str = "512m",
+        page_cache: str = "64m",
         measured: bool = False,
     ) -> None:
-        """`password` of the user neo4j, at least 8 characters; without one, anybody may do anything. `heap` as -Xmx.
+        """`password` of the user neo4j, at least 8 characters; without one, anybody may do anything. `heap` as -Xmx,
+        `page_cache` as Neo4j's setting.
 
         `measured`: compiled as on a server that runs for days, which takes more time to start.
         """
@@ -248,7 +250,7 @@ class Neo4jServer:
         self.folder = folder.resolve()
         self.password = password
         self.port = 0
-        self._heap = heap
+        self._heap, self._page_cache = heap, page_cache
         self._compiler = () if measured else QUICK_COMPILER
         self._java = find_java(release)
         self._classpath = f"{jars(release)}/*"
@@ -344,7 +346,7 @@ class Neo4jServer:
 
     def _configure(self) -> None:
         auth = str(self.password is not None).lower()
-        text = SETTINGS.format(port=self.port, heap=self._heap, auth=auth)
+        text = SETTINGS.format(port=self.port, heap=self._heap, page_cache=self._page_cache, auth=auth)
         (self.folder / "conf" / "neo4j.conf").write_text(text, encoding="utf-8")
         if self.password is not None and not (self.folder / "data" / "databases").exists():
             self._set_initial_password(self.password)
@@ -372,10 +374,16 @@ class _PortTaken(StartFailed):
 
 
 def start_server(
-    release: Release, folder: Path, *, password: str | None = None, heap: str = "512m", measured: bool = False
+    release: Release,
+    folder: Path,
+    *,
+    password: str | None = None,
+    heap: str = "512m",
+    page_cache: str = "64m",
+    measured: bool = False,
 ) -> Neo4jServer:
     """A started server; leave its `with` block to stop it. Raises NoServer or StartFailed."""
-    server = Neo4jServer(release, folder, password=password, heap=heap, measured=measured)
+    server = Neo4jServer(release, folder, password=password, heap=heap, page_cache=page_cache, measured=measured)
     server.start()
     return server
 

@@ -1,17 +1,39 @@
-"""Writes a whole revision, vectors included, to an empty graph server."""
+"""A whole revision, vectors included, and how it comes into an empty registry."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from waygraph.cypher import load
 from waygraph.registry.graph.read import Stamp
 from waygraph.registry.graph.write import NewVectors, write_changes
-from waygraph.registry.index.local.incremental import Snapshot
-from waygraph.registry.model.changes import AgentEntry, ChangeSet, Claim, OperatorSettings
-from waygraph.registry.model.nouns import Tool
-from waygraph.registry.storage.server import ServerStore
+from waygraph.registry.model.changes import AgentEntry, ChangeSet, Claim, IndexState, OperatorSettings
+from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.storage.store import Store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NOW = ""
 
 
-def load_snapshot(store: ServerStore, content: Snapshot) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """`vectors` is float32 of shape (agents + tools, dimension), agents first; of dimension 0 without an embedder."""
+
+    state: IndexState
+    agents: Sequence[Agent]
+    tools: Sequence[Tool]
+    vectors: "NDArray[np.float32]"
+
+
+def index_order(agents: Mapping[str, Agent], owners: set[str]) -> list[Agent]:
+    """Agents with tools by id, then those without by id."""
+    return sorted(agents.values(), key=lambda agent: (agent.id not in owners, agent.id))
+
+
+def load_snapshot(store: Store, content: Snapshot) -> None:
     """Its agents are stored as their source would state them; pinned and hidden ones by the operator's word."""
     tools: dict[str, list[Tool]] = {agent.id: [] for agent in content.agents}
     for tool in content.tools:
@@ -34,10 +56,10 @@ def load_snapshot(store: ServerStore, content: Snapshot) -> None:
     _write(store, content, changes)
 
 
-def _write(store: ServerStore, content: Snapshot, changes: ChangeSet) -> None:
+def _write(store: Store, content: Snapshot, changes: ChangeSet) -> None:
     ids = [agent.id for agent in content.agents] + [tool.id for tool in content.tools]
-    vectors = NewVectors(vectors=dict(zip(ids, content.vectors, strict=True)), keys={})
     state = content.state
+    vectors = NewVectors(vectors=dict(zip(ids, content.vectors, strict=True)) if state.dimension else {}, keys={})
     with store.writing() as (engine, keep, prepare, _):
         if state.dimension:
             prepare(state.dimension)

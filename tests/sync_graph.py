@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.sync.identity import part_of
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.factory import ChosenEmbedder
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.graph.read import overlaid
+from waygraph.registry.graph.read import overlaid, read_graph_view
 from waygraph.registry.graph.schema import migrate
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, Rejected, Written
 from waygraph.registry.model.identity import agent_id, sealed_agent, sealed_tool, tool_id
@@ -53,8 +54,10 @@ class Graph:
     embedder: CountingEmbedder
 
     def sync(self, manifest: Manifest) -> tuple[ChangeSet, Written]:
-        changes = plan(self.session.read_graph_view(), manifest)
-        return changes, self.session.commit(changes)
+        """Planned over the part of the graph that the manifest names."""
+        graph = read_graph_view(self.engine, part_of(manifest))
+        changes = plan(graph, manifest)
+        return changes, self.session.commit(changes, graph=graph)
 
     def say(self, agent: str, **changes: object) -> None:
         put_setting(self.session, changed_setting(self.session.read_graph_view(), agent, changes))

@@ -12,7 +12,7 @@ from typer import Option
 
 from waygraph.api.cli.options import LAB, CommandAfterDashes, Invocation, LazyCommand, LazyGroup
 from waygraph.api.cli.render.output import complain, flush, is_of_a_stream, leave_unwritten, note, open_closed_streams
-from waygraph.registry.model.process import uncollected_at_exit
+from waygraph.registry.model.process import end_after_work, uncollected_at_exit
 
 _OTHERS = re.compile(
     "WAYGRAPH_(SERVICE_CHOSEN|(BENCH|INPUT|REQUIRE|TEST)_.*"  # of workers; of benchmarks, configurations and tests
@@ -58,7 +58,7 @@ _COMMANDS = {
     "set": LazyCommand("operate:set_agent", "Pin, hide, tag or restrict an agent."),
     "set-tool": LazyCommand("operate:set_tool", "Rename or describe a tool, and pin or hide its parameters."),
     "remove": LazyCommand("operate:remove", "Remove an agent, and keep it away whatever its source says."),
-    "changes": LazyCommand("operate:changes", "List what sources changed of agents that were known before."),
+    "changes": LazyCommand("operate:changes", "List what came, and what sources changed of what was known."),
     "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),
     "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),
     "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
@@ -139,6 +139,12 @@ def before_command(
     context.obj = Invocation(location=registry, embedder=embedder)
 
 
+def run() -> int:
+    """The program, in a process of its own."""
+    end_after_work()
+    return main()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command: 0 if all went well, 1 for an error of ours, 2 for wrong usage. Others keep their traceback."""
     _prepare_process()
@@ -206,4 +212,4 @@ def _prepare_process() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

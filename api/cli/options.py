@@ -14,6 +14,8 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from waygraph.registry.model.process import without_collection
+
 if TYPE_CHECKING:
     from waygraph.ingest.sources.opening import Opening
     from waygraph.ingest.sources.read import Ask
@@ -77,9 +79,23 @@ def invocation(context: typer.Context) -> Invocation:
     return options if isinstance(options, Invocation) else Invocation()
 
 
-TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
+RECIPES = ("agents", "hybrid", "lexical", "paper", "ranks", "taxonomy", "tools")
 Policy = Literal["accept", "hold", "strict"]
 """What the core knows and the help repeats, which must not import it; a test compares them."""
+
+
+def _text_form(text: str) -> str:
+    from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.model.text_forms import read_form
+
+    try:
+        return read_form(text)
+    except InvalidSetting as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+TEXT_FORM: dict[str, Any] = {"metavar": "FORM", "parser": _text_form}
+TEXT_FORMS = "contextual, plain, concat, tdwa-1, tdwa-2 or weights, as in tdwa:name=.2,questions=.8"
 
 Texts = list[str] | None
 """The values of an option that may be repeated; None without it."""
@@ -164,7 +180,8 @@ class LazyCommand(NamedTuple):
         """None if the package that brings it is not installed."""
         if not self.package:
             module, _, attribute = self.place.partition(":")
-            return getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
+            with without_collection():
+                return getattr(import_module(f"waygraph.api.cli.commands.{module}"), attribute)
         from importlib.metadata import entry_points
 
         for entry_point in entry_points(group=COMMANDS, name=self.place):

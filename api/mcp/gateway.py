@@ -28,7 +28,7 @@ from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.policy import CallPolicy
 from waygraph.registry.catalog.find_tools.views import View, open_view
 from waygraph.registry.model.errors import WaygraphError
-from waygraph.registry.model.nouns import Agent
+from waygraph.registry.model.nouns import Agent, Mode
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import owner_of
@@ -104,9 +104,15 @@ class Gateway(Parts):
 
     @property
     def recipe(self) -> Recipe:
-        """With the operator's walk and reranker, if they are set: a host does not choose what costs."""
-        name = TAXONOMY.name if self.settings.walk else DEFAULT_RECIPE
-        return recipe_named(name, rerank=BY_OPERATOR if self.settings.rerank else "")
+        """With the operator's steps, walk and reranker, if they are set: a host does not choose what costs."""
+        return self.recipe_of(Mode.ALL)
+
+    def recipe_of(self, mode: Mode | None) -> Recipe:
+        """The same; where the operator has it walk, it looks for this. None: without the walk."""
+        rerank, steps_by = (BY_OPERATOR if spec else "" for spec in (self.settings.rerank, self.settings.steps))
+        if mode is None or not self.settings.walk:
+            return recipe_named(DEFAULT_RECIPE, rerank=rerank, steps_by=steps_by)
+        return recipe_named(TAXONOMY.name, rerank=rerank, mode=mode, steps_by=steps_by)
 
     def deadline_s(self, meta: Mapping[str, object] | None) -> float:
         """All the time that a call has: what is set, or less if the host asks for less."""

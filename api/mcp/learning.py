@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import InvalidSetting, NeedsRegistry, RegistryNotFound, WaygraphError
 from waygraph.registry.model.transitions import Transition, add_transitions, count_last, keep_largest
 from waygraph.registry.operators.transition_counts import learn_transitions
-from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.usage_file import repeat_write
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import metadata, resources
 from typing import TYPE_CHECKING, Any, cast
@@ -17,7 +18,7 @@ from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
 from waygraph.registry.catalog.tool_formats import summary
 from waygraph.registry.model.arguments import unknown_name
 from waygraph.registry.model.errors import InvalidArguments
-from waygraph.registry.model.nouns import AgentMatch, Filters, Query, Turn
+from waygraph.registry.model.nouns import AgentMatch, Filters, Mode, Query, Turn
 from waygraph.registry.model.validation import read_history
 
 if TYPE_CHECKING:
@@ -33,11 +34,18 @@ RFC_LIMIT = 5
 """As the RFC has it, which sends whole schemas."""
 RUNNERS: Mapping[Surface, str] = {"default": USE_TOOL, "rfc": "", "router": EXECUTE}
 """The meta-tool that runs a found tool; empty: tools are called by their own names."""
-NARROWABLE = (FIND_TOOLS, ROUTE_AGENTS)
-"""They take `within` where there is a taxonomy."""
 _IN_NUMBERS = "An empty query tells what there is, in numbers."
-_IN_CATEGORIES = "An empty query tells the categories; `within` goes into one."
+_IN_CATEGORIES = "An empty query browses: `within` opens what it lists."
 _WITHIN = {"type": "string", "description": "Category, as travel/flights"}
+_MODE = {"type": "string", "enum": [*Mode]}
+"""It tells itself: a description would cost every request of a host 14 tokens."""
+BY_TAXONOMY: Mapping[str, Mapping[str, Any]] = {
+    FIND_TOOLS: {"within": _WITHIN, "offset": {"type": "integer"}},
+    ROUTE_AGENTS: {"within": _WITHIN},
+}
+"""What a meta-tool takes besides, where there is a taxonomy."""
+BY_WALK: Mapping[str, Mapping[str, Any]] = {FIND_TOOLS: {"mode": _MODE}}
+"""And where the operator has a model walk it."""
 
 type Definition = dict[str, Any]
 type Arguments = Mapping[str, Any]
@@ -60,18 +68,19 @@ def instructions(surface: Surface) -> str:
     return str(_surfaces()[surface]["instructions"])
 
 
-def meta_tools(surface: Surface, *, browses: bool = False) -> list[Definition]:
-    """In the order in which they are listed. `browses`: whether there is a taxonomy."""
+def meta_tools(surface: Surface, *, browses: bool = False, walks: bool = False) -> list[Definition]:
+    """In the order in which they are listed. `browses`: whether there is a taxonomy; `walks`: and a model for it."""
     tools: list[Definition] = _surfaces()[surface]["tools"]
-    return [_with_within(tool) for tool in tools] if browses and surface == "default" else tools
+    return [_with_taxonomy(tool, walks) for tool in tools] if browses and surface == "default" else tools
 
 
-def _with_within(tool: Definition) -> Definition:
-    if tool["name"] not in NARROWABLE:
+def _with_taxonomy(tool: Definition, walks: bool) -> Definition:
+    name = tool["name"]
+    if name not in BY_TAXONOMY:
         return tool
     schema = tool["inputSchema"]
     description = tool["description"].replace(_IN_NUMBERS, _IN_CATEGORIES)
-    properties = schema["properties"] | {"within": _WITHIN}
+    properties = schema["properties"] | BY_TAXONOMY[name] | (BY_WALK.get(name, {}) if walks else {})
     return tool | {"description": description, "inputSchema": schema | {"properties": properties}}
 
 
@@ -80,7 +89,7 @@ def parameters_of(tool: str) -> frozenset[str]:
     """What a meta-tool takes, by any surface; empty for a tool that is none."""
     definitions = (each for surface in RUNNERS for each in meta_tools(surface) if each["name"] == tool)
     properties = [name for each in definitions for name in each["inputSchema"]["properties"]]
-    return frozenset([*properties, *(["within"] if tool in NARROWABLE else [])])
+    return frozenset([*properties, *BY_TAXONOMY.get(tool, ()), *BY_WALK.get(tool, ())])
 
 
 SENT_BEFORE = "tools marked unchanged were sent to you before; known={} has all of it sent again"
@@ -111,21 +120,26 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
         return told_as_text(await find_offers(gateway, asker, cast("Kind", kind), query, limit))
     is_rfc = gateway.surface == "rfc"
     detail = "schema" if is_rfc else _text(arguments, "detail", FIND_TOOLS) or "summary"
+    mode = _mode(gateway, arguments)
     remembers = "known" not in arguments
     known = asker.session.known_versions if remembers else _versions(arguments["known"])
-    history = _history(asker, arguments, FIND_TOOLS)
+    history, steps = _history(asker, arguments, FIND_TOOLS), _steps(arguments, FIND_TOOLS)
 
     def answer_find() -> find.FindAnswer:
         return _answer(
             gateway,
             asker,
+            mode or Mode.ALL,
             query=_text(arguments, "query", FIND_TOOLS),
+            steps=steps,
             limit=arguments.get("limit", RFC_LIMIT if is_rfc else find.DEFAULT_LIMIT),
             detail=cast("Detail", detail),
             known=known,
             within=_text(arguments, "within", FIND_TOOLS),
             browses=gateway.surface == "default",
+            offset=arguments.get("offset", 0),
             run_by=RUNNERS[gateway.surface],
+            tells_selection=mode is not None,
             history=history,
         )
 
@@ -140,26 +154,47 @@ async def find_tools(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     return told_as_text(facts)
 
 
-def _answer(gateway: Gateway, asker: Asker, **request: Any) -> find.FindAnswer:
+def _mode(gateway: Gateway, arguments: Arguments) -> Mode | None:
+    """What the host has the walk look for. Raises InvalidArguments, also where nothing is walked."""
+    if "mode" not in arguments:
+        return None
+    if not gateway.settings.walk:
+        raise InvalidArguments(FIND_TOOLS, [("/mode", "nothing: no language model walks a taxonomy here")])
+    if arguments["mode"] not in [*Mode]:
+        raise InvalidArguments(FIND_TOOLS, [("/mode", f"one of: {', '.join(Mode)}")])
+    return Mode(arguments["mode"])
+
+
+def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -> find.FindAnswer:
     """`request`: fields of FindAsked. Raises what finding raises."""
     registry, within = gateway.view(asker)
-    asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe, **request)
+    asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe_of(mode), **request)
     why_not = gateway.reach.now().why_not
     return find.answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
 
 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
-    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can. Raises what
-    finding raises.
+    """The best tool that can be run here, with its schema; the best one at all, and why not, if none can.
+
+    A walk for the single best may select what cannot be run, or failed before: then it is as if none was made. Raises
+    what finding raises.
     """
     asker.caller.require("route")
     _refuse_unknown(ROUTE, arguments)
     query, history = _text(arguments, "query", ROUTE), _history(asker, arguments, ROUTE)
 
+    def find_best(mode: Mode | None) -> find.ToolsAnswer:
+        answer = _answer(gateway, asker, mode, query=query, detail="schema", run_by=EXECUTE, history=history)
+        answer = answer if isinstance(answer, find.ToolsAnswer) else find.ToolsAnswer((), answer.facts)
+        _mark_failures(asker, answer.tools)
+        return answer
+
     def answer_route() -> dict[str, Any]:
-        answer = _answer(gateway, asker, query=query, detail="schema", run_by=EXECUTE, history=history)
-        tools = answer.tools if isinstance(answer, find.ToolsAnswer) else ()
-        _mark_failures(asker, tools)
+        answer = find_best(Mode.ONE)
+        if gateway.settings.walk and "not_walked" not in answer.facts and not _is_usable(answer):
+            other = find_best(None)
+            answer = replace(other, facts={**other.facts, "not_walked": UNUSABLE}) if _is_usable(other) else answer
+        tools = answer.tools
         if best := next((tool for tool in tools if "cannot_run" not in tool), tools[0] if tools else None):
             agent_id = gateway.view(asker).registry.tool(best["name"], principal=asker.principal).agent_id
             return {"tool": {"name": best["name"], "agent": agent_id} | best} | dict(answer.facts)
@@ -168,23 +203,29 @@ async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Re
     return told_as_text(_drop_session_notice(await gateway.ask(answer_route), arguments))
 
 
+UNUSABLE = "what it selected cannot be run here, or has failed"
+
+
+def _is_usable(answer: find.ToolsAnswer) -> bool:
+    """Whether it holds a tool that can be run here and has not failed."""
+    return answer.can_run and not all("cannot_run" in tool or "failed" in tool for tool in answer.tools)
+
+
 async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
     """Raises what routing raises."""
     asker.caller.require("route")
     _refuse_unknown(ROUTE_AGENTS, arguments)
-    limit, steps = arguments.get("limit", AGENTS), arguments.get("steps", [])
+    limit, steps = arguments.get("limit", AGENTS), _steps(arguments, ROUTE_AGENTS)
     if not _is_limit(limit, MAX_AGENTS):
         raise InvalidArguments(ROUTE_AGENTS, [("/limit", f"a whole number from 1 to {MAX_AGENTS}")])
     history = _history(asker, arguments, ROUTE_AGENTS)
-    if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(step, str) for step in steps):
-        raise InvalidArguments(ROUTE_AGENTS, [("/steps", f"a list of at most {MAX_STEPS} texts")])
 
     def route() -> dict[str, Any]:
         registry, agent_ids = gateway.view(asker)
         within = _text(arguments, "within", ROUTE_AGENTS)
         query = Query(
             text=_text(arguments, "query", ROUTE_AGENTS),
-            steps=tuple(steps),
+            steps=steps,
             limit=limit,
             filters=Filters(agent_ids=tuple(sorted(agent_ids or ())), within=within),
             strict=gateway.policy is not None and gateway.policy.strict,
@@ -193,8 +234,9 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
         route = registry.route(query, recipe=gateway.recipe, principal=asker.principal)
         why_not = gateway.reach.now().why_not
         answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
-        if route.steps:
-            answer["steps"] = [[match.agent.id for match in step.matches] for step in route.steps]
+        if of_steps := route.steps[: len(route.query.steps)]:
+            answer["steps"] = [[match.agent.id for match in step.matches] for step in of_steps]
+        answer |= find.failed_stages(route) | find.exclusions_field(route)
         if route.matches:
             answer |= find.confidence_field(route.confidence)
         elif route.nearest:
@@ -260,6 +302,13 @@ def _mark_failures(asker: Asker, tools: Sequence[dict[str, Any]]) -> None:
 def _drop_session_notice(answer: Mapping[str, Any], arguments: Arguments) -> dict[str, Any]:
     """A notice about calls of the session says nothing to a model that did not name them."""
     return {name: value for name, value in answer.items() if name != "notice" or "history" in arguments}
+
+
+def _steps(arguments: Arguments, tool: str) -> tuple[str, ...]:
+    steps = arguments.get("steps", [])
+    if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(step, str) for step in steps):
+        raise InvalidArguments(tool, [("/steps", f"a list of at most {MAX_STEPS} texts")])
+    return tuple(steps)
 
 
 def _versions(known: object) -> Mapping[str, str]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("waygraph.gateway")
 SUMMARY_BYTES = 150
 """In UTF-8, of the summary of a registry: at most about 60 tokens, in the instructions and in a description."""
+MODE_BYTES = 30
+"""So much less where a model walks: there `mode` is listed too."""
 _PLAIN = re.compile(r"[\w][\w .+#/-]{0,39}")
 
 
@@ -53,10 +55,11 @@ def summary_of(gateway: Gateway, asker: Asker) -> str:
     agents = list_agents(registry, asker.principal, within)
     known = [each for each in agents if each.tools and not each.agent.pending and not is_doubtful(each.agent)]
     largest = [(each.agent.name, each.tools) for each in sorted(known, key=lambda each: (-each.tools, each.agent.id))]
+    summary_bytes = SUMMARY_BYTES - (MODE_BYTES if gateway.settings.walk else 0)
     summary = f"Behind it: tools ({counts['tools']}), agents ({sum(counts['agents'].values())})."
     for title, pairs in (("Most tools", largest), ("Tags", counts.get("tags", {}).items())):
         plain = [f"{name} ({count})" for name, count in pairs if _PLAIN.fullmatch(name)]
-        most_bytes = (SUMMARY_BYTES - len(summary.encode())) // (2 if title == "Most tools" else 1) - len(title) - 4
+        most_bytes = (summary_bytes - len(summary.encode())) // (2 if title == "Most tools" else 1) - len(title) - 4
         while plain and len(", ".join(plain).encode()) > most_bytes:
             plain.pop()
         if plain:
@@ -71,7 +74,7 @@ def browses(gateway: Gateway, asker: Asker) -> bool:
     try:
         registry, among = gateway.view(asker)
         filters = Filters(agent_ids=tuple(sorted(among or ())))
-        return bool(registry.browse(filters=filters, principal=asker.principal).children)
+        return registry.browse(filters=filters, principal=asker.principal).count > 0
     except WaygraphError:
         return False
 
@@ -87,7 +90,8 @@ def tools_page(gateway: Gateway, asker: Asker, cursor: str) -> dict[str, Any]:
     """As MCP has it. `cursor`: the name after which the page begins; empty: the first page."""
     tools = _pinned_if_any(gateway, asker) if gateway.surface == "default" else []
     rest = [tool for tool in tools if tool.call_name > cursor]
-    first, *others = meta_tools(gateway.surface, browses=browses(gateway, asker))
+    walks = bool(gateway.settings.walk)
+    first, *others = meta_tools(gateway.surface, browses=browses(gateway, asker), walks=walks)
     summary = "" if cursor else summary_of(gateway, asker)  # the first one finds: it says what there is to find
     finder = first | {"description": f"{first['description']} {summary}".rstrip()}
     own = [] if cursor else [finder, *others]

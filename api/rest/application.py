@@ -69,6 +69,7 @@ one shape. Lists come in parts: `following` of one is the `cursor` of the next. 
 """
 OF_MCP = ("Last-Event-ID", "Mcp-Method", "Mcp-Name", "MCP-Protocol-Version", "Mcp-Session-Id")
 """Headers by which a web page talks to the gateway."""
+_FROM_PAGES = ("Authorization", "Content-Type", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 _TAGS = [
     {"name": "search", "description": "Find agents and tools for a request."},
     {"name": "cypher", "description": "Query the graph."},
@@ -179,8 +180,8 @@ def application(
             app,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match", "X-API-Key", "X-Request-ID", *OF_MCP],
-            expose_headers=["ETag", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
+            allow_headers=[*_FROM_PAGES, *OF_MCP],
+            expose_headers=["ETag", "Location", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
         )
     careful = Careful(app, hosts=hosts)
     return ObservedApplication(careful, log=log, metrics=service.metrics, traces=traces, audit=service.audit)

@@ -23,6 +23,7 @@ from uvicorn.supervisors import Multiprocess, multiprocess
 
 from waygraph.api.rest.application import application
 from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
+from waygraph.api.rest.ingests import Ingests
 from waygraph.api.rest.mcp_mount import OfferedGateway
 from waygraph.api.rest.middleware import LOOPBACK, Protocol
 from waygraph.api.rest.service import Lanes, Readiness, Service
@@ -254,11 +255,16 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
         failures=FailureLimit(
             RateLimit(settings.failures_per_minute / share, settings.failures_burst, max_callers=most)
         ),
-        lanes=Lanes(asking=settings.service_threads, timeout_s=settings.request_timeout_s),
+        lanes=Lanes(
+            asking=settings.service_threads,
+            timeout_s=settings.request_timeout_s,
+            write_wait_s=settings.write_timeout_s,
+        ),
         audit=audit,
         metrics=metrics,
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
         follower=Follower(registry, sources, settings, audit),
+        ingests=Ingests(Path(folder) if folder else None),
     )
 
 

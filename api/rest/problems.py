@@ -25,8 +25,10 @@ from waygraph.registry.model.errors import nearest
 from waygraph.registry.model.validation import reason_of
 
 
-def as_json(shape: object, headers: dict[str, str] | None = None, *, media_type: str = "application/json") -> Response:
-    return Response(encode_json(shape), media_type=media_type, headers=headers)
+def as_json(
+    shape: object, headers: dict[str, str] | None = None, *, media_type: str = "application/json", status: int = 200
+) -> Response:
+    return Response(encode_json(shape), status, media_type=media_type, headers=headers)
 
 
 def encode_json(shape: object) -> bytes:
@@ -195,8 +197,12 @@ async def _too_late(request: Request, _: Exception) -> Response:
 
 
 async def _unforeseen(_: Request, __: Exception) -> Response:
+    return answer(own_fault())
+
+
+def own_fault() -> Problem:
     """What happened is in the log, under the same id; it is not for the caller."""
-    return answer(problem(500, "internal-error", _OWN_FAULT, _instance()))
+    return problem(500, "internal-error", _OWN_FAULT, _instance())
 
 
 def _instance() -> str:

@@ -46,11 +46,17 @@ class Strict(BaseModel):
 
 
 class RequestFilters(Strict):
-    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit."""
+    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit.
+
+    What fits any value of the fields that begin with `without` is left out.
+    """
 
     tags: list[Name] = Field(default=[], max_length=MAX_NAMES)
     kinds: list[AgentKind] = Field(default=[], max_length=5)
     agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    without_tags: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    without_kinds: list[AgentKind] = Field(default=[], max_length=5)
+    without_agent_ids: list[Name] = Field(default=[], max_length=MAX_NAMES)
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
     within: CategoryPath = ""
     toolset: ToolsetName = ""
@@ -70,9 +76,11 @@ class RequestTurn(Strict):
     result: str = Field(default="", description="A part of what a call gave. It is never read as a request.")
 
 
-class SearchOptions(Strict):
-    """What every question may say."""
+class SearchRequest(Strict):
+    """A request in plain words, its steps, or both: each step is searched by itself, then the text."""
 
+    text: str = Field(default="", description="The request, in plain words.")
+    steps: list[Words] = Field(default=[], max_length=MAX_STEPS, description="The steps of a request.")
     limit: Annotated[int, BeforeValidator(_whole)] = Field(
         default=5, ge=1, le=MAX_PART, description="How many to give at most."
     )
@@ -91,6 +99,16 @@ class SearchOptions(Strict):
     rerank: bool = Field(
         default=False, description="Let the operator's reranker put the best in order; 422 where there is none."
     )
+    mode: Literal["get_all", "get_important", "get_one"] | None = Field(
+        default=None,
+        description="Of the recipe `taxonomy`: what its walk looks for, all that could serve (get_all, the default), "
+        "one of each function or the single best. 422 for another recipe.",
+    )
+    by_steps: bool = Field(
+        default=False,
+        description="Let the operator's language model split the text into steps, unless `steps` are given; 422 where "
+        "there is none.",
+    )
     explain: bool = Field(default=False, description="Tell the votes that put each match there.")
     tool_schema: bool = Field(default=False, alias="schema", description="Tell the schemas of tools too.")
     format: ToolFormat | None = Field(
@@ -98,36 +116,32 @@ class SearchOptions(Strict):
     )
 
     def chosen_recipe(self) -> Recipe:
-        """Raises UnknownRecipe."""
-        return recipe_named(self.recipe, rerank=BY_OPERATOR if self.rerank else "")
+        """Raises UnknownRecipe, InvalidSetting for a mode of a recipe that walks nothing."""
+        rerank, steps_by = (BY_OPERATOR if is_wanted else "" for is_wanted in (self.rerank, self.by_steps))
+        return recipe_named(self.recipe, rerank=rerank, mode=self.mode or "", steps_by=steps_by)
 
     def query(self) -> Query:
         return shapes.read(Query, self.model_dump(include={"text", "steps", "limit", "filters", "strict", "history"}))
 
-
-class RouteRequest(SearchOptions):
-    """A request in plain words, or its steps: one of the two."""
-
-    text: str = Field(default="", description="The request, in plain words.")
-    steps: list[Words] = Field(
-        default=[], max_length=MAX_STEPS, description="The steps of a request, instead of a text."
-    )
-    agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
-    tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
-
     model_config = ConfigDict(
         json_schema_extra={  # "if", not "anyOf": of an anyOf client generators make a union without fields
             "if": {"required": ["text"], "properties": {"text": {"pattern": r"\S"}}},
-            "then": {"properties": {"steps": {"maxItems": 0}}},
             "else": {"required": ["steps"], "properties": {"steps": {"minItems": 1}, "text": {"maxLength": 0}}},
         }
     )
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> "RouteRequest":
-        if bool(self.text) == bool(self.steps):
-            raise ValueError("give a text, or steps: one of the two")
+    def _something(self) -> "SearchRequest":
+        if not (self.text or self.steps):
+            raise ValueError("give a text, steps, or both")
         return self
+
+
+class RouteRequest(SearchRequest):
+    """A request for agents."""
+
+    agent_weight: Weight | None = Field(default=None, description="Weight of agents, instead of the recipe's.")
+    tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
 
 
 class BatchRequest(Strict):
@@ -139,10 +153,6 @@ class CallRequest(Strict):
     timeout_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
         default=None, description="All the time that the call has, where that is less than the service gives it."
     )
-
-
-class SearchRequest(SearchOptions):
-    text: Words = Field(min_length=1, description="What a tool is to do, in plain words.")
 
 
 class ResourceQuery(Strict):
@@ -194,7 +204,12 @@ class ManifestRequest(Strict):
         description="What becomes of the source's changes: accept; hold what it changes or adds after its first "
         "manifest until that is approved; strict: hold all of it. Default: as it was, and accept for a new source.",
     )
-    texts: TextForm | None = Field(default=None, description="The texts to embed, for a new registry.")
+    texts: TextForm | None = Field(
+        default=None,
+        max_length=MAX_NAME_CHARS,
+        description="The texts to embed, for a new registry: contextual, plain, concat, tdwa-1, tdwa-2, or weights, as "
+        "in tdwa:name=.2,description=.3,parameters=.2,questions=.3.",
+    )
     partial: bool = Field(
         default=False, description="Not all of the source could be read: what it does not list is not removed."
     )
@@ -302,6 +317,10 @@ class ToolsetRequest(Strict):
         max_length=MAX_NAMES,
         description="Groups that may use it. Default: whoever may see anything in it.",
     )
+
+
+class TaxonomyRequest(Strict):
+    name: Name = Field(description="Of the taxonomy that becomes the current one.")
 
 
 class CypherRequest(Strict):

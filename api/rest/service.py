@@ -6,11 +6,11 @@ The core is synchronous. Each kind of work has threads of its own: slow work nev
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Request
 
@@ -20,6 +20,7 @@ from waygraph.registry.model.errors import (
     IssuerUnavailable,
     NotAllowed,
     NotAuthenticated,
+    ServiceBusy,
     ServiceStopping,
     WaygraphError,
 )
@@ -28,6 +29,7 @@ from waygraph.registry.model.process import processors, step_back
 
 if TYPE_CHECKING:
     from waygraph.api.rest.follow import Follower
+    from waygraph.api.rest.ingests import Ingests
     from waygraph.api.telemetry.audit import Audit
     from waygraph.api.telemetry.metrics import Metrics
     from waygraph.registry.access.api_keys import KeyFile
@@ -37,18 +39,53 @@ if TYPE_CHECKING:
 
 
 _WAITING = 8
-_WRITING = 2
+SMALL_WRITES = 8
+"""At once: those that wait for their turn together are published together."""
 _TENDING = 2
+LARGE_BYTES = 256 * 1024
+"""A manifest of more than that has to wait for other large ones, so that no small write waits behind several."""
+MOST_LARGE = 16
+_LARGE_WAIT_S = 300.0
+"""Half of what a client waits for a write (`remote_write_timeout_s`): it is refused before it is given up."""
+
+
+class WriteLane:
+    """Threads for writes. At most `most` wait for one of them, and nobody is to wait for more than `wait_s`."""
+
+    def __init__(self, name: str, *, threads: int, most: int, wait_s: float) -> None:
+        self.wait_s, self._most, self._places = wait_s, most, threading.Semaphore(most)
+        self._pool = ThreadPoolExecutor(threads, name, initializer=step_back)
+
+    def submit[T](self, work: Callable[[], T]) -> Future[T]:
+        """In the context of the request. Raises ServiceBusy."""
+        if not self._places.acquire(blocking=False):
+            raise ServiceBusy(f"{self._most} writes wait for their turn already, as many as may. Try again.")
+
+        def begin() -> T:
+            self._places.release()
+            return work()
+
+        future = self._pool.submit(copy_context().run, begin)
+        future.add_done_callback(self._note_cancelled)
+        return future
+
+    def _note_cancelled(self, future: Future[Any]) -> None:
+        if future.cancelled():  # before it began
+            self._places.release()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
 
 
 class Lanes:
     """One pool of threads for each kind of work; within a lane who comes first is served first."""
 
-    def __init__(self, *, asking: int, timeout_s: float) -> None:
+    def __init__(self, *, asking: int, timeout_s: float, write_wait_s: float) -> None:
         self._timeout_s, self._closing = timeout_s, threading.Event()
         self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
-        self._writing = ThreadPoolExecutor(_WRITING, "write", initializer=step_back)
+        self._writing = WriteLane("write", threads=SMALL_WRITES, most=64, wait_s=write_wait_s)
+        self._large = WriteLane("write-large", threads=1, most=MOST_LARGE, wait_s=max(write_wait_s, _LARGE_WAIT_S))
         self._tending = ThreadPoolExecutor(_TENDING, "tend")
 
     async def ask[T](self, work: Callable[[], T]) -> T:
@@ -64,9 +101,24 @@ class Lanes:
         """What those ask who look after the service: whether it is ready, its numbers."""
         return await _run_in(self._tending, work)
 
-    async def write[T](self, work: Callable[[], T]) -> T:
-        """A write that has begun ends, and its outcome is reported."""
-        return await _run_in(self._writing, work)
+    def write_lane(self, size_bytes: int) -> WriteLane:
+        """For a request of that size."""
+        return self._large if size_bytes > LARGE_BYTES else self._writing
+
+    async def write[T](self, work: Callable[[], T], size_bytes: int = 0) -> T:
+        """A write that has begun ends, and its outcome is reported. Raises ServiceBusy for one that cannot begin."""
+        lane = self.write_lane(size_bytes)
+        future = lane.submit(work)
+        expiry = asyncio.get_running_loop().call_later(lane.wait_s, future.cancel)  # nothing to one that has begun
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # the request was cut off
+                raise
+            raise ServiceBusy(f"other writes took longer than {lane.wait_s:g} s. Try again.") from None
+        finally:
+            expiry.cancel()
 
     def go_on(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
@@ -76,8 +128,10 @@ class Lanes:
     def close(self) -> None:
         """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
         self._closing.set()
-        for pool in (self._asking, self._waiting, self._writing, self._tending):
+        for pool in (self._asking, self._waiting, self._tending):
             pool.shutdown(cancel_futures=True)
+        for lane in (self._large, self._writing):
+            lane.close()
 
 
 async def _run_in[T](pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -134,13 +188,17 @@ class Service:
     metrics: "Metrics"
     readiness: Readiness
     follower: "Follower"
+    ingests: "Ingests"
 
     async def caller(self, request: Request) -> Caller:
         """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
-        caller = await self.caller_at_endpoint(request)
-        if caller.toolset:
-            raise NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
-        return caller
+        return _of_no_toolset(await self.caller_at_endpoint(request))
+
+    def caller_now(self, request: Request) -> Caller:
+        """Who called, as the keys say by now. It may wait for an issuer. Raises as `caller`."""
+        if self.authenticator is None:
+            return LOCAL
+        return _of_no_toolset(self.authenticator.caller(*_credentials(request)))
 
     async def caller_at_endpoint(self, request: Request) -> Caller:
         """Who calls, counted against its limit. Raises NotAuthenticated, TooManyRequests."""
@@ -172,13 +230,23 @@ class Service:
         return caller
 
     async def _authenticate(self, authenticator: "Authenticator", request: Request) -> Caller:
-        credentials = request.headers.get("authorization"), request.headers.get("x-api-key")
+        credentials = _credentials(request)
         try:
             caller = authenticator.known_caller(*credentials)
             return caller if caller else await self.lanes.wait(lambda: authenticator.caller(*credentials))
         except (NotAuthenticated, IssuerUnavailable):
             self.failures.count_failure(request.client.host if request.client else "")
             raise
+
+
+def _of_no_toolset(caller: Caller) -> Caller:
+    if caller.toolset:
+        raise NotAllowed(f"this key is for the toolset {caller.toolset!r} alone, at /{caller.toolset}/mcp")
+    return caller
+
+
+def _credentials(request: Request) -> tuple[str | None, str | None]:
+    return request.headers.get("authorization"), request.headers.get("x-api-key")
 
 
 async def service_of(request: Request) -> Service:

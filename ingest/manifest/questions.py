@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from unicodedata import category
@@ -15,6 +14,7 @@ from waygraph.ingest.manifest.records import MAX_QUESTION_CHARS, MAX_QUESTIONS, 
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.embedding.texts import first_sentence
 from waygraph.registry.index.analyser import CAMEL
+from waygraph.registry.language_model.answer_text import list_in
 from waygraph.registry.model.changes import AgentEntry, Rejected
 from waygraph.registry.model.errors import InvalidSetting, UnfitAnswer
 from waygraph.registry.model.files import write_atomically
@@ -160,7 +160,7 @@ class LanguageModelAuthor:
         Raises LanguageModelUnavailable, LanguageModelRefused, UnfitAnswer if no answer was such a list.
         """
         prompt = _prompt(agent, tool, count)
-        path = self._folder / f"{sha256('\0'.join((self._model.model, SYSTEM, prompt)).encode()).hexdigest()}.json"
+        path = self._folder / f"{self._model.key(SYSTEM, prompt)}.json"
         earlier = _read(path, count)
         if earlier:
             return earlier
@@ -191,8 +191,6 @@ def parse_questions(answer: str, count: int) -> tuple[str, ...]:
 
     Lines that are empty, too long or hold what is no text do not count.
     """
-    from waygraph.registry.language_model.endpoint import list_in  # it imports an HTTP client
-
     items = list_in(answer, "questions")
     if not is_lines(items):
         return ()

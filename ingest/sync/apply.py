@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from waygraph.ingest.manifest.manifest import Manifest
+from waygraph.ingest.manifest.suspicion.findings import text_chars
 from waygraph.ingest.manifest.suspicion.scores import Scorer, load_layers
 from waygraph.ingest.sync.checks import Checks, Draft
-from waygraph.ingest.sync.identity import tells_apart
+from waygraph.ingest.sync.identity import part_of, tells_apart
 from waygraph.ingest.sync.plan import draft, plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
 from waygraph.registry.access.visibility import seen_flags, visible
@@ -28,6 +29,7 @@ from waygraph.registry.graph.read import (
     read_graph_view,
     read_state,
 )
+from waygraph.registry.model import clock
 from waygraph.registry.model.changes import ChangeSet, Flagged, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import (
     EmbedderError,
@@ -39,13 +41,13 @@ from waygraph.registry.model.errors import (
 from waygraph.registry.model.failures import Failure, SourceStatuses, bounded_key, continue_failures, status_of_fault
 from waygraph.registry.model.identity import namespaced_id
 from waygraph.registry.model.nouns import ONLINE, Agent, Principal, TextForm, continue_outage
+from waygraph.registry.model.process import without_collection
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.validation import check_policy, check_texts, refuse_other_texts
+from waygraph.registry.model.validation import check_policy, checked_texts, refuse_other_texts
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import NO_PAUSES, put_failures, refuse_change, refuse_unseen
 from waygraph.registry.registry import Registry, require_local
 from waygraph.registry.routing.answering import NO_VECTORS
-from waygraph.registry.storage import embedded
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import WriteSession
@@ -59,6 +61,8 @@ def put_statuses(registry: LocalRegistry, statuses: Mapping[Member, str], pauses
 
     `pauses`: how long a watch waits with the next change of a source, in seconds. Returns the revision; 0: unchanged.
     """
+    if not statuses:
+        return 0
     sources = {source.name: source for source in registry.sources()} if registry.store.exists else {}
     ids = {(source.name, key): agent_id for source in sources.values() for key, agent_id in source.claims}
     statuses_by_agent = {ids[member]: status for member, status in statuses.items() if member in ids}
@@ -92,6 +96,10 @@ def with_statuses(registry: LocalRegistry, manifest: Manifest, report: SyncRepor
 
 
 MASS_REMOVAL_SHARE = 0.5
+MOST_EMBEDDED_UNDER_LOCK = 16
+"""Agents and tools: of so few the texts take no longer than to look for them beforehand."""
+MOST_CHARS_UNDER_LOCK = 50_000
+"""Texts of so many characters are checked in some .1 s, which a look at the published graph would take, too."""
 NO_REMOVALS = "Some of the source could not be read, so no agent of it was removed but those that it says are gone."
 STALE_AGENTS = (
     "Agents that this source lists no more stay as it described them; others that list them say something else."
@@ -118,8 +126,9 @@ def sync(
     """
     terms = SyncTerms(principal=principal, texts=texts, allow_mass_removal=allow_mass_removal)
     local = require_local(registry)
-    plan = plan_sync(local, manifest, terms)
-    return rehearse(local, plan) if dry_run else write(local, plan, progress)
+    with without_collection():
+        plan = plan_sync(local, manifest, terms, dry_run=dry_run)
+        return rehearse(local, plan) if dry_run else write(local, plan, progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +151,14 @@ class SyncPlan:
     terms: SyncTerms
     settings: Settings
     checks: Checks
+    draft: Draft | None = None
     scan: Scan = field(default_factory=Scan)
     start_s: float = field(default_factory=time.perf_counter)
 
-    def changes(self, graph: GraphView) -> ChangeSet:
+    def changes(self, graph: GraphView, state: RegistryState | None) -> ChangeSet:
         """Against what the graph holds. Raises MassRemoval, NotAllowed."""
         manifest, principal = self.manifest, self.terms.principal
+        self.checks.state = state
         changes = plan(graph, manifest, self.scan, principal, self.checks)
         changes = replace(changes, failures=_failures_after(graph, manifest, changes, principal))
         _refuse_unseen(graph, manifest, changes, principal)
@@ -166,20 +177,24 @@ class SyncPlan:
         )
 
 
-def plan_sync(registry: LocalRegistry, manifest: Manifest, terms: SyncTerms) -> SyncPlan:
-    """Checks the texts of a manifest, as far as they are new. Raises InvalidSetting for a policy or texts that cannot
-    be.
+def plan_sync(registry: LocalRegistry, manifest: Manifest, terms: SyncTerms, *, dry_run: bool = False) -> SyncPlan:
+    """Checks the texts of a manifest, as far as they are new; few are checked under the lock, without a look at what is
+    held before. Raises InvalidSetting for a policy or texts that cannot be.
     """
     check_policy(manifest.policy)
-    check_texts(terms.texts)
+    checked_texts(terms.texts)
     settings = registry.settings
     checks = Checks(settings.max_checked_chars, partial(_open_scorer, registry, terms.principal))
     sync_plan = SyncPlan(manifest=manifest, terms=terms, settings=settings, checks=checks)
-    sync_plan.checks.run(_read_draft(registry, sync_plan))
-    return sync_plan
+    entities = [each for entry in manifest.entries for each in entry.entities]
+    if len(entities) <= MOST_EMBEDDED_UNDER_LOCK and sum(map(text_chars, entities)) <= MOST_CHARS_UNDER_LOCK:
+        return sync_plan
+    draft = _read_draft(registry, sync_plan, before_write=not dry_run)
+    checks.run(draft)
+    return replace(sync_plan, draft=draft)
 
 
-def _open_scorer(registry: LocalRegistry, principal: Principal | None) -> Scorer | None:
+def _open_scorer(registry: LocalRegistry, principal: Principal | None, state: RegistryState | None) -> Scorer | None:
     """For the embedder of the registry; None: no layer was learnt for it. What cannot be opened, the write reports.
 
     For a principal nothing is read from the cache of vectors, as its time would tell of others' texts.
@@ -187,7 +202,6 @@ def _open_scorer(registry: LocalRegistry, principal: Principal | None) -> Scorer
     from waygraph.registry.embedding.cache import CachedEmbedder  # it imports numpy
 
     with suppress(RegistryError, EmbedderError):
-        state = registry.read(read_state) if registry.store.exists else None
         layers = load_layers()
         if state and state.embedder not in layers:
             return None
@@ -210,14 +224,23 @@ def rehearse(registry: LocalRegistry, sync_plan: SyncPlan) -> SyncReport:
 
 
 def write(registry: LocalRegistry, sync_plan: SyncPlan, progress: Progress | None = None) -> SyncReport:
-    """Scans the texts, writes them in one transaction, and publishes. Raises as `sync`."""
+    """Scans and embeds the texts, writes them in one transaction, and publishes. Raises as `sync`."""
     if sync_plan.settings.scanner:
         _, _, changes = _plan_published(registry, sync_plan, None)
         sync_plan = replace(sync_plan, scan=scan_changes(registry, changes))
     texts, principal = sync_plan.terms.texts, sync_plan.terms.principal
-    graph, changes, result, state = registry.change(partial(_write_plan, sync_plan, progress), texts=texts)
+    ahead_count = 0
+    if sync_plan.draft and sync_plan.draft.count_changed() > MOST_EMBEDDED_UNDER_LOCK and principal is None:
+        # For a principal no cache is read, so that there is nothing to fill.
+        from waygraph.ingest.sync.embed_ahead import embed_ahead  # it imports numpy
+
+        ahead_count = embed_ahead(registry, sync_plan.draft, texts, progress)
+    is_long = sync_plan.draft is not None
+    work = partial(_write_plan, sync_plan, progress)
+    graph, changes, result, state = registry.change(work, texts=texts, alone=is_long)
+    result = replace(result, texts_embedded=result.texts_embedded + ahead_count)
     notices = _notices(sync_plan, graph, changes, state)
-    scan_notice = sync_plan.scan.notice(whole=principal is None)
+    scan_notice = sync_plan.scan.notice(whole=principal is None) if sync_plan.scan.texts else ""
     return sync_plan.report(changes, result, (*notices, scan_notice), dry_run=False)
 
 
@@ -227,26 +250,31 @@ def _write_plan(
     """Under the lock: the changes against what the graph holds now, in one transaction."""
     manifest = sync_plan.manifest
     session.set_apart(sync_plan.terms.principal)
-    graph = session.read_graph_view()
-    changes = sync_plan.changes(graph)
+    graph = session.read_graph_view(part_of(manifest))
+    changes = sync_plan.changes(graph, session.state())
     if _is_refused_whole(graph, changes):
         source = graph.sources.get(changes.source)
         if changes.failures != (source.failures if source else ()):
             put_failures(session, changes.source, changes.failures)
         return graph, changes, Written(revision=_revision(session.state())), session.state()
-    result = session.commit(changes, progress)
+    result = session.commit(changes, progress, graph)
     for noun in NOUNS:
         if values := manifest.values.get(noun.name):
             result = replace(result, revision=noun.restore(session, values).revision)
     return graph, changes, result, session.state()
 
 
-def _read_draft(registry: LocalRegistry, sync_plan: SyncPlan) -> Draft:
+def _read_draft(registry: LocalRegistry, sync_plan: SyncPlan, *, before_write: bool) -> Draft:
     """Against what was published last. Where that cannot be read, the write says why, or mends it."""
     try:
-        return registry.read(lambda session: draft(read_graph_view(session), sync_plan.manifest, sync_plan.checks))
+        return registry.read(partial(_draft_in_session, sync_plan), before_write=before_write)
     except RegistryError:
         return draft(GraphView(), sync_plan.manifest, sync_plan.checks)
+
+
+def _draft_in_session(sync_plan: SyncPlan, session: GraphSession) -> Draft:
+    sync_plan.checks.state = read_state(session)
+    return draft(read_graph_view(session, part_of(sync_plan.manifest)), sync_plan.manifest, sync_plan.checks)
 
 
 def _revision(state: RegistryState | None) -> int:
@@ -277,7 +305,7 @@ def _failures_after(
         **dict(manifest.silent),
     }
     remaining = None if manifest.is_part else keys_not_asked
-    return continue_failures(manifest.source, before, statuses, embedded.now(), remaining=remaining)
+    return continue_failures(manifest.source, before, statuses, clock.now(), remaining=remaining)
 
 
 def _sees_all_of(graph: GraphView, source: str, principal: Principal | None) -> bool:
@@ -311,14 +339,14 @@ def _plan_published(
     try:
         return registry.read(partial(_plan_in_session, sync_plan, principal))
     except RegistryNotFound:
-        return None, GraphView(), sync_plan.changes(GraphView())
+        return None, GraphView(), sync_plan.changes(GraphView(), None)
 
 
 def _plan_in_session(
     sync_plan: SyncPlan, principal: Principal | None, session: GraphSession
 ) -> tuple[RegistryState | None, GraphView, ChangeSet]:
-    graph = read_graph_view(session)
-    return read_state(session), graph, sync_plan.changes(graph.part_for(principal))
+    state, graph = read_state(session), read_graph_view(session, part_of(sync_plan.manifest))
+    return state, graph, sync_plan.changes(graph.part_for(principal), state)
 
 
 def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, principal: Principal | None) -> None:

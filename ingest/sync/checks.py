@@ -12,8 +12,9 @@ from waygraph.ingest.manifest.suspicion.findings import Findings, OwnedElsewhere
 from waygraph.ingest.manifest.suspicion.scores import Scorer
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.ingest.sync.copies import CopySearch, Original
+from waygraph.registry.graph.read import RegistryState
 from waygraph.registry.model.changes import AgentEntry
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Agent, JsonText, Tool
 from waygraph.registry.model.settings import PREFIX, Settings
 
 OldTools = Mapping[str, Mapping[str, Tool]]
@@ -41,6 +42,10 @@ class Draft(NamedTuple):
             yield entry.agent
         yield from self.changed_tools(entry)
 
+    def count_changed(self) -> int:
+        """Agents and tools with new or other texts."""
+        return sum(1 for entry in self.entries for _ in self.changed_entities(entry))
+
 
 def _differs(new: Agent | Tool, old: Agent | Tool | None) -> bool:
     return old is None or old.content_hash != new.content_hash
@@ -52,10 +57,12 @@ class Checks:
     """
 
     def __init__(
-        self, max_chars: int = Settings.max_checked_chars, open_scorer: Callable[[], Scorer | None] = lambda: None
+        self,
+        max_chars: int = Settings.max_checked_chars,
+        open_scorer: Callable[[RegistryState | None], Scorer | None] = lambda _state: None,
     ) -> None:
-        """`open_scorer` is called when the first text is to be scored."""
-        self.copies = CopySearch()
+        """`open_scorer` is called when the first text is to be scored, with the registry's `state`."""
+        self.state: RegistryState | None = None
         self._max_chars, self._open_scorer = max_chars, open_scorer
         self._findings: dict[str, Findings] = {}
         self._score_findings: dict[str, Findings] = {}
@@ -69,7 +76,7 @@ class Checks:
                 self.is_made_of_tools(entry.agent, entry.tools)
             old = draft.old_tools.get(entry.agent.id, {})
             for tool in draft.changed_tools(entry):
-                list(self.copies.flags(tool, old.get(tool.name), entry.agent.transport, draft.others))
+                self.copy_flags(tool, old.get(tool.name), entry.agent.transport, draft.others)
         self._score([each for entry in draft.entries for each in draft.changed_entities(entry)])
 
     def flags(self, entity: Agent | Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
@@ -78,6 +85,11 @@ class Checks:
         findings, by_score = self.findings(entity), self._score_findings.get(entity.content_hash, Findings())
         reasons, notices = findings.reasons or by_score.reasons, (*findings.notices, *by_score.notices)
         return replace(findings, reasons=reasons, notices=notices).flags(elsewhere)
+
+    def copy_flags(
+        self, tool: Tool, old: Tool | None, transport: JsonText, others: Sequence[Original]
+    ) -> tuple[str, ...]:
+        return tuple(self._copies.flags(tool, old, transport, others)) if others else ()
 
     def findings(self, entity: Agent | Tool) -> Findings:
         if entity.content_hash not in self._findings:
@@ -95,8 +107,12 @@ class Checks:
         return self._made_of_tools[key]
 
     @cached_property
+    def _copies(self) -> CopySearch:
+        return CopySearch()
+
+    @cached_property
     def _scorer(self) -> Scorer | None:
-        return self._open_scorer()
+        return self._open_scorer(self.state)
 
     def _score(self, entities: Iterable[Agent | Tool]) -> None:
         new = {

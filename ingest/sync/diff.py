@@ -30,6 +30,8 @@ MAX_TEXT_CHARS = 1_000
 _CONTEXT_CHARS = 80
 """So much is kept of what stands before that."""
 _LISTED_TOOLS = 100
+MAX_ARRIVALS = 1_000
+"""New agents of one sync that are logged one by one; of more only their number is."""
 LOGGED_OF_AGENT = tuple(sorted(TELLING_OF_AGENT))
 LOGGED_OF_TOOL = (*sorted(TELLING_OF_TOOL), "tags")
 _OF_JSON = frozenset({"input_schema", "output_schema", "annotations", "transport"})
@@ -49,6 +51,12 @@ def changes_of(source: str, agent: Agent, tools: Tools, entry: AgentEntry) -> It
         differences = differing(old, new, LOGGED_OF_TOOL) if old and new else _filled_fields(old or new, LOGGED_OF_TOOL)
         if differences or not (old and new):
             yield _change(_Place(source, agent.id, name), old, new, differences)
+
+
+def arrival(source: str, entry: AgentEntry) -> Change:
+    """Of a new agent: how many tools it brings; what they say, the graph itself holds."""
+    counts = canonical_json({"tools": len(entry.tools)})
+    return replace(_change(_Place(source, entry.agent.id), None, entry.agent, ()), after=counts)
 
 
 def removal(source: str, agent: Agent, tools: Iterable[str]) -> Change:
@@ -161,7 +169,13 @@ class Comparison:
                     yield Flagged(id=each.id, flags=each.flags)
 
     def log(self) -> Iterator[Change]:
-        """Of agents that were known before."""
+        """What is new of agents that were known before, and the agents that come and go."""
+        new_entries = [entry for entry in self.entries if not self._agent(entry)]
+        is_large = len(new_entries) > MAX_ARRIVALS
+        if not is_large:
+            yield from (arrival(self.source, entry) for entry in new_entries)
+        if is_large or not self.graph.was_read(self.source):
+            yield self._arrival_of_source(new_entries)
         for entry in self.entries:
             if old := self._agent(entry):
                 settings = settings_of_tools(self.graph.settings.get(old.id))
@@ -169,6 +183,10 @@ class Comparison:
                     yield replace(change, covered=_covered_fields(change, settings.get(change.tool)))
         for agent_id in self.gone_agents:
             yield removal(self.source, self.graph.agents[agent_id].agent, self.old_tools.get(agent_id, {}))
+
+    def _arrival_of_source(self, entries: Sequence[AgentEntry]) -> Change:
+        counts = {"agents": len(entries), "tools": sum(len(entry.tools) for entry in entries)}
+        return Change(source=self.source, agent_id=f"source:{self.source}", what="added", after=canonical_json(counts))
 
     def _agent(self, entry: AgentEntry) -> Agent | None:
         item = self.graph.agents.get(entry.agent.id)
@@ -227,7 +245,7 @@ class Judge:
         return replace(
             new,
             **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
-            flags=(*self.scan.flags(new, old), *self.checks.flags(new, elsewhere)),
+            flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere)),
         )
 
     def _tool(self, new: Tool, old: Tool | None, elsewhere: OwnedElsewhere, *, wary: bool) -> Tool:
@@ -237,7 +255,7 @@ class Judge:
             return replace(new, **_standing(old), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
         flags = (
-            *self.scan.flags(new, old),
+            *self._scan_flags(new, old),
             *self.checks.flags(new, elsewhere),
             *self.copy_flags(new, old),
         )
@@ -248,6 +266,10 @@ class Judge:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
             is_changed |= bool(suspicions(read)) or bool(free_texts(new.input_schema) - free_texts(old.input_schema))
         return replace(new, **self._weigh(new, old, is_changed=is_changed, telling=telling), flags=flags, status=status)
+
+    def _scan_flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
+        """Nothing where nothing was scanned, now or before."""
+        return self.scan.flags(new, old) if self.scan.texts or (old and old.flags) else ()
 
     def _weigh(self, new: Agent | Tool, old: Agent | Tool | None, *, is_changed: bool, telling: bool) -> dict[str, Any]:
         """Whether it waits. What was approved word for word once does not, nor what only has other tags since."""

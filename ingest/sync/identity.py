@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.registry.graph.read import GraphView, StoredAgent
+from waygraph.registry.graph.read import GraphView, Part, StoredAgent
 from waygraph.registry.model.changes import AgentEntry, Claim, OperatorSettings, Rejected, plain_key
 from waygraph.registry.model.identity import agent_id as id_of
 from waygraph.registry.model.identity import namespaced_id, place_under
@@ -43,6 +43,16 @@ def place(graph: GraphView, manifest: Manifest, mine: Mapping[str, Claim]) -> Pl
         renamed=[(entry.key, agent_id) for agent_id, entry in pairs if agent_id != entry.agent.id],
         withheld=[agent_id for agent_id, _ in pairs if ids.is_removed(agent_id)],
     )
+
+
+def part_of(manifest: Manifest) -> Part:
+    """The agents by which entries are placed: of the ids that may be theirs, claimed already, of the same launch."""
+    ids = {setting.agent_id for setting in manifest.operator}
+    for entry in manifest.entries:
+        for key in {entry.key, entry.key_in_document}:
+            ids |= {entry.agent.id, *_other_ids(manifest, replace(entry, key=key))}
+    launches = {entry.agent.transport for entry in manifest.entries}
+    return Part(agent_ids=ids, transports={each for each in launches if tells_apart(each)}, sources=[manifest.source])
 
 
 def _distinct(manifest: Manifest) -> tuple[list[AgentEntry], list[Rejected]]:
@@ -164,25 +174,13 @@ class _Ids:
     def _free_id(self, entry: AgentEntry, other_ids: set[str]) -> str:
         """The entry's own id, unless a different agent has it."""
         plain_id = entry.agent.id
-        namespace = self._namespace(entry)
-        long_id = namespaced_id(namespace, plain_id)
-        own = namespaced_id(namespace, plain_id, self.manifest.source, entry.key)
+        long_id, own = _other_ids(self.manifest, entry)
         if self._has_settings(own):  # no other entry has it: what an operator removed does not come back beside it
             return own
         # What an operator said of the namespaced id holds on, also when the plain one has become free.
         has_namespaced = self._has_settings(long_id) and not self._has_settings(plain_id)
         candidates = (long_id, plain_id) if has_namespaced else (plain_id, long_id)
         return next((candidate for candidate in candidates if self._is_free(candidate, entry, other_ids)), own)
-
-    def _namespace(self, entry: AgentEntry) -> str:
-        """That of the source, or of the document of an entry that is told apart by it: `v2` of `v2.json`."""
-        if plain_key(entry.key) == entry.key or not entry.document:
-            return self.manifest.namespace
-        path = PurePath(entry.document)
-        parts = [*path.parts[:-1], *([] if path.name.casefold() == "skill.md" else [path.stem])]
-        if parts[1:] and id_of(parts[-1]) == entry.agent.id:
-            parts.pop()
-        return "/".join(parts) or self.manifest.namespace
 
     def _is_free(self, candidate: str, entry: AgentEntry, other_ids: set[str]) -> bool:
         """Whether no other agent has this id."""
@@ -192,6 +190,24 @@ class _Ids:
     def _has_settings(self, agent_id: str) -> bool:
         """Whether operators said anything that holds: a word that was taken back counts no more."""
         return self.settings.get(agent_id, OperatorSettings(agent_id=agent_id)) != OperatorSettings(agent_id=agent_id)
+
+
+def _other_ids(manifest: Manifest, entry: AgentEntry) -> tuple[str, str]:
+    """What an entry is called where another agent has its id: in its namespace, and one that no other entry has."""
+    namespace = _namespace(manifest, entry)
+    own = namespaced_id(namespace, entry.agent.id, manifest.source, entry.key)
+    return namespaced_id(namespace, entry.agent.id), own
+
+
+def _namespace(manifest: Manifest, entry: AgentEntry) -> str:
+    """That of the source, or of the document of an entry that is told apart by it: `v2` of `v2.json`."""
+    if plain_key(entry.key) == entry.key or not entry.document:
+        return manifest.namespace
+    path = PurePath(entry.document)
+    parts = [*path.parts[:-1], *([] if path.name.casefold() == "skill.md" else [path.stem])]
+    if parts[1:] and id_of(parts[-1]) == entry.agent.id:
+        parts.pop()
+    return "/".join(parts) or manifest.namespace
 
 
 def same_agent(item: StoredAgent, entry: AgentEntry) -> bool:

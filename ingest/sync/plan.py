@@ -229,30 +229,29 @@ class _Plan:
             owners_meant=owners,
             scan=self.scan,
             shows=self._shows,
-            copy_flags=partial(self.checks.copies.flags, transport=agent.transport, others=draft.others),
+            copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others),
         )
 
     @cached_property
     def _shows(self) -> Shows | None:
-        view = self.graph.view_for(self.principal)
+        if self.principal is None:
+            return None
         own = {entry.agent.id for entry in self.placement.entries if self._must_write(entry)}
-        return None if view is None else lambda agent_id: agent_id in own or view(agent_id)
+        return lambda agent_id: agent_id in own or self.graph.shows(agent_id, self.principal)
 
     # -- other agents' tools -----------------------------------------------------------------------
 
     def _others_alike(self, draft: Draft) -> Iterator[Original]:
         """Tools in the graph, of agents that this source does not name, whose names are like those of new texts."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
-        if not self.graph.agents.keys() - own:
-            return
         tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
         names = {name for tool in tools for name in alike_names(tool.name)}
-        owners = {owner for owners in self.graph.owners_named(names).values() for owner in owners} - own
-        for agent_id, items in self.graph.tools_of(sorted(owners)).items():
-            if server := server_of(self.graph.agents[agent_id].agent.transport):
-                since, audience = self._since.get(agent_id, ""), self._audience(agent_id)
-                candidates = (item.tool for item in items if item.tool.name in names and is_long(item.tool.description))
-                yield from (Original(tool, server, since, audience) for tool in candidates)
+        alike, owners = self.graph.find_tools(names)
+        since = _since(owners)
+        for tool in (item.tool for item in alike if item.tool.agent_id not in own and is_long(item.tool.description)):
+            agent = overlaid(owners.agents[tool.agent_id].agent, owners.settings)
+            if server := server_of(agent.transport):
+                yield Original(tool, server, since.get(agent.id, ""), _audience(agent))
 
     def _owners_meant(self, draft: Draft) -> Mapping[str, Collection[str]]:
         """By each name that a text puts aside or has called: the agents that have a tool of this name, id
@@ -260,7 +259,10 @@ class _Plan:
         """
         names = self.checks.names(each for entry in draft.entries for each in draft.changed_entities(entry))
         parts = {part for name in names for part in _last_parts(name)}
-        owners = {name: set(ids) for name, ids in self.graph.owners_named(names | parts).items()} if names else {}
+        items, graph = self.graph.find_tools(names | parts)
+        owners = dict[str, set[str]]()
+        for item in items:
+            owners.setdefault(item.tool.name, set()).add(item.tool.agent_id)
         for entry in draft.entries if names else ():
             for tool in entry.tools:
                 if tool.name in names or tool.name in parts:
@@ -270,37 +272,13 @@ class _Plan:
             for owner in owners[part]:
                 for name in (tool_id(owner, part), call_name(owner, part)):
                     whole.setdefault(name, set()).add(owner)
-        return {name: self._first_owners(owners.get(name, set()) | whole.get(name, set())) for name in names}
-
-    def _first_owners(self, agent_ids: Collection[str]) -> list[str]:
-        """Those known longest, a few of each audience. A flag for each of thousands would name thousands, and none of
-        the readers is shown more than MAX_OWNERS.
-        """
-        result, counts = list[str](), Counter[tuple[str, ...]]()
-        for agent_id in sorted(agent_ids, key=lambda each: (self._since.get(each, "~"), each)):
-            audience = self._audience(agent_id)
-            if counts[audience] <= MAX_OWNERS:  # one of them may be the agent that the text is of
-                counts[audience] += 1
-                result.append(agent_id)
-        return result[:MAX_NAMED_OWNERS]
-
-    @cached_property
-    def _since(self) -> Mapping[str, str]:
-        """By agent: when the first of its claims was made."""
-        first = dict[str, str]()
-        for claim in self.graph.claims:
-            first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
-        return first
-
-    def _audience(self, agent_id: str) -> tuple[str, ...]:
-        """The same for agents that the same callers see."""
-        item = self.graph.agents.get(agent_id)
-        agent = overlaid(item.agent if item else self._stated_agents[agent_id], self.graph.settings)
-        return str(agent.hidden), *sorted(agent.visible_to)
-
-    @cached_property
-    def _stated_agents(self) -> Mapping[str, Agent]:
-        return {entry.agent.id: entry.agent for entry in self.placement.entries}
+        own = {entry.agent.id: entry.agent for entry in self.placement.entries} if owners else {}
+        agents = own | {each: item.agent for each, item in {**self.graph.agents, **graph.agents}.items()}
+        settings, since = {**self.graph.settings, **graph.settings}, _since(self.graph) | _since(graph)
+        audiences = {each: _audience(overlaid(agents[each], settings)) for ids in owners.values() for each in ids}
+        return {
+            name: _first_owners(owners.get(name, set()) | whole.get(name, set()), since, audiences) for name in names
+        }
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -328,6 +306,34 @@ class _Plan:
         certain = set() if self.manifest.partial else set(missing_claims) - stay
         gone_keys = set(self.manifest.gone)
         return [claim.agent_id for claim in missing_claims if claim.key in gone_keys or claim in certain]
+
+
+def _first_owners(
+    agent_ids: Collection[str], since: Mapping[str, str], audiences: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """Those known longest, a few of each audience. A flag for each of thousands would name thousands, and none of the
+    readers is shown more than MAX_OWNERS.
+    """
+    result, counts = list[str](), Counter[tuple[str, ...]]()
+    for agent_id in sorted(agent_ids, key=lambda each: (since.get(each, "~"), each)):
+        audience = audiences[agent_id]
+        if counts[audience] <= MAX_OWNERS:  # one of them may be the agent that the text is of
+            counts[audience] += 1
+            result.append(agent_id)
+    return result[:MAX_NAMED_OWNERS]
+
+
+def _since(graph: GraphView) -> dict[str, str]:
+    """By agent: when the first of its claims was made."""
+    first = dict[str, str]()
+    for claim in graph.claims:
+        first[claim.agent_id] = min(claim.since, first.get(claim.agent_id, "~"))
+    return first
+
+
+def _audience(agent: Agent) -> tuple[str, ...]:
+    """The same for agents that the same callers see."""
+    return str(agent.hidden), *sorted(agent.visible_to)
 
 
 def _last_parts(name: str) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from threading import Lock
@@ -19,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from waygraph.ingest.sources.mcp_servers import describe_tools
+from waygraph.registry.language_model.answer_text import object_in
 from waygraph.registry.model.changes import ChangeSet
 from waygraph.registry.model.errors import LanguageModelError, LanguageModelRefused
 from waygraph.registry.model.files import write_atomically
@@ -189,8 +189,7 @@ class Scanner:
         return self._has_answered or bool(self._ask([_HARMLESS_TEXT]))
 
     def _place(self, text: str) -> Path:
-        parts = "\0".join((self._model.model, SYSTEM, text))
-        return self._folder / f"{sha256(parts.encode('utf-8', 'surrogatepass')).hexdigest()}.json"
+        return self._folder / f"{self._model.key(SYSTEM, text)}.json"
 
     def _recall(self, text: str) -> str:
         with suppress(OSError, ValueError):
@@ -251,8 +250,6 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 def parse_verdicts(answer: object, ids: Collection[str]) -> dict[str, str]:
     """By id; empty for anything but one verdict of the closed set for each id, and nothing beside."""
-    from waygraph.registry.language_model.answers import object_in  # it imports an HTTP client
-
     document = object_in(answer) if isinstance(answer, str) else {}
     verdicts = document.get("verdicts")
     if document.keys() != {"verdicts"} or not isinstance(verdicts, dict) or verdicts.keys() != set(ids):

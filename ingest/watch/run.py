@@ -1,6 +1,7 @@
 """`Watch`: sources and their servers followed, the registry kept in step."""
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -174,14 +175,12 @@ class Watch:
 
     async def _follow(self, source: FollowedSource, fleet: Fleet) -> None:
         """Reads it now, and whenever it may say something else."""
-        clock = self._watching.clock
         stamp: object = None
         failure = ""
+        looks_s = deque([0.0], maxlen=2)  # the last two: a machine that was busy for a moment makes no folder large
         while True:
-            began_s = clock.now_s()
             try:
-                new_stamp = await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
-                looking_s = clock.now_s() - began_s
+                new_stamp = await self._look(source, looks_s)
                 if new_stamp is None or new_stamp != stamp:
                     parts = await to_thread.run_sync(source.say, abandon_on_cancel=True)
                     if parts != self._parts.get(source.name):
@@ -189,14 +188,21 @@ class Watch:
                 if failure:
                     self._inbox.status((source.name, ""), ONLINE)
                 stamp, failure = new_stamp, ""
-            except Exception as error:  # noqa: BLE001 - told, see `_told`
-                looking_s = clock.now_s() - began_s
+            except Exception as error:  # noqa: BLE001 - told, see `_error_text`
                 if (reason := _error_text(error, f"looking at {source.name}")) != failure:
                     failure = reason
                     self._watching.tell(SourceFailed(source=source.name, reason=failure))
                     self._inbox.status((source.name, ""), _status_of(error, reason))
             self._unread.discard(source.name)
-            await clock.sleep(max(source.look_s(stamp), looking_s / LOOKING_SHARE))
+            await self._watching.clock.sleep(max(source.look_s(stamp), min(looks_s) / LOOKING_SHARE))
+
+    async def _look(self, source: FollowedSource, looks_s: deque[float]) -> object:
+        """Its stamp; how long the look took, also one that failed, is put behind `looks_s`."""
+        began_s = self._watching.clock.now_s()
+        try:
+            return await to_thread.run_sync(source.stamp, abandon_on_cancel=True)
+        finally:
+            looks_s.append(self._watching.clock.now_s() - began_s)
 
     def _take_source(self, source: str, parts: Parts, fleet: Fleet) -> None:
         """What a source says now is written, and its servers are followed from now on, and only they."""
@@ -257,7 +263,7 @@ class Watch:
                 sources = await to_thread.run_sync(partial(self._writer.write, batch))
             except WriteAbandoned:
                 await anyio.sleep_forever()
-            except Exception as error:  # noqa: BLE001 - told, see `_told`
+            except Exception as error:  # noqa: BLE001 - told, see `_error_text`
                 self._inbox.put_back(batch)
                 if once and not (isinstance(error, WaygraphError) and error.retryable):
                     self._refusal = error

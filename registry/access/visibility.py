@@ -119,6 +119,9 @@ def fits(agent: Agent, filters: Filters) -> bool:
         (not filters.kinds or agent.kind in filters.kinds)
         and (not filters.agent_ids or agent.id in filters.agent_ids)
         and (not filters.tags or not set(filters.tags).isdisjoint(agent.tags))
+        and agent.kind not in filters.without_kinds
+        and agent.id not in filters.without_agent_ids
+        and set(filters.without_tags).isdisjoint(agent.tags)
         and (not filters.reachable or reachable(agent.status))
         and (filters.members is None or agent.id in filters.members)
     )

@@ -21,9 +21,10 @@ from cachetools import LRUCache
 
 from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order
 from waygraph.registry.embedding.texts import is_latin
-from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.model.errors import RegistryError
+from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.sqlite_file import SqliteFile
+from waygraph.registry.model.sqlite_file import BUSY_TIMEOUT_S, SqliteFile
 
 if TYPE_CHECKING:
     from waygraph.registry.embedding.embedder import Matrix, Vector
@@ -32,14 +33,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KEYS_A_QUERY = 500
-CREATE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+CREATE = "CREATE TABLE IF NOT EXISTS vector (key BLOB PRIMARY KEY NOT NULL, value BLOB NOT NULL)"
+"""With row ids: random keys of a table without them leave its pages of whole vectors half empty."""
+SUFFIX = ".2.sqlite"
+FORMER_SUFFIX = ".sqlite"
 
 
 def vector_file_path(settings: Settings, fingerprint: str) -> Path:
-    """`vectors/<fingerprint, readable>-<its hash>.sqlite` in the cache folder: no two fingerprints share one."""
+    """`vectors/<fingerprint, readable>-<its hash>.2.sqlite` in the cache folder: no two fingerprints share one."""
     readable = re.sub(r"[^A-Za-z0-9.@+_-]+", "-", fingerprint)[-80:].strip("-.")
     digest = hashlib.sha256(fingerprint.encode()).hexdigest()[:8]
-    return settings.cache_path / "vectors" / f"{readable}-{digest}.sqlite"
+    return settings.cache_path / "vectors" / f"{readable}-{digest}{SUFFIX}"
 
 
 class VectorFile:
@@ -47,6 +51,7 @@ class VectorFile:
 
     def __init__(self, path: Path) -> None:
         self._file = SqliteFile(path, CREATE)
+        self._former: Path | None = path.with_name(path.name.removesuffix(SUFFIX) + FORMER_SUFFIX)
         self._warned = False
 
     def read(self, keys: Sequence[bytes], dimension: int) -> "dict[bytes, Vector]":
@@ -62,12 +67,29 @@ class VectorFile:
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T | None:
         """The work's result; None if the file does not let itself be used."""
         try:
+            self._take_over()
             return self._file.run(work)
-        except StorageFailed as error:
+        except (RegistryError, OSError) as error:
             if not self._warned:
                 self._warned = True
                 logger.warning("vectors are not kept: %s", error)
             return None
+
+    def _take_over(self) -> None:
+        """Moves the vectors of a file in the former layout here; tried once. Raises StorageFailed, RegistryLocked."""
+        former, self._former = self._former, None
+        if former is None or not former.exists():
+            return
+        self._file.run(lambda _: None)  # makes the table
+        with write_lock(self._file.path, BUSY_TIMEOUT_S, brief=False):
+            if former.exists():  # no other process did it
+                SqliteFile(former, CREATE).run(self._copy_from)
+                for suffix in ("-wal", "-shm", ""):
+                    former.with_name(former.name + suffix).unlink(missing_ok=True)
+
+    def _copy_from(self, former: sqlite3.Connection) -> None:
+        former.execute("ATTACH ? AS kept", (str(self._file.path),))
+        former.execute("INSERT OR IGNORE INTO kept.vector (key, value) SELECT key, value FROM vector")
 
 
 def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> "Iterator[tuple[bytes, Vector]]":
@@ -179,7 +201,7 @@ class QueryCache:
 
     def lean(self, vector: "Vector", *, toward: tuple[str, ...], away: tuple[str, ...]) -> float:
         """How far a vector of length 1 leans from the mean of some texts to that of others: a cosine, 0 if the two are
-        one. The texts are embedded once.
+        one. The texts are embedded once. `vector`: float32 of shape (dim,).
         """
         direction = self._directions.get((toward, away))
         if direction is None:
@@ -190,7 +212,10 @@ class QueryCache:
         return float(vector @ direction)
 
     def mix(self, vector: "Vector", text: str, share: float) -> "Vector":
-        """The vector with `share` of that of a text of one caller, which is not kept; again of length 1."""
+        """The vector with `share` of that of a text of one caller, which is not kept; again of length 1.
+
+        float32 of shape (dim,), as `vector` is.
+        """
         mixture: Vector = (1 - share) * vector + share * self._inner.embed([text], "query")[0]
         length = float(np.linalg.norm(mixture))
         return mixture / length if length else mixture

@@ -142,7 +142,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 def embed_in_batches(
     texts: Sequence[str], most: int, embed: "Callable[[Sequence[str]], Iterable[Vector]]", progress: Progress | None
 ) -> "dict[str, Vector]":
-    """Of each text worth embedding its vector, `most` of them at a time."""
+    """Of each text worth embedding its vector, float32 of shape (dim,); `most` of them at a time."""
     distinct_texts, vectors = distinct(texts), dict[str, "Vector"]()
     for some in batched(distinct_texts, most):
         vectors.update(zip(some, embed(some), strict=True))

@@ -1,5 +1,6 @@
 """Any endpoint that speaks OpenAI's POST /embeddings: OpenAI, Azure, vLLM, Ollama, llama.cpp, TEI …"""
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -83,7 +84,8 @@ class OpenAIEmbedder:
         }
         if self._asked_dimension:
             body["dimensions"] = self._asked_dimension
-        return unit_rows(self._matrix(self._endpoint.post(body, in_haste=is_urgent), len(texts)))
+        ends_at = self._endpoint.ends_at() if is_urgent else math.inf
+        return unit_rows(self._matrix(self._endpoint.post(body, ends_at=ends_at), len(texts)))
 
     def _matrix(self, response: httpx2.Response, rows: int) -> "Matrix":
         """(rows, dimension) in the order of `index`, as given."""

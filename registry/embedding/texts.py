@@ -1,14 +1,16 @@
 """Which texts stand for an agent or a tool, and the vectors of those that changed.
 
 `plain` is the text of the Agent-as-a-Graph paper, `name: description`. `contextual` says more: whose the tool
-is, what it takes, what an agent can do. `concat`, `tdwa-1` and `tdwa-2` are the storage strategies of ScaleMCP: a
+is, what it takes, what an agent can do. `concat` and the forms of TDWA are the storage strategies of ScaleMCP: a
 tool's name, description, parameters and questions in one text, or as parts of a weighted mean.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import batched, islice
 from typing import TYPE_CHECKING
 
 from waygraph.registry.embedding.embedder import Embedder, Progress, unit_rows
@@ -17,6 +19,7 @@ from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.parameters import parameters_of_text
+from waygraph.registry.model.text_forms import weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,20 +34,6 @@ MAX_PARAMETERS = 100
 """Of a tool, that are told."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 _MAX_SENTENCE_CHARS = 160
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """ScaleMCP's weights of a tool's name, description, parameters and questions (Table 4); they add up to 1."""
-
-    name: float
-    description: float
-    parameters: float
-    questions: float
-
-
-TDWA: Mapping[TextForm, Weights] = {"tdwa-1": Weights(0.2, 0.2, 0.2, 0.4), "tdwa-2": Weights(0.2, 0.3, 0.0, 0.5)}
-"""Tool Document Weighted Average: var-1 and var-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +52,21 @@ class Parts:
 def tool_parts(form: TextForm, agent: Agent, tool: Tool, limit_chars: int) -> Parts:
     """What the tool's vector is made of, each text cut at the limit.
 
-    Of TDWA (ScaleMCP, Equation 1) name, description and parameters are a part each; so is every question, and they
-    share the weight of questions evenly. What a tool lacks leaves its weight to the rest in proportion: since the
-    mean is scaled to length 1, that is to leave the part out.
+    Of TDWA (ScaleMCP, Equation 1) each component is a part; so is every question, and they share the weight of
+    questions evenly. What a tool lacks leaves its weight to the rest in proportion: since the mean is scaled to length
+    1, that is to leave the part out.
     """
-    if form not in TDWA:
+    weights = weights_of(form)
+    if weights is None:
         return Parts(tool_texts(form, agent, tool, limit_chars))
-    weights = TDWA[form]
-    parts = [
-        (tool.name, weights.name),
-        (tool.description, weights.description),
-        (parameter_text(tool.input_schema), weights.parameters),
-        *((question, weights.questions / len(tool.questions)) for question in tool.questions),
-    ]
+    components = {
+        "name": (tool.name,),
+        "description": (tool.description,),
+        "parameters": (parameter_text(tool.input_schema),),
+        "questions": tool.questions,
+        "agent": (agent.name,),
+    }
+    parts = [(text, weight / len(components[name])) for name, weight in weights.items() for text in components[name]]
     weighted_texts = [(text[:limit_chars], weight) for text, weight in parts if text.strip() and weight]
     return Parts(tuple(text for text, _ in weighted_texts), tuple(weight for _, weight in weighted_texts))
 
@@ -276,16 +267,37 @@ def no_vectors(texts: Iterable[str]) -> NewVectors:
     return NewVectors(vectors=dict.fromkeys(texts), keys={})
 
 
+ENTITIES_AT_ONCE = 700
+"""Of so many the texts, some 2,000, are embedded at a time: these have vectors of their own, held no longer."""
+
+
 def _embed(
     entities: Sequence[str], parts: Mapping[str, Parts], embedder: Embedder, progress: Progress | None
 ) -> "dict[str, NDArray[np.float32] | None]":
-    if not entities:
-        return {}
-    texts_of_entities = [parts[entity] for entity in entities]
-    distinct = list(dict.fromkeys(text for each in texts_of_entities for text in each.texts))
-    rows = {text: row for row, text in enumerate(distinct)}
-    matrix = embedder.embed(list(map(replace_surrogates, distinct)), "document", progress=progress)
-    order = [rows[text] for each in texts_of_entities for text in each.texts]
-    weights = [share for each in texts_of_entities for share in each.shares]
-    means = unit_mean(matrix[order], [len(each.texts) for each in texts_of_entities], weights)
-    return dict(zip(entities, means, strict=True))
+    """Each text once."""
+    import numpy as np
+
+    to_come = Counter(text for entity in entities for text in parts[entity].texts)
+    total, start = len(to_come), 0
+    vectors: dict[str, NDArray[np.float32] | None] = {}
+    again: dict[str, NDArray[np.float32]] = {}
+    for some in batched(entities, ENTITIES_AT_ONCE):
+        texts = [text for entity in some for text in parts[entity].texts]
+        to_come.subtract(texts)
+        new = [text for text in dict.fromkeys(texts) if text not in again]
+        rows = dict(again)
+        if new:
+            part_progress = partial(_tell, progress, start, total) if progress else None
+            matrix = embedder.embed(list(map(replace_surrogates, new)), "document", progress=part_progress)
+            rows |= zip(new, matrix, strict=True)
+        weights = [share for entity in some for share in parts[entity].shares]
+        matrix = np.stack([rows[text] for text in texts]) if texts else np.zeros((0, embedder.dimension), np.float32)
+        means = unit_mean(matrix, [len(parts[entity].texts) for entity in some], weights)
+        vectors.update(zip(some, means, strict=True))
+        again = {text: rows[text].copy() for text in rows if to_come[text]}
+        start += len(new)
+    return vectors
+
+
+def _tell(progress: Progress, start: int, total: int, count: int, _: int) -> None:
+    progress(start + count, total)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from threading import Condition
 from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
 from waygraph.cypher import TYPES, BadStatement, Statement
 from waygraph.registry.model.errors import EngineError, RegistryClosed
@@ -41,17 +40,6 @@ class GraphEngine(GraphSession, Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class Copying(Protocol):
-    """An engine that can write a copy of its graph as a file which several processes may read."""
-
-    def save(self, path: Path) -> None: ...
-
-    def checkpoint(self) -> None:
-        """Makes everything committed survive a power cut."""
-        ...
 
 
 MAX_TEXT_CHARS = 16 * 1024 * 1024

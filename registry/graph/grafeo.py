@@ -1,5 +1,6 @@
 """The embedded engine: one Grafeo file, held by one process at a time. Its traps: docs/storage.md."""
 
+import ctypes
 import random
 import threading
 import time
@@ -19,17 +20,27 @@ from waygraph.registry.model.errors import (
     StorageFailed,
     WriteConflict,
 )
+from waygraph.registry.model.files import sync_path
 
 WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
+"""Of a log: a longer one becomes part of its file at the end of a write."""
+SHORT_WAL_BYTES = 256 * 1024
+"""So short a one does not, however small the file is."""
 WRITE_ATTEMPTS = 8
 
 
+def log_of(path: Path) -> Path:
+    """The folder of the log beside a graph file: appended to by each commit, begun anew by a checkpoint."""
+    return path.with_name(f"{path.name}.wal")
+
+
 class GrafeoEngine:
-    """Implements GraphEngine and Copying over `grafeo`."""
+    """Implements GraphEngine over `grafeo`."""
 
     def __init__(self, database: Any, path: str) -> None:
-        self._database, self._path = database, path
-        self._closed = False
+        self._database: Any = database
+        self._path = path
+        self._closed = self._is_held = False
         self._writing = threading.RLock()
 
     @classmethod
@@ -43,7 +54,9 @@ class GrafeoEngine:
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
         engine = cls(database, str(path or ":memory:"))
-        engine._prepare(on_disk=path is not None)
+        if path:
+            engine._hold()
+        engine._prepare()
         return engine
 
     @classmethod
@@ -57,12 +70,17 @@ class GrafeoEngine:
         except (grafeo.GrafeoError, RuntimeError, OSError) as exc:
             raise _opening_error(path, exc) from exc
 
-    def _prepare(self, *, on_disk: bool) -> None:
-        # Uniqueness constraints do not index: without this, writes become quadratic.
-        if not self._database.has_property_index("id"):
-            self._database.create_property_index("id")
-        if on_disk:
-            self._database.set_checkpoint_triggers(wal_bytes=WAL_CHECKPOINT_BYTES)
+    def _hold(self) -> None:
+        """Only `close` ends it: dropping the object would make a checkpoint, for which no process that ends waits."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
+        self._is_held = True
+
+    def _prepare(self) -> None:
+        # Uniqueness constraints do not index: without the one on ids writes become quadratic, and without the one on
+        # what changes are of each write looks at all that are kept.
+        for name in ("id", "agent_id"):
+            if not self._database.has_property_index(name):
+                self._database.create_property_index(name)
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         self._check_open()
@@ -94,6 +112,17 @@ class GrafeoEngine:
                 transaction.rollback()
             raise _running_error(self._path, exc) from exc
 
+    @contextmanager
+    def snapshot(self) -> Iterator[GraphSession]:
+        """What is committed when it begins, beside whoever writes."""
+        self._check_open()
+        transaction = self._database.begin_transaction()
+        try:
+            yield _Transaction(transaction, self._path)
+        finally:
+            with suppress(RuntimeError):  # there is nothing to undo
+                transaction.rollback()
+
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
@@ -109,9 +138,33 @@ class GrafeoEngine:
         self.run(statement, **params)
 
     def checkpoint(self) -> None:
-        self._guard(self._database.wal_checkpoint)
+        self._guard(lambda: self._database.wal_checkpoint())  # noqa: PLW0108 - a closed graph has no database
+
+    def secure(self) -> None:
+        """Everything committed survives a power cut: by a checkpoint where the log is long, else in the log.
+
+        Nothing in memory. Raises StorageFailed.
+        """
+        if not self._is_held:
+            return
+        folder = log_of(Path(self._path))
+        try:
+            log = [*folder.iterdir()]
+            if sum(file.stat().st_size for file in log) > self._longest_log():
+                self.checkpoint()
+                return
+            for each in (*log, folder):
+                sync_path(each)
+        except OSError as exc:
+            raise StorageFailed(f"{folder}: cannot be written: {exc.strerror}") from exc
+
+    def _longest_log(self) -> int:
+        """In bytes. Whoever opens the file reads its log: that of a first write would take longer than the file."""
+        part = Path(self._path).stat().st_size // 4
+        return min(WAL_CHECKPOINT_BYTES, max(SHORT_WAL_BYTES, part))
 
     def save(self, path: Path) -> None:
+        """A copy as a file, which several processes may read."""
         self._guard(lambda: self._database.save(str(path)))
 
     def labels(self) -> set[str]:
@@ -139,6 +192,14 @@ class GrafeoEngine:
             self._database.close()
         except (RuntimeError, OSError) as exc:
             raise _running_error(self._path, exc) from exc
+        finally:
+            if self._is_held:
+                ctypes.pythonapi.Py_DecRef(ctypes.py_object(self._database))
+            self._database = None  # a database that could not be closed holds its file until nothing refers to it
+
+    def abandon(self) -> None:
+        """Not used any more, nor closed: file and log stay as they are, the memory is lost until the process ends."""
+        self._closed = True
 
 
 class _Transaction:

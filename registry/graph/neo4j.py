@@ -6,6 +6,7 @@ whichever member of a cluster answers.
 
 import logging
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from neo4j.time import Date, DateTime, Duration, Time
 from waygraph.cypher import Statement
 from waygraph.registry.graph.commit_mark import CommitMark
 from waygraph.registry.graph.engine import Gate, GraphSession, Rows, check_params
-from waygraph.registry.graph.neo4j_address import ServerLocation
+from waygraph.registry.graph.neo4j_address import CLUSTER_HOST, ServerLocation
 from waygraph.registry.graph.neo4j_errors import (
     CONNECTION_LOSSES,
     DRIVERS,
@@ -113,6 +114,7 @@ class Neo4jEngine:
                 notifications_min_severity=SILENT,
                 keep_alive=True,
                 **encryption,
+                **_resolver(location),
             )
         except (ConfigurationError, ValueError) as exc:
             raise ServerRefused(location.place, f"the driver cannot use this address: {exc}") from exc
@@ -373,6 +375,30 @@ def _auth(settings: Settings) -> Any:
     if settings.neo4j_token:
         return bearer_auth(settings.neo4j_token)
     return basic_auth(settings.neo4j_user, settings.neo4j_password) if settings.neo4j_password else None
+
+
+def _resolver(location: ServerLocation) -> dict[str, Any]:
+    """What the driver asks for addresses: those of a cluster are its members', of which one that answers is enough.
+
+    The driver gives up at the first name that is not known: such members are left out while there are others.
+    """
+    if not location.members:
+        return {}
+    members = [(host, port) for host, port in location.members]
+
+    def resolve(address: Any) -> Sequence[Any]:
+        if address[0] != CLUSTER_HOST:
+            return [address]
+        return [member for member in members if _is_known(*member)] or members
+
+    return {"resolver": resolve}
+
+
+def _is_known(host: str, port: int) -> bool:
+    try:
+        return bool(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    except OSError:
+        return False
 
 
 def _encryption(location: ServerLocation, settings: Settings) -> dict[str, Any]:

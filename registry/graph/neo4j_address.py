@@ -1,5 +1,6 @@
-"""What names a graph server: a URL without secrets, and the database on it."""
+"""What names a graph server: a URL without secrets, the members of a cluster that it lists, and the database."""
 
+import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl
 
@@ -10,7 +11,13 @@ _TLS = {"": (False, False), "s": (True, True), "ssc": (True, False)}
 """Suffix of a scheme → encrypted, certificate checked."""
 _ROUTING = {"neo4j": {"policy"}, "bolt": set[str]()}
 """What may follow a `?`: the routing policy, which a cluster has and a single server has not."""
-_URL_FORMS = "A graph server is named like neo4j://host, neo4j+s://host:7687 or bolt://host/database."
+CLUSTER_HOST = "cluster.invalid"
+"""Stands in the address of a cluster for the members that its URL lists: no name of a host, by RFC 2606."""
+DEFAULT_PORT = 7687
+_URL_FORMS = (
+    "A graph server is named like neo4j://host, neo4j+s://host:7687 or bolt://host/database, a cluster by some of its "
+    "members: neo4j://one:7687,two:7687."
+)
 _NO_SECRETS = (
     "a URL is shown and logged, so it may not hold a user, password or token. "
     "Set WAYGRAPH_NEO4J_USER and WAYGRAPH_NEO4J_PASSWORD (or WAYGRAPH_NEO4J_TOKEN)."
@@ -19,7 +26,10 @@ _NO_SECRETS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLocation:
-    """`address` is scheme, host, port and routing context, as the driver takes it, with encryption taken apart."""
+    """`address` is scheme, host, port and routing context, as the driver takes it, with encryption taken apart.
+
+    `members`: host and port of each, where the URL lists several; the address then names `CLUSTER_HOST`.
+    """
 
     address: str
     database: str
@@ -27,25 +37,39 @@ class ServerLocation:
     verified: bool
     place: str
     """As people name it."""
+    members: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def parse(cls, location: str, default_database: str) -> "ServerLocation":
-        """`neo4j[+s|+ssc]://host[:port][/database]`, or `bolt…`.
+        """`neo4j[+s|+ssc]://host[:port][,host[:port]…][/database]`, or `bolt…` with one host.
 
         Raises InvalidSetting, whose message repeats nothing of what it refuses: that may be a password.
         """
-        parts = _check_address(location)
+        each = [_check_address(url) for url in _one_by_one(location)]
+        parts = each[0]
         kind, _, tls = parts.scheme.partition("+")
+        if len(each) > 1 and kind != "neo4j":
+            raise InvalidSetting(f"bolt:// names one server. {_URL_FORMS}")
         encrypts, verifies = _TLS[tls]
         database = _database(parts.path.strip("/") or default_database)
         query = f"?{parts.query}" if parts.query else ""
+        hosts = ",".join(one.netloc for one in each)
         return cls(
-            address=f"{kind}://{parts.netloc}{query}",
+            address=f"{kind}://{hosts if len(each) == 1 else CLUSTER_HOST}{query}",
             database=database,
             encrypted=encrypts,
             verified=verifies,
-            place=f"{parts.scheme}://{parts.netloc}/{database}",
+            place=f"{parts.scheme}://{hosts}/{database}",
+            members=tuple((str(one.hostname), one.port or DEFAULT_PORT) for one in each) if len(each) > 1 else (),
         )
+
+
+def _one_by_one(location: str) -> list[str]:
+    """The URL with each of its hosts alone."""
+    scheme, _, rest = location.partition("://")
+    end = re.search(r"[/?#]|$", rest)
+    hosts, rest = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
+    return [f"{scheme}://{host}{rest}" for host in hosts.split(",")]
 
 
 def _check_address(location: str) -> SplitResult:

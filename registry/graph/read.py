@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import batched
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waygraph.cypher import load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.failures import read_failures
+from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
 from waygraph.registry.model.transitions import Transition
 
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _READ_AGENTS = load("read/agents")
+_READ_AGENTS_CLAIMED = load("read/agents_claimed")
+_READ_AGENTS_LAUNCHED = load("read/agents_launched")
 _READ_AGENTS_OF = load("read/agents_of")
 _READ_AGENT_VECTORS = load("read/agent_vectors")
 _READ_CHANGES = load("read/changes")
 _READ_CHANGES_OF = load("read/changes_of")
 _READ_CLAIMS = load("read/claims")
+_READ_CLAIMS_OF = load("read/claims_of")
 _READ_SETTINGS = load("read/settings")
+_READ_SETTINGS_OF = load("read/settings_of")
 _READ_SOURCES = load("read/sources")
 _READ_TOOLS = load("read/tools")
 _READ_TOOLS_NAMED = load("read/tools_named")
@@ -32,7 +38,9 @@ _READ_TOOLS_OF = load("read/tools_of")
 _READ_TOOL_VECTORS = load("read/tool_vectors")
 _READ_TRANSITIONS = load("read/transitions")
 _STATE_READ = load("state/read")
+_SYNC_COUNT_ALL_CHANGES = load("sync/count_all_changes")
 _SYNC_COUNT_CHANGES = load("sync/count_changes")
+_SYNC_OLDEST_ARRIVALS = load("sync/oldest_arrivals")
 _SYNC_OLDEST_CHANGES = load("sync/oldest_changes")
 _SYNC_PUT_CHANGES = load("sync/put_changes")
 _SYNC_REMOVE_CHANGES = load("sync/remove_changes")
@@ -71,16 +79,27 @@ def stamp_changes(log: Sequence[Change], stamp: Stamp) -> list[Change]:
 def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) -> None:
     """Adds to the log, of which at most `max_kept` are kept. Nothing to add costs nothing.
 
-    The oldest go, of the agents that have the most: an agent that changes without end drives out no other's changes.
+    The oldest arrivals go first: what they tell, claims tell too. Then the oldest changes, of the agents that have the
+    most: an agent that changes without end drives out no other's changes.
     """
     if not log:
         return
-    put_changes(session, _fair_part(log, max_kept))
-    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
+    changes = _fair_part([each for each in log if not each.is_arrival], max_kept)
+    arrivals = [each for each in log if each.is_arrival]
+    put_changes(session, [*changes, *arrivals[len(arrivals) - min(len(arrivals), max_kept - len(changes)) :]])
+    if (surplus := session.run(_SYNC_COUNT_ALL_CHANGES)[0]["changes"] - max_kept) <= 0:
+        return
+    _forget_changes(session, session.run(_SYNC_OLDEST_ARRIVALS, rows=surplus))
+    counts = _count_changes(session)
     share = _share(counts.values(), max_kept)
     for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
     _forget_oldest(session, sum(min(count, share) for count in counts.values()) - max_kept)
+
+
+def _count_changes(session: GraphSession) -> dict[str, int]:
+    """By agent."""
+    return {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
 
 
 def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
@@ -110,8 +129,11 @@ def _forget_oldest(session: GraphSession, number: int, agent_ids: Collection[str
     if number <= 0:
         return
     scope = {"all": agent_ids is None, "agent_ids": list(agent_ids or ())}
-    oldest = [row["id"] for row in session.run(_SYNC_OLDEST_CHANGES, **scope, rows=number)]
-    for batch in batched(oldest, BATCH_ROWS):
+    _forget_changes(session, session.run(_SYNC_OLDEST_CHANGES, **scope, rows=number))
+
+
+def _forget_changes(session: GraphSession, rows: Rows) -> None:
+    for batch in batched([row["id"] for row in rows], BATCH_ROWS):
         session.run(_SYNC_REMOVE_CHANGES, ids=list(batch))
 
 
@@ -224,12 +246,24 @@ def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
     return settings_of_rows(session.run(_READ_SETTINGS))
 
 
+def read_settings_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, OperatorSettings]:
+    """By agent id, of these alone."""
+    batches = batched(sorted(agent_ids), BATCH_ROWS)
+    return settings_of_rows([row for ids in batches for row in session.run(_READ_SETTINGS_OF, agent_ids=list(ids))])
+
+
 def settings_of_rows(rows: Rows) -> dict[str, OperatorSettings]:
     return {row["agent_id"]: _setting(row) for row in rows}
 
 
 def read_claims(session: GraphSession) -> list[Claim]:
     return claims_of_rows(session.run(_READ_CLAIMS))
+
+
+def read_claims_of(session: GraphSession, agent_ids: Iterable[str]) -> list[Claim]:
+    """All sources' claims on these agents."""
+    batches = batched(sorted(agent_ids), BATCH_ROWS)
+    return claims_of_rows([row for ids in batches for row in session.run(_READ_CLAIMS_OF, agent_ids=list(ids))])
 
 
 def claims_of_rows(rows: Rows) -> list[Claim]:
@@ -280,10 +314,20 @@ def transitions_of_rows(rows: Rows) -> list[Transition]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphView:
-    """What the graph holds, as a sync needs it. `tools_of` reads the tools of agents, grouped by agent id;
+class Part:
+    """The agents that a write has to know: of these ids, of these transports, and those that these sources claim."""
 
-    `owners_named` gives the agents that own a tool of one of these names, by name. `sources` by name, without claims.
+    agent_ids: Collection[str] = ()
+    transports: Collection[str] = ()
+    sources: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphView:
+    """What the graph holds, or a part of it, as a write needs it: agents, all claims on them, what operators said of
+    them. `sources`: all of them by name, without claims. `tools_of` reads the tools of agents, grouped by agent id;
+
+    `tools_named` those of these names, and the view of the agents that own them.
     """
 
     agents: Mapping[str, StoredAgent] = field(default_factory=dict)
@@ -291,7 +335,16 @@ class GraphView:
     settings: Mapping[str, OperatorSettings] = field(default_factory=dict)
     sources: Mapping[str, SourceSummary] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
-    owners_named: Callable[[Iterable[str]], Mapping[str, set[str]]] = lambda names: {}  # noqa: ARG005
+    tools_named: "Callable[[Collection[str]], NamedTools]" = lambda names: NamedTools()  # noqa: ARG005
+
+    owners: "list[GraphView]" = field(default_factory=list)
+    """Of the tools that were looked for: agents that are not among these, but may be asked for."""
+
+    def find_tools(self, names: Collection[str]) -> "NamedTools":
+        """The tools of these names, whoever owns them, and the view of their owners."""
+        tools = self.tools_named(names)
+        self.owners.append(tools.owners)
+        return tools
 
     def was_read(self, source: str) -> bool:
         """Whether the source ever said anything; one that only failed is known, too."""
@@ -307,7 +360,8 @@ class GraphView:
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
-        return agent_id in self.agents and visible(self.overlaid(agent_id), principal)
+        view = next((each for each in (self, *self.owners) if agent_id in each.agents), None)
+        return view is not None and visible(view.overlaid(agent_id), principal)
 
     def overlaid(self, agent_id: str) -> Agent:
         """The agent as it holds now. Raises KeyError."""
@@ -325,9 +379,10 @@ class GraphView:
         claims = tuple(claim for claim in self.claims if claim.agent_id in agents)
         sources = {claim.source for claim in claims}
 
-        def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
-            owners = {name: ids & agents.keys() for name, ids in self.owners_named(names).items()}
-            return {name: ids for name, ids in owners.items() if ids}
+        def tools_named(names: Collection[str]) -> NamedTools:
+            tools, owners = self.tools_named(names)
+            seen_owners = owners.part_for(principal)
+            return NamedTools([item for item in tools if item.tool.agent_id in seen_owners.agents], seen_owners)
 
         return replace(
             self,
@@ -335,32 +390,59 @@ class GraphView:
             claims=claims,
             settings={agent_id: setting for agent_id, setting in self.settings.items() if agent_id in agents},
             sources={name: source for name, source in self.sources.items() if name in sources},
-            owners_named=owners_named,
+            tools_named=tools_named,
+            owners=[],
         )
 
 
-def read_graph_view(session: GraphSession) -> GraphView:
-    def tools_of(agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
-        by_agent: dict[str, list[StoredTool]] = {}
-        for tool in read_tools_of(session, agent_ids):
-            by_agent.setdefault(tool.tool.agent_id, []).append(tool)
-        return by_agent
+class NamedTools(NamedTuple):
+    tools: Sequence[StoredTool] = ()
+    owners: GraphView = GraphView()
 
-    def owners_named(names: Iterable[str]) -> dict[str, set[str]]:
-        owners: dict[str, set[str]] = {}
-        for row in session.run(_READ_TOOLS_NAMED, names=list(names)):
-            owners.setdefault(row["name"], set()).add(row["agent_id"])
-        return owners
 
+def read_graph_view(session: GraphSession, part: Part | None = None) -> GraphView:
+    """None: the whole graph."""
+    if part is not None:
+        return _read_part(session, part)
     agents, claims, settings, sources = session.run_all([_READ_AGENTS, _READ_CLAIMS, _READ_SETTINGS, _READ_SOURCES])
     return GraphView(
         agents=agents_of_rows(agents),
         claims=tuple(claims_of_rows(claims)),
         settings=settings_of_rows(settings),
         sources={source.name: source for source in sources_of_rows(sources, ())},
-        tools_of=tools_of,
-        owners_named=owners_named,
+        tools_of=partial(_read_tools_by_agent, session),
+        tools_named=partial(_read_tools_named, session),
     )
+
+
+def _read_part(session: GraphSession, part: Part) -> GraphView:
+    sources = {source.name: source for source in read_sources(session, ())}
+    ids = {each for each in part.agent_ids if each and not is_broken(each)}  # else it is no id of an agent
+    for source in sources.keys() & part.sources:
+        ids |= {row["id"] for row in session.run(_READ_AGENTS_CLAIMED, source=source)}
+    if part.transports:
+        ids |= {row["id"] for row in session.run(_READ_AGENTS_LAUNCHED, transports=list(part.transports))}
+    agents = read_agents_of(session, ids)
+    return GraphView(
+        agents=agents,
+        claims=tuple(read_claims_of(session, agents)),
+        settings=read_settings_of(session, ids),
+        sources=sources,
+        tools_of=partial(_read_tools_by_agent, session),
+        tools_named=partial(_read_tools_named, session),
+    )
+
+
+def _read_tools_by_agent(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
+    by_agent: dict[str, list[StoredTool]] = {}
+    for tool in read_tools_of(session, agent_ids):
+        by_agent.setdefault(tool.tool.agent_id, []).append(tool)
+    return by_agent
+
+
+def _read_tools_named(session: GraphSession, names: Collection[str]) -> NamedTools:
+    tools = [tool_of_row(row) for row in session.run(_READ_TOOLS_NAMED, names=list(names))] if names else []
+    return NamedTools(tools, _read_part(session, Part(agent_ids={item.tool.agent_id for item in tools})))
 
 
 def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:

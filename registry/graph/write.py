@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
+from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
 from waygraph.registry.model.errors import WriteConflict
 from waygraph.registry.model.failures import Failure, failures_json
@@ -74,12 +75,15 @@ def write_changes(
     for setting in changes.operator:
         put_setting(session, setting)
     keep_changes(session, stamp_changes(changes.log, stamp), max_changes_kept)
+    subjects = {f"source:{changes.source}", *(change.agent_id for change in changes.log)}
+    link_subjects(session, touched_agents(changes) | subjects, [changes.source])
 
 
 def touched_agents(changes: ChangeSet) -> set[str]:
-    """Ids of the agents that a change set writes, removes or says something of."""
-    ids = {entry.agent.id for entry in changes.written}
-    return ids | set(changes.removed_agents) | {setting.agent_id for setting in changes.operator}
+    """Ids of the agents that a change set writes, removes, claims, releases or says something of."""
+    writes = {entry.agent.id for entry in changes.written} | {claim.agent_id for claim in changes.claims}
+    settings = {setting.agent_id for setting in changes.operator}
+    return writes | settings | set(changes.released) | set(changes.removed_agents)
 
 
 def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:

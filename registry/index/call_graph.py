@@ -100,22 +100,27 @@ def near_tools(ids: Sequence[str], vectors: "Matrix", tool_ids: Iterable[str], a
 def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Alike:
     """Of each tool with an output schema: the tools that require what it gives, and how much of what they require."""
     tool_ids = list(schemas)
-    gives = {tool: names for tool, _, output in tool_ids if output and (names := _names(parse_field(output)))}
+    gives = {tool: names for tool, _, output in tool_ids if (names := given_names(output))}
     if not gives:
         return {}
     takes: dict[str, list[str]] = defaultdict(list)
     counts: dict[str, int] = {}
     for tool, inputs, _ in tool_ids:
-        required_names = _required_names(parse_field(inputs))
-        counts[tool] = len(required_names)
-        for name in required_names:
+        names = required_names(inputs)
+        counts[tool] = len(names)
+        for name in names:
             takes[name].append(tool)
     fitting: dict[str, Mapping[str, float]] = {}
     for tool, names in gives.items():
-        fit = Counter(other for name in names for other in takes.get(name, ()) if other != tool)
-        shares = [(other, count / counts[other]) for other, count in fit.items()]
-        fitting[tool] = keep_best(sorted(shares, key=lambda pair: (-pair[1], pair[0])), agents)
+        takers = [(other, counts[other]) for name in names for other in takes.get(name, ()) if other != tool]
+        fitting[tool] = fits_of(takers, agents)
     return {tool: fits for tool, fits in fitting.items() if fits}
+
+
+def fits_of(takers: Iterable[tuple[str, int]], agents: Mapping[str, Agent]) -> dict[str, float]:
+    """Of one tool. `takers`: for each name that it gives the tools that require it, and how many they require."""
+    shares = [(tool, count / needs) for (tool, needs), count in Counter(takers).items()]
+    return keep_best(sorted(shares, key=lambda pair: (-pair[1], pair[0])), agents)
 
 
 def keep_best(ranking: Iterable[tuple[str, float]], agents: Mapping[str, Agent]) -> dict[str, float]:
@@ -131,14 +136,17 @@ def keep_best(ranking: Iterable[tuple[str, float]], agents: Mapping[str, Agent])
     return best
 
 
-def _names(schema: object) -> set[str]:
+def given_names(output_schema: JsonText) -> set[str]:
     """Of what a schema describes, at the top or of a list's items; folded."""
+    schema = parse_field(output_schema)
     items = schema.get("items") if isinstance(schema, Mapping) else None
     parts = [part.get("properties") for part in (schema, items) if isinstance(part, Mapping)]
     return {_fold(name) for part in parts if isinstance(part, Mapping) for name in part} - _SAY_NOTHING
 
 
-def _required_names(schema: object) -> set[str]:
+def required_names(input_schema: JsonText) -> set[str]:
+    """Of the parameters that a schema requires; folded."""
+    schema = parse_field(input_schema)
     values = schema.get("required") if isinstance(schema, Mapping) else None
     names = [name for name in values if isinstance(name, str)] if isinstance(values, list) else []
     return {_fold(name) for name in names[:_MOST_INPUTS]} - _SAY_NOTHING

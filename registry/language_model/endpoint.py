@@ -4,13 +4,15 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import httpx2
 
 from waygraph.registry.http.client import TooMuch, TooSlow, http_client, wait_s, whole_body
+from waygraph.registry.language_model.answer_text import after_thoughts, begins_with_object, object_in
 from waygraph.registry.model.errors import (
     InvalidSetting,
     LanguageModelRefused,
@@ -23,6 +25,8 @@ from waygraph.registry.model.settings import Settings
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
+SECRET_CHARS = 8
+"""So long a text among the fields of a setting may be a secret."""
 TRANSIENT = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 """A connection that broke, often an idle one. No connection at all, and no answer in time, are told at once."""
 
@@ -55,11 +59,23 @@ _OF_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encodi
 
 
 class OpenAIEndpoint:
-    """One path of an endpoint, for one model. Safe across threads; `close` ends its connections."""
+    """One path of an endpoint, for one model. Safe across threads; `close` ends its connections. No error shows the key
+    or one of the `secrets`.
+    """
 
-    def __init__(self, purpose: Purpose, patience: Patience, *, base_url: str, api_key: str, model: str) -> None:
+    def __init__(
+        self,
+        purpose: Purpose,
+        patience: Patience,
+        *,
+        base_url: str,
+        api_key: str,
+        model: str,
+        secrets: Iterable[str] = (),
+    ) -> None:
         self._purpose, self._patience = purpose, patience
         self._api_key, self._model = api_key, model
+        self._secrets = [form for secret in (api_key, *secrets) if secret for form in _spellings(secret)]
         self._url = self._address(base_url)
         self._left_out = frozenset[str]()
         self._client = http_client(httpx2.Client, headers=self._authorization(), timeout=patience.timeout_s)
@@ -73,27 +89,27 @@ class OpenAIEndpoint:
         self._client.close()
 
     def post(
-        self, body: Mapping[str, object], *, optional: Sequence[str] = (), in_haste: bool = False
+        self, body: Mapping[str, object], *, optional: Sequence[str] = (), ends_at: float = math.inf
     ) -> httpx2.Response:
         """The endpoint's good answer; asks again while it is overloaded.
 
-        `optional`: fields that are left out, then and from then on, if the endpoint refuses them by name. `in_haste`:
-        somebody waits for it, so that all tries and pauses together take no longer than one answer may.
+        `optional`: fields that are left out, then and from then on, if the endpoint refuses them by name. `ends_at`:
+        when all tries and pauses together end, see `ends_at`.
         Raises the purpose's `unavailable` if it does not answer in time or stays overloaded, `refused` if it refuses.
         """
         request = {name: value for name, value in body.items() if name not in self._left_out}
-        response = self._patiently_posted(request, self._ends_at() if in_haste else math.inf)
+        response = self._patiently_posted(request, ends_at)
         refusals = [name for name in optional if name in request and name in response.text]
         if response.status_code == 400 and refusals:
             self._left_out |= {*refusals}
-            return self.post(body, optional=optional, in_haste=in_haste)
+            return self.post(body, optional=optional, ends_at=ends_at)
         return self._accept(response)
 
     def _patiently_posted(self, body: Mapping[str, object], ends_at: float) -> httpx2.Response:
         """An answer that is no overload. Raises the purpose's `unavailable`."""
         patience = self._patience
         for attempt in range(patience.retries + 1):
-            response = self._post_once(body, min(ends_at, self._ends_at()))
+            response = self._post_once(body, min(ends_at, self.ends_at()))
             if response is not None and response.status_code != 429 and response.status_code < 500:
                 return response
             retry_after = response.headers.get("retry-after") if response is not None else None
@@ -106,7 +122,8 @@ class OpenAIEndpoint:
             f"{self.host} still {failure} after {attempt + 1} {'tries' if attempt else 'try'}"
         )
 
-    def _ends_at(self) -> float:
+    def ends_at(self) -> float:
+        """When an answer is due that somebody waits for: all that it takes is then done, and no try alone."""
         return self._patience.clock() + self._patience.timeout_s
 
     def refusal(self, what: str) -> WaygraphError:
@@ -153,7 +170,9 @@ class OpenAIEndpoint:
         return response
 
     def _redact(self, text: str) -> str:
-        return text.replace(self._api_key, "…") if self._api_key else text
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return text
 
     def _authorization(self) -> dict[str, str]:
         if not self._api_key.isascii() or not self._api_key.isprintable():
@@ -171,6 +190,12 @@ class OpenAIEndpoint:
         return url
 
 
+def _spellings(secret: str) -> Sequence[str]:
+    """As it stands in a text, and in JSON that an endpoint answers; the longest first."""
+    forms = {secret, *(json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))}
+    return sorted({*forms, *(form.replace("/", "\\/") for form in forms)}, key=len, reverse=True)
+
+
 CHAT = Purpose(
     path="chat/completions", doing="answer", unavailable=LanguageModelUnavailable, refused=LanguageModelRefused
 )
@@ -180,23 +205,36 @@ CHAT = Purpose(
 class Completion:
     """The message of the first choice, as the protocol has it, and the tokens that it cost: 0 if they are not counted.
 
-    The message is untrusted: any object that JSON carries.
+    The message is untrusted: any object that JSON carries. Its text is without the thoughts before it. `is_cut`: it was
+    as long as it may be.
     """
 
     message: Mapping[str, Any]
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    is_cut: bool = False
+
+    @property
+    def text(self) -> str:
+        text = self.message.get("content")
+        return text if isinstance(text, str) else ""
 
 
 class ChatModel:
     """Answers one prompt at a time, as surely the same way as the endpoint can (temperature 0).
 
-    Without a temperature where the model refuses one, as those that reason do.
+    Without a temperature where the model refuses one, as those that reason do. `fields`: of each request, beside or in
+    place of those that are asked for; null leaves one out.
     """
 
-    def __init__(self, *, base_url: str, api_key: str, model: str, patience: Patience) -> None:
-        self.model = model
-        self._endpoint = OpenAIEndpoint(CHAT, patience, base_url=base_url, api_key=api_key, model=model)
+    def __init__(
+        self, *, base_url: str, api_key: str, model: str, patience: Patience, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        self.model, self._fields, self._needs_room = model, fields or {}, False
+        secrets = [text for text in _texts_in(self._fields) if len(text) >= SECRET_CHARS]
+        self._endpoint = OpenAIEndpoint(
+            CHAT, patience, base_url=base_url, api_key=api_key, model=model, secrets=secrets
+        )
 
     @classmethod
     def open(cls, model: str, settings: Settings, environ: Mapping[str, str]) -> "ChatModel":
@@ -206,18 +244,25 @@ class ChatModel:
             api_key=environ.get("OPENAI_API_KEY", ""),
             model=model,
             patience=Patience(timeout_s=settings.openai_timeout_s, retries=settings.openai_retries),
+            fields=settings.openai_fields,
         )
 
+    def key(self, *prompt: str) -> str:
+        """By which an answer is kept: of the model, the fields of each request, and the parts of a prompt."""
+        fields = [json.dumps(self._fields, sort_keys=True)] if self._fields else []
+        return sha256(replace_surrogates("\0".join((self.model, *prompt, *fields))).encode()).hexdigest()
+
     def answer(self, system: str, user: str, *, in_haste: bool = False) -> str:
-        """The text of the first choice. `in_haste`: somebody waits for it, see `OpenAIEndpoint.post`.
+        """The text of the first choice, without thoughts. `in_haste`: somebody waits for it, and all tries together
+        take no longer than one answer may.
 
         Raises LanguageModelUnavailable (retryable) if the endpoint does not answer in time or stays overloaded,
         LanguageModelRefused if it refuses or speaks another protocol, UnfitAnswer if it answers no text.
         """
         texts = {"system": system, "user": user}
         messages = [{"role": role, "content": text} for role, text in texts.items()]
-        text = self.complete(messages, in_haste=in_haste).message.get("content")
-        if not isinstance(text, str) or not text.strip():
+        text = self.complete(messages, in_haste=in_haste).text
+        if not text.strip():
             raise UnfitAnswer(f"{self._endpoint.host} answered without a text")
         return text
 
@@ -232,28 +277,58 @@ class ChatModel:
     ) -> Completion:
         """What comes next in a conversation. `tools`: functions that the model may call, as OpenAI lists them.
 
-        `max_tokens`: of the answer; 0: as many as the endpoint gives. Both numbers are left out where the model refuses
-        them. Raises LanguageModelUnavailable, LanguageModelRefused as `answer`.
+        `max_tokens`: of an answer that is a JSON object; 0: as many as the endpoint gives. A model that thinks first
+        may spend them on its thoughts: an answer that is cut off is asked for once more without the limit, and where
+        that helps, so is each one after it. Both numbers are left out where the model refuses them. Raises
+        LanguageModelUnavailable, LanguageModelRefused as `answer`.
         """
+        ends_at = self._endpoint.ends_at() if in_haste else math.inf
         body = {"model": self.model, "messages": messages, "temperature": temperature}
-        body |= ({"tools": tools} if tools else {}) | ({"max_tokens": max_tokens} if max_tokens else {})
-        response = self._endpoint.post(body, optional=("temperature", "max_tokens"), in_haste=in_haste)
+        body |= {"tools": tools} if tools else {}
+        if not max_tokens or self._needs_room or "max_tokens" in self._fields:
+            return self._complete(body, ends_at)
+        first = self._complete(body | {"max_tokens": max_tokens}, ends_at)
+        if not first.is_cut or begins_with_object(first.text):
+            return first
+        second = self._complete(body, ends_at)
+        self._needs_room = not second.is_cut and bool(object_in(second.text))
+        return replace(
+            second,
+            prompt_tokens=first.prompt_tokens + second.prompt_tokens,
+            completion_tokens=first.completion_tokens + second.completion_tokens,
+        )
+
+    def _complete(self, body: Mapping[str, Any], ends_at: float) -> Completion:
+        body = {name: value for name, value in {**body, **self._fields}.items() if value is not None}
+        response = self._endpoint.post(body, optional=("temperature", "max_tokens"), ends_at=ends_at)
         try:
             document = response.json()
-            message = json.loads(replace_surrogates(json.dumps(document["choices"][0]["message"], ensure_ascii=False)))
+            choice = document["choices"][0]
+            message = json.loads(replace_surrogates(json.dumps(choice["message"], ensure_ascii=False)))
         except (ValueError, TypeError, LookupError, RecursionError) as exc:
             raise self._endpoint.refusal("answered something that is no chat completion") from exc
-        if not isinstance(message, Mapping):
+        if not isinstance(message, dict):
             raise self._endpoint.refusal("answered something that is no chat completion")
+        if isinstance(message.get("content"), str):
+            message["content"] = after_thoughts(message["content"])
         usage = document.get("usage")
         return Completion(
             message=message,
             prompt_tokens=_count(usage, "prompt_tokens"),
             completion_tokens=_count(usage, "completion_tokens"),
+            is_cut=choice.get("finish_reason") == "length",
         )
 
     def close(self) -> None:
         self._endpoint.close()
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(each)
 
 
 def _count(usage: object, name: str) -> int:
@@ -286,13 +361,3 @@ def configured_model(spec: str, environ: Mapping[str, str], *, option: str, purp
         reason = f"no language model is configured {purpose}: set {' or '.join(ENDPOINT)}"
         raise InvalidSetting(f"{reason}, or {instead}" if instead else reason)
     return model
-
-
-def list_in(answer: str, key: str) -> list[object]:
-    """What stands under the only key of a JSON object; empty if the answer is anything else than `{key: [...]}`."""
-    try:
-        document = json.loads(answer)
-    except (ValueError, RecursionError):
-        return []
-    entries = document.get(key) if isinstance(document, dict) and document.keys() == {key} else None
-    return entries if isinstance(entries, list) else []

@@ -194,9 +194,10 @@ class Approved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a sync did to an agent that was known before, or to a tool of such an agent: its log, kept in the graph.
+    """What a sync did to an agent, or to a tool of an agent that was known before: its log, kept in the graph.
 
-    Or what an operator did to a toolset: then there is no source. Hashes are content hashes, empty where there is none.
+    Or what an operator did to a toolset: then there is no source. Of what arrives, an agent with its tools or a source,
+    only numbers are kept. Hashes are content hashes, empty where there is none.
     """
 
     id: str = ""
@@ -207,7 +208,9 @@ class Change:
     source: str
     """Empty: one of which the caller sees no agent any more."""
     agent_id: str
-    """Or `toolset:NAME`, which an operator changed."""
+    """Or `source:NAME`, which was read for the first time or brought very many agents at once, or `toolset:NAME`, which
+    an operator changed.
+    """
     tool: str = ""
     """The tool's name; empty: the agent itself."""
     what: Literal["added", "changed", "removed"]
@@ -221,6 +224,11 @@ class Change:
     """Why the new text looks suspicious."""
     covered: tuple[str, ...] = ()
     """The fields over which an operator's own words stand."""
+
+    @property
+    def is_arrival(self) -> bool:
+        """Whether it tells that something new came, whole."""
+        return self.what == "added" and not self.tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -302,7 +302,7 @@ class NotReranked(WaygraphError):
     def __init__(self, query_id: str, recipe: str, reason: str) -> None:
         self.query_id, self.recipe, self.reason = query_id, recipe, reason
         super().__init__(
-            f"query {query_id!r}: {recipe!r} was not reranked, so its order is not the reranker's: {reason}"
+            f"query {query_id!r}: a stage of {recipe!r} failed, so its order is not the recipe's: {reason}"
         )
 
 
@@ -529,6 +529,12 @@ class ServiceStopping(ServiceError):
 
     def __init__(self) -> None:
         super().__init__("the service is stopping; nothing of this was written")
+
+
+class ServiceBusy(ServiceError):
+    """Too many writes wait for their turn, or this one waited too long: nothing of it was begun."""
+
+    retryable = True
 
 
 class NeedsRegistry(ServiceError):

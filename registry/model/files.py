@@ -117,6 +117,11 @@ def lock_of(file: Path) -> Path:
     return file.with_name(file.name + ".lock")
 
 
+def queue_of(file: Path) -> Path:
+    """Made by whoever waits for the lock of a holder that keeps it between its writes; the next holder removes it."""
+    return file.with_name(file.name + ".queue")
+
+
 @contextmanager
 def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool = True) -> Iterator[None]:
     """Holds the file's write lock. Raises RegistryLocked, naming the holder, after `timeout_s`, which `setting` says.
@@ -129,7 +134,7 @@ def write_lock(file: Path, timeout_s: float, *, setting: str = "", brief: bool =
     from filelock import FileLock, Timeout
 
     path = lock_of(file)
-    lock = FileLock(path, timeout=timeout_s, poll_interval=_POLL_S)
+    lock = FileLock(path, timeout=timeout_s, poll_interval=_POLL_S, thread_local=False)  # any thread may end it
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 AgentKind = Literal["mcp_server", "a2a_agent", "skill", "openapi", "custom"]
 EntityKind = Literal["agent", "tool"]
-TextForm = Literal["contextual", "plain", "concat", "tdwa-1", "tdwa-2"]
-"""Which texts stand for an entity: see `embedding.texts`."""
+TextForm = str
+"""Which texts stand for an entity: see `text_forms`."""
 
 AGENT_KINDS: tuple[AgentKind, ...] = ("mcp_server", "a2a_agent", "skill", "openapi", "custom")
 
@@ -156,11 +156,17 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit."""
+    """What may be found at all. Within a field any value fits; all fields must fit; empty means no limit.
+
+    What fits any value of the fields that begin with `without` is left out.
+    """
 
     tags: tuple[str, ...] = ()
     kinds: tuple[AgentKind, ...] = ()
     agent_ids: tuple[str, ...] = ()
+    without_tags: tuple[str, ...] = ()
+    without_kinds: tuple[AgentKind, ...] = ()
+    without_agent_ids: tuple[str, ...] = ()
     reachable: bool = False
     """Leaves out agents that could not be reached, or fail, when they were last asked."""
     within: str = ""
@@ -195,7 +201,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A request: `text`, or `steps` of one. `limit` ≥ 1 is the number of agents wanted.
+    """A request: `text`, `steps` of one, or both. `limit` ≥ 1 is the number of agents wanted.
+
+    Each step is searched by itself, then the text. What the text excludes holds for each step too.
 
     `strict`: an answer of a confidence below the recipe's least is withheld; its `nearest` are named instead.
     `history`: the turns before the request, oldest first. It is part of no log, audit, or answer.
@@ -207,6 +215,8 @@ class Query:
     filters: Filters = field(default_factory=Filters)
     strict: bool = False
     history: tuple[Turn, ...] = field(default=(), repr=False)
+    step_of: str = field(default="", repr=False)
+    """The text of the request of which this is a step; the router fills it in."""
 
 
 class QueryJson(TypedDict):
@@ -218,6 +228,9 @@ class QueryJson(TypedDict):
     tags: list[str]
     kinds: list[AgentKind]
     agent_ids: list[str]
+    without_tags: list[str]
+    without_kinds: list[AgentKind]
+    without_agent_ids: list[str]
     reachable: bool
     within: str
     toolset: str
@@ -233,6 +246,9 @@ def _flat(query: Query) -> QueryJson:
         "tags": list(filters.tags),
         "kinds": list(filters.kinds),
         "agent_ids": list(filters.agent_ids),
+        "without_tags": list(filters.without_tags),
+        "without_kinds": list(filters.without_kinds),
+        "without_agent_ids": list(filters.without_agent_ids),
         "reachable": filters.reachable,
         "within": filters.within,
         "toolset": filters.toolset,
@@ -308,7 +324,10 @@ class Pick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walked:
-    """What a walk found and cost. `mode`: a `Mode`. `selected`: ids; none if there is a `failure`."""
+    """What a walk found and cost. `mode`: a `Mode`. `selected`: all ids; none of a walk with a `failure`.
+
+    Of several steps all together, while the route of each step holds its own.
+    """
 
     mode: str
     selected: tuple[str, ...] = ()
@@ -318,7 +337,7 @@ class Walked:
     visits: tuple[Visit, ...] = ()
     picks: tuple[Pick, ...] = ()
     failure: str = ""
-    """Why the walk ended early; the answer is hybrid's then."""
+    """Why the walk ended early; what it cost until then is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,10 +345,10 @@ class Route:
     """The answer: agents best first. Same query, history, recipe and revision: the same route.
 
     `pinned` agents stand apart and never count to the limit; their score is 0 where they are not among the
-    best. `steps` holds a route per step of the query.
+    best. `steps` holds a route per step of the query, and behind them one of its text, if it has one too.
     `confidence`: where beforehand it is as likely as not; of several steps the least. None: not known, see
-    `Calibration`. `nearest`: ids of at most 3 agents. `not_reranked`: why the recipe's reranker gave no order; `notice`
-    tells it too.
+    `Calibration`. `nearest`: ids of at most 3 agents. `not_reranked`: why the recipe's reranker gave no order,
+    `not_walked`: why its walk gave nothing, so that the answer is hybrid's; `notice` tells both too.
     """
 
     query: FlatQuery
@@ -341,9 +360,14 @@ class Route:
     """All of the answer is of this revision."""
     confidence: float | None = None
     """How likely the registry holds a right agent, from 0 to 1."""
+    exclusions: tuple[str, ...] = ()
+    """Ids of agents that the request's words exclude, such as "without Slack"; `notice` tells them too."""
     notice: str = ""
     """What limits the answer; empty: nothing."""
     not_reranked: str = ""
+    not_walked: str = ""
+    not_split: str = ""
+    """Why the recipe's language model did not divide the request into steps; `notice` tells it too."""
     walked: Walked | None = None
     """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""
@@ -359,6 +383,7 @@ class ToolRoute:
 
     query: FlatQuery
     matches: tuple[ToolMatch, ...]
+    steps: tuple["ToolRoute", ...] = ()
     recipe: str
     revision: int
     """All of the answer is of this revision."""
@@ -368,9 +393,13 @@ class ToolRoute:
     """Ids of agents without tools that fit better than every tool, the best first."""
     is_doubtful: bool = False
     """Whether requests that have nothing to do with these tools fit them as well: probably none is right."""
+    exclusions: tuple[str, ...] = ()
+    """Ids of agents that the request's words exclude, such as "without Slack"; `notice` tells them too."""
     notice: str = ""
     """What limits the answer; empty: nothing."""
     not_reranked: str = ""
+    not_walked: str = ""
+    not_split: str = ""
     walked: Walked | None = None
     """How a language model walked the taxonomy, if the recipe has it do so."""
     reason: str = ""

@@ -4,6 +4,7 @@ A setting `write_timeout_s` is set by `WAYGRAPH_WRITE_TIMEOUT_S`. pydantic parse
 values; it is imported only if such a variable is present, since its import costs more than a route.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -26,6 +27,8 @@ MAY_BE_ZERO = frozenset(
 """Of these the docs say what 0 means; of any other it is refused, since with most nothing could ever be done."""
 LEAST = {"neo4j_pool_size": 2}
 """A writer on a server marks its commit over a connection of its own."""
+CHAT_FIELDS = frozenset({"messages", "model", "n", "stream", "tools"})
+"""Of a request for a chat, that no setting changes."""
 BYTES_PER_TOKEN = 4
 """Of JSON in UTF-8. Models differ; of English text, JSON and code they read from 3 to 5 bytes a token."""
 MOST_WHOLE = 10**12
@@ -63,6 +66,9 @@ class Settings:
     """Spec of the language model that reads new and changed texts of sources, openai:MODEL; empty: none."""
     walk: str = ""
     """Spec of the language model of a service and a gateway that walks the taxonomy, openai:MODEL; empty: none."""
+    steps: str = ""
+    """Spec of the language model of a service and a gateway that splits requests into steps, openai:MODEL; empty: none.
+    """
     walk_max_calls: int = 60
     """For one request."""
     walk_max_tokens: int = 100_000
@@ -94,6 +100,8 @@ class Settings:
     openai_timeout_s: float = 30.0
     openai_batch_texts: int = 256
     openai_retries: int = 4
+    openai_body: str = field(default="", repr=False)
+    """Fields of each request for a chat, as a JSON object; null leaves one out."""
     max_changes_kept: int = 10_000
     """How many changes are kept in the log; the oldest go, of the agents that have the most."""
     cypher_timeout_s: float = 10.0
@@ -245,6 +253,23 @@ class Settings:
         if name := find_unfit(vars(self), _BOUNDS):
             value = show_value(getattr(self, name))
             raise InvalidSetting(f"{PREFIX}{name.upper()}={value}: expected a {_BOUNDS[name]}")
+        if self.openai_body:
+            _ = self.openai_fields
+
+    @cached_property
+    def openai_fields(self) -> Mapping[str, Any]:
+        """Raises InvalidSetting, which quotes nothing of it: a field may be a secret."""
+        name = f"{PREFIX}OPENAI_BODY"
+        try:
+            body = json.loads(self.openai_body or "{}")
+            json.dumps(body, allow_nan=False)
+        except (ValueError, RecursionError):
+            raise InvalidSetting(f"{name}: is not JSON") from None
+        if not isinstance(body, dict):
+            raise InvalidSetting(f'{name}: expected a JSON object, such as {{"reasoning_effort": "low"}}')
+        if own := sorted(body.keys() & CHAT_FIELDS):
+            raise InvalidSetting(f"{name}: {', '.join(own)} cannot be set, since each request has its own")
+        return body
 
     @cached_property
     def cache_path(self) -> Path:

@@ -48,7 +48,8 @@ _NOT_BRIEF = {"input_schema", "output_schema", "annotations", "questions", "cont
 _BRIEF_TOOLS = {"tools": {"__all__": _NOT_BRIEF}}
 _BRIEF_MATCHES = {"matches": {"__all__": _BRIEF_TOOLS}, "pinned": {"__all__": _BRIEF_TOOLS}}
 _BRIEF_ROUTE = {**_BRIEF_MATCHES, "steps": {"__all__": _BRIEF_MATCHES}}
-_BRIEF_TOOL_ROUTE = {"matches": {"__all__": {"tool": _NOT_BRIEF}}}
+_BRIEF_TOOL_MATCHES = {"matches": {"__all__": {"tool": _NOT_BRIEF}}}
+_BRIEF_TOOL_ROUTE = {**_BRIEF_TOOL_MATCHES, "steps": {"__all__": _BRIEF_TOOL_MATCHES}}
 
 
 @cache
@@ -89,17 +90,15 @@ def tool_route(
     answer: ToolRoute, *, votes: bool = True, schemas: bool = True, transport: TransportFilter = None
 ) -> Shape:
     """As `route`."""
-    result = replace(answer, matches=_shown_matches(answer.matches, votes, transport))
-    return shape(result, exclude=None if schemas else _BRIEF_TOOL_ROUTE)
+    return shape(_shown_route(answer, votes, transport), exclude=None if schemas else _BRIEF_TOOL_ROUTE)
 
 
-def _shown_route(answer: Route, votes: bool, transport: TransportFilter) -> Route:
-    return replace(
-        answer,
-        matches=_shown_matches(answer.matches, votes, transport),
-        pinned=_shown_matches(answer.pinned, votes, transport),
-        steps=tuple(_shown_route(step, votes, transport) for step in answer.steps),
-    )
+def _shown_route[R: (Route, ToolRoute)](answer: R, votes: bool, transport: TransportFilter) -> R:
+    steps = tuple(_shown_route(step, votes, transport) for step in answer.steps)
+    route = replace(answer, matches=_shown_matches(answer.matches, votes, transport), steps=steps)
+    if isinstance(route, ToolRoute):
+        return route
+    return replace(route, pinned=_shown_matches(route.pinned, votes, transport))
 
 
 def _shown_matches[M: (AgentMatch, ToolMatch)](

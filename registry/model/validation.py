@@ -18,6 +18,7 @@ from waygraph.registry.model.nouns import (
     is_status,
 )
 from waygraph.registry.model.numbers import read_whole, show_value
+from waygraph.registry.model.text_forms import read_form
 
 # What pydantic found wrong with an input, in the words of everything else here: what is expected, and no jargon.
 
@@ -76,8 +77,15 @@ def _fill_text(words: str, facts: Mapping[str, Any]) -> str:
         return ""
 
 
-_LISTS = ("tags", "kinds", "agent_ids")
-"""The fields of Filters that hold several texts."""
+FILTER_LISTS: Mapping[str, str] = {
+    "tag": "tags",
+    "kind": "kinds",
+    "agent": "agent_ids",
+    "without_tag": "without_tags",
+    "without_kind": "without_kinds",
+    "without_agent": "without_agent_ids",
+}
+"""Parameter of a path → the field of Filters whose values it gives, one each time."""
 
 
 class Limits(Protocol):
@@ -102,9 +110,7 @@ def check_query(query: str | Query, limits: Limits | None, limit: int | None = N
     """
     full_query = _query(query) if limit is None else replace(_query(query), limit=limit)
     steps, filters = tuple(full_query.steps), checked_filters(full_query.filters)
-    texts = steps or (full_query.text,)
-    if full_query.steps and full_query.text:
-        raise InvalidQuery("a query has a text, or steps, not both")
+    texts = (*steps, full_query.text) if full_query.text or not steps else steps
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise InvalidQuery("a query needs a text, or steps that each hold one")
     if limits is not None and max(map(len, texts)) > limits.max_query_chars:
@@ -198,8 +204,6 @@ def checked_for_tools(
     full_query = check_query(query, limits, limit)
     if agent_ids is not None and (isinstance(agent_ids, str) or not agent_ids):
         raise InvalidQuery(f"agent_ids takes a list of ids, or None for all agents, not {agent_ids!r}")
-    if full_query.steps:
-        raise InvalidQuery("tools are found for a text; ask once for each step")
     if agent_ids is None:
         return full_query
     return replace(full_query, filters=checked_filters(replace(full_query.filters, agent_ids=tuple(agent_ids))))
@@ -211,15 +215,14 @@ def check_limit(limit: object) -> None:
         raise InvalidQuery(f"limit must be a whole number from 1 up, not {show_value(limit)}")
 
 
-def check_texts(texts: object) -> None:
-    """Raises InvalidSetting for a form of texts that there is not; None is no choice."""
-    if texts is not None and texts not in get_args(TextForm):
-        raise InvalidSetting(f"texts must be one of {', '.join(get_args(TextForm))}, not {texts!r}")
+def checked_texts(texts: object) -> TextForm | None:
+    """As a registry keeps them; None is no choice. Raises InvalidSetting for a form of texts that there is not."""
+    return None if texts is None else read_form(texts)
 
 
 def refuse_other_texts(texts: TextForm | None, registry_texts: TextForm) -> None:
     """Raises InvalidSetting for texts that are chosen, and are not those that a registry holds vectors of."""
-    if texts not in (None, registry_texts):
+    if checked_texts(texts) not in (None, registry_texts):
         raise InvalidSetting(
             f"this registry's vectors are of {registry_texts} texts. "
             f"To have {texts} ones run `waygraph reindex --texts {texts}`."
@@ -281,10 +284,13 @@ def checked_filters(filters: Filters) -> Filters:
     checked_path(filters.within)
     if not isinstance(filters.toolset, str) or len(filters.toolset) > MAX_NAME_CHARS or is_broken(filters.toolset):
         raise InvalidQuery(f"a toolset is named by a text of at most {MAX_NAME_CHARS} characters")
-    if filters.tags == filters.kinds == filters.agent_ids == ():
+    lists: dict[str, Any] = {
+        name: _tuple_of(name, value) for name in FILTER_LISTS.values() if (value := getattr(filters, name)) != ()
+    }
+    if not lists:
         return filters
-    lists: dict[str, Any] = {name: _tuple_of(name, getattr(filters, name)) for name in _LISTS}
-    for unknown in (kind for kind in lists["kinds"] if kind not in AGENT_KINDS):
+    kinds = (kind for name in ("kinds", "without_kinds") for kind in lists.get(name, ()))
+    for unknown in (kind for kind in kinds if kind not in AGENT_KINDS):
         raise InvalidQuery(f"kinds of filters are {', '.join(AGENT_KINDS)}, not {unknown!r}")
     return replace(filters, **lists)
 

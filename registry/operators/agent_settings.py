@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import GraphView, overlaid
+from waygraph.registry.graph.read import GraphView, Part, overlaid
+from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.graph.write import put_setting as put_setting_node
 from waygraph.registry.graph.write import remove_agents
 from waygraph.registry.model.changes import OperatorSettings, Written
 from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.operators.rights import refuse_setting
-from waygraph.registry.writer import WriteSession, write_entry_vectors
+from waygraph.registry.writer import WriteSession, changed_entries_of, write_entry_vectors
 
 
 def changed_setting(
@@ -38,15 +39,16 @@ def put_setting(session: WriteSession, setting: OperatorSettings) -> Written:
     What is said of tools is embedded. Raises as `WriteSession.commit`.
     """
     session.begin()
-    graph = session.read_graph_view()
+    graph = session.read_graph_view(Part(agent_ids=[setting.agent_id]))
     agent_ids = [setting.agent_id] if setting.removed and setting.agent_id in graph.agents else []
     tools = [item.tool.id for items in graph.tools_of(agent_ids).values() for item in items]
-    entries = session.changed_entries([setting], agent_ids)
-    vectors = session.embed(entries, [setting])
+    entries = changed_entries_of(graph, [setting], agent_ids)
+    vectors = session.embed(graph, entries, [setting])
 
     def work(graph_session: GraphSession) -> None:
         remove_agents(graph_session, agent_ids, tools)
         put_setting_node(graph_session, setting)
+        link_subjects(graph_session, [setting.agent_id])
         write_entry_vectors(graph_session, entries, vectors)
 
     return session.write(work, [setting.agent_id], vectors)

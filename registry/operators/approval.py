@@ -1,11 +1,11 @@
 """Approval: what waits for it, what it says, and that it is given."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from waygraph.registry.access.visibility import Shows, as_seen
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import GraphView
+from waygraph.registry.graph.read import GraphView, Part
 from waygraph.registry.graph.write import put_agent_props, put_tool_props, write_vectors
 from waygraph.registry.model import validation
 from waygraph.registry.model.changes import AgentEntry, Approved
@@ -124,6 +124,21 @@ def _refuse_two_meanings(graph: GraphView, name: str, principal: Principal | Non
         )
 
 
+def read_named(
+    session: WriteSession, names: Collection[str], principal: Principal | None, sources: Collection[str] = ()
+) -> GraphView:
+    """The agents of these names, which may be those of their tools, and those that the sources claim.
+
+    The whole graph where only that tells: for call names, for the error about a name that is unknown, and for a
+    principal.
+    """
+    owners = {name.partition("/")[0] for name in names}
+    graph = session.read_graph_view(Part(agent_ids=owners, sources=sources))
+    # What waits is shown to a principal by whom its flags name, which may be any agent.
+    is_enough = principal is None and not any("__" in name for name in names) and owners <= graph.agents.keys()
+    return graph if is_enough else session.read_graph_view()
+
+
 def find_held_tool(graph: GraphView, name: str, principal: Principal | None, hint: str = HINT) -> Tool:
     """As its source states it, by id or call name, its source's before an operator's. Raises UnknownName."""
     visible_ids = [agent_id for agent_id in graph.agents if graph.shows(agent_id, principal)]
@@ -157,16 +172,16 @@ def approve(session: WriteSession, *names: str, principal: Principal | None = No
     refuse_non_operator("an approval", principal)
     session.set_apart(principal)
     revision = session.begin().revision
-    graph = session.read_graph_view()
-    for name in names:
-        if name.startswith(OF_SOURCE):
-            claims_of(session, name.removeprefix(OF_SOURCE), principal)
+    sources = [name.removeprefix(OF_SOURCE) for name in names if name.startswith(OF_SOURCE)]
+    graph = read_named(session, [name for name in names if not name.startswith(OF_SOURCE)], principal, sources)
+    for source in sources:
+        claims_of(session, graph, source, principal)
     agents, tools = all_waiting(graph, names, principal)
     if not (agents or tools):
         return Approved(revision=revision)
     entries = approved_entries(graph, agents, tools)
     # Without a tool that joins them, the agents' texts stay as they are.
-    vectors = session.embed(entries if any(tool.pending for tool in tools) else ())
+    vectors = session.embed(graph, entries if any(tool.pending for tool in tools) else ())
     agent_ids = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
 
     def work(graph_session: GraphSession) -> None:

@@ -41,7 +41,9 @@ def refuse_setting(before: Agent, after: Agent, fields: Collection[str], princip
         )
 
 
-def refuse_limited(principal: Principal | None) -> None:
-    """Raises NotAllowed: the rule of a toolset may name what a caller must not learn of, and its answer would tell."""
+def refuse_limited(principal: Principal | None, doing: str) -> None:
+    """Raises NotAllowed: the rule of a toolset may name what a caller must not learn of, and its answer would tell; a
+    taxonomy holds what others see.
+    """
     if principal is not None:
-        raise NotAllowed("toolsets are made and removed by a caller who sees everything")
+        raise NotAllowed(f"{doing} by a caller who sees everything")

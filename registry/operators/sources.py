@@ -5,7 +5,7 @@ from typing import Never
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import GraphView, outranked_sources
+from waygraph.registry.graph.read import GraphView, Part, outranked_sources
 from waygraph.registry.graph.write import put_agent_props, remove_agents
 from waygraph.registry.graph.write import put_failures as put_failures_of
 from waygraph.registry.model.changes import Forgotten, Written
@@ -15,7 +15,6 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.operators.rights import is_own, refuse_non_operator
 from waygraph.registry.writer import WriteSession
 
-_READ_SOURCES = load("read/sources")
 _SYNC_REMOVE_SOURCE = load("sync/remove_source")
 
 NOTHING_TRIED: SourceStatuses = {}
@@ -35,8 +34,8 @@ def put_statuses(
     `attempts`: by source, the status of each key that was tried. `pauses`: of these sources, in seconds.
     """
     revision = session.begin().revision
-    graph = session.read_graph_view()
-    failures = {name: _failures_after(session, name, its) for name, its in attempts.items()}
+    graph = session.read_graph_view(Part(agent_ids=statuses))
+    failures = {name: _failures_after(session, graph, name, its) for name, its in attempts.items()}
     waits = {name: pauses.get(name, _pause_s(graph, name)) for name in failures}
     differing = {
         agent_id: {"status": status}
@@ -57,12 +56,14 @@ def put_statuses(
 def put_failures(session: WriteSession, source: str, failures: Iterable[Failure]) -> Written:
     """What of a source does not work; one that was never read is made. The revision stays."""
     session.begin()
-    pause_s = _pause_s(session.read_graph_view(), source)
+    pause_s = _pause_s(session.read_graph_view(Part()), source)
     return session.touch(lambda graph_session: put_failures_of(graph_session, source, failures, pause_s))
 
 
-def _failures_after(session: WriteSession, source: str, statuses: Mapping[str, str]) -> tuple[Failure, ...]:
-    summary = session.read_graph_view().sources.get(source)
+def _failures_after(
+    session: WriteSession, graph: GraphView, source: str, statuses: Mapping[str, str]
+) -> tuple[Failure, ...]:
+    summary = graph.sources.get(source)
     return continue_failures(source, summary.failures if summary else (), statuses, session.clock(), remaining=None)
 
 
@@ -78,8 +79,8 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
     a policy, and the principal is no operator.
     """
     session.begin()
-    graph = session.read_graph_view()
-    mine = claims_of(session, name, principal)
+    graph = session.read_graph_view(Part(sources=[name]))
+    mine = claims_of(session, graph, name, principal)
     if graph.policy_of(name) != "accept" or not all(is_own(graph.overlaid(agent_id), principal) for agent_id in mine):
         refuse_non_operator("to forget a source that others see, or that has a policy,", principal)
     other_ids = {claim.agent_id for claim in graph.claims if claim.source != name}
@@ -91,21 +92,19 @@ def forget_source(session: WriteSession, name: str, principal: Principal | None 
         graph_session.run(_SYNC_REMOVE_SOURCE, source=name)
 
     return Forgotten(
-        revision=session.write(work, agent_ids).revision,
+        revision=session.write(work, mine).revision,
         agents=tuple(sorted(agent_ids)),
         tools=tuple(sorted(tools)),
         ingest_again=outranked_sources(graph, name, mine),
     )
 
 
-def claims_of(session: WriteSession, name: str, principal: Principal | None) -> list[str]:
-    """The agents that a source claims. Raises UnknownName, NotAllowed, as the principal may see them."""
-    graph = session.read_graph_view()
-    sources = {str(row["name"]) for row in session.engine.run(_READ_SOURCES)}
-    if principal is not None:
-        sources &= {claim.source for claim in graph.claims if graph.shows(claim.agent_id, principal)}
-    if name not in sources:
-        raise UnknownName("source", name, sources)
+def claims_of(session: WriteSession, graph: GraphView, name: str, principal: Principal | None) -> list[str]:
+    """The agents that a source claims, by a view of them. Raises UnknownName, NotAllowed, as the principal may see
+    them.
+    """
+    if name not in graph.part_for(principal).sources:
+        raise UnknownName("source", name, session.read_graph_view().part_for(principal).sources)
     agent_ids = [claim.agent_id for claim in graph.claims if claim.source == name]
     refuse_unseen(graph, agent_ids, principal)
     return agent_ids

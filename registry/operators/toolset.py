@@ -12,11 +12,13 @@ from waygraph.registry.access.visibility import visible
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession
 from waygraph.registry.graph.read import (
+    Part,
     Vectors,
     overlaid,
     read_agents,
     read_agents_of,
     read_settings,
+    read_settings_of,
     read_tools,
     read_tools_of,
 )
@@ -156,7 +158,7 @@ def choose_tools(
     session: GraphSession, toolsets: Sequence[Toolset], agent_ids: Collection[str] | None = None
 ) -> dict[str, set[str]]:
     """By name of each toolset the ids of the tools that its rule chooses, of these agents; None: of all."""
-    settings = read_settings(session)
+    settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
     items = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
     tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(items))
     tool_ids: dict[str, list[str]] = {}
@@ -296,7 +298,7 @@ def remove_toolset(session: WriteSession, name: str) -> Written:
 
 def _namespaces(session: WriteSession) -> dict[str, str]:
     """Namespace → its source."""
-    sources = session.read_graph_view().sources
+    sources = session.read_graph_view(Part()).sources
     return {source.namespace: name for name, source in sources.items() if source.namespace}
 
 

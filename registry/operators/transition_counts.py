@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import read_transitions
+from waygraph.registry.graph.read import Part, read_transitions
 from waygraph.registry.graph.write import put_transitions
 from waygraph.registry.model.changes import Written
 from waygraph.registry.model.transitions import (
@@ -60,7 +60,7 @@ def _forget(graph_session: GraphSession) -> None:
 
 
 def _unknown_ids(session: WriteSession, ids: Collection[str]) -> set[str]:
-    graph = session.read_graph_view()
-    owners = {owner_of(each) for each in ids} & graph.agents.keys()
+    graph = session.read_graph_view(Part(agent_ids={owner_of(each) for each in ids}))
+    owners = graph.agents.keys()
     tools = {item.tool.id for items in graph.tools_of(sorted(owners)).values() for item in items}
     return {each for each in ids if each not in (tools if is_tool(each) else owners)}

@@ -4,7 +4,7 @@ A class here is never made. Its docstring describes the answer, the text below a
 states again stands after all others, and one with a value may be missing. What inherits a noun stands for it.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from waygraph.registry.http.problems import Problem
 from waygraph.registry.model import changes, failures, nouns
@@ -53,8 +53,13 @@ class Route(Step):
     """The tools in a host's own format, if asked for."""
 
 
-class ToolRoute(nouns.ToolRoute):
+class ToolStep(nouns.ToolRoute):
     matches: tuple[nouns.ToolMatch, ...]
+    steps: tuple[Any, ...]
+
+
+class ToolRoute(ToolStep):
+    steps: tuple[ToolStep, ...]
     definitions: Definitions = ()
     """The tools in a host's own format, if asked for."""
 
@@ -195,8 +200,25 @@ class Reports:
     problem: Problem | None
 
 
+class Ingest:
+    """A manifest that is taken after the answer. `reports` and `problem`: as where the answer is waited for."""
+
+    id: str
+    source: str
+    state: Literal["queued", "running", "done", "failed"]
+    arrival_time: str
+    """In ISO 8601."""
+    start_time: str
+    """Empty: it waits."""
+    end_time: str
+    """Empty: it has not ended."""
+    reports: tuple[Report, ...]
+    problem: Problem | None
+    """Why it failed, or why the manifests after the reports were not taken."""
+
+
 class Change(changes.Change):
-    """What a sync changed of an agent that was known before, or of a tool of such an agent."""
+    """What came, or what a sync changed of an agent, a tool or, by an operator, a toolset."""
 
 
 class Changes(Part):

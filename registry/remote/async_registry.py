@@ -111,3 +111,5 @@ class AsyncRemoteRegistry(AsyncServiceClient):
     sources = ask(calls.sources)
     ingest = ask(calls.ingest)
     take = ask(calls.take)
+    start_ingest = ask(calls.start_ingest)
+    ingest_status = ask(calls.ingest_status)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, wraps
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -39,9 +40,10 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.identity import is_broken
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
+from waygraph.registry.model.nouns import Agent, Filters, Mode, Principal, Query, Route, TextForm, Tool, ToolRoute
 from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
 from waygraph.registry.model.validation import (
+    FILTER_LISTS,
     MAX_ID_CHARS,
     MAX_NAME_CHARS,
     MAX_PART,
@@ -106,6 +108,8 @@ class Call[T]:
     """Whether the answer may take as long as a write does."""
     refused: Callable[[str], WaygraphError] = InvalidQuery
     """The error for a request that the service does not take as it is."""
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Beside those of every call."""
 
     @property
     def target(self) -> str:
@@ -136,6 +140,28 @@ class IngestReports:
         return list(self.reports)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """What a service takes after it has answered, as it stands now: queued, running, done or failed. Times are in
+    ISO 8601; empty: not yet.
+
+    `reports`: of the manifests that were taken, and why others were not. `id` empty: the service knows no later, and
+    has taken it.
+    """
+
+    id: str
+    state: str
+    source: str = ""
+    arrival_time: str = ""
+    start_time: str = ""
+    end_time: str = ""
+    reports: IngestReports
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ("done", "failed")
+
+
 # -- asking --------------------------------------------------------------------------------------------
 
 
@@ -153,11 +179,9 @@ def route(
     full_query = check_query(query, None, limit)
     own_weights = {"agent_weight": agent_weight, "tool_weight": tool_weight}
     weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
-    subject = {"steps": full_query.steps} if full_query.steps else {"text": full_query.text}
-
-    body = {**subject, **_query_json(full_query, service_recipe), **weights}
+    body = {**_query_json(full_query, service_recipe), **weights}
     call = _call(operations.ROUTE, principal=principal, body=body)
-    return _read(call, lambda document: replace(shapes.read(Route, document), query=without_history(full_query)))
+    return _read(call, lambda document: _as_asked(shapes.read(Route, document), full_query))
 
 
 def find_tools(
@@ -169,9 +193,13 @@ def find_tools(
     principal: Principal | None = None,
 ) -> Call[ToolRoute]:
     full_query = checked_for_tools(query, limit, agent_ids, limits=None)
-    body = {"text": full_query.text, **_query_json(full_query, _service_recipe(recipe))}
-    call = _call(operations.SEARCH_TOOLS, principal=principal, body=body)
-    return _read(call, lambda document: replace(shapes.read(ToolRoute, document), query=without_history(full_query)))
+    call = _call(operations.SEARCH_TOOLS, principal=principal, body=_query_json(full_query, _service_recipe(recipe)))
+    return _read(call, lambda document: _as_asked(shapes.read(ToolRoute, document), full_query))
+
+
+def _as_asked[R: (Route, ToolRoute)](route: R, query: Query) -> R:
+    """With the query as it was asked, and the steps into which the service split it."""
+    return replace(route, query=replace(without_history(query), steps=route.query.steps))
 
 
 def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[CypherResult]:
@@ -212,8 +240,8 @@ def browse(
 
 
 def _filter_params(filters: Filters) -> Params:
-    fields = (("tag", filters.tags), ("kind", filters.kinds), ("agent", filters.agent_ids))
-    params = tuple((name, value) for name, values in fields for value in values)
+    lists = FILTER_LISTS.items()
+    params = tuple((name, value) for name, field in lists for value in getattr(filters, field))
     reachable = "true" if filters.reachable else ""
     return params + _set_params(reachable=reachable, within=filters.within, toolset=filters.toolset)
 
@@ -371,6 +399,27 @@ def _reports[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Talk[li
 ingest = _reports(take)
 
 
+def _later[**P](take: Callable[P, Call[IngestReports]]) -> Callable[P, Call[Ingest]]:
+    """As `ingest`, but the service takes the documents when their turn comes, and answers at once: `ingest_status`
+    says how they stand. Raises ServiceBusy if too many wait. A service that stops fails what waits.
+    """
+
+    @wraps(take)
+    def start(*args: P.args, **options: P.kwargs) -> Call[Ingest]:
+        return replace(_read(take(*args, **options), _read_ingest), headers={"Prefer": "respond-async"})
+
+    start.__name__, start.__doc__ = "start_ingest", _later.__doc__
+    return start
+
+
+start_ingest = _later(take)
+
+
+def ingest_status(ingest_id: str) -> Call[Ingest]:
+    """How an ingest stands that `start_ingest` began. Raises UnknownName, also for one that others sent."""
+    return _read(_call(operations.INGEST, _segment("ingest", ingest_id)), _read_ingest)
+
+
 def approve(*names: str, principal: Principal | None = None) -> Call[Approved]:
     from waygraph.registry.operators.approval import checked_names
 
@@ -427,6 +476,10 @@ def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Wri
     return _call(operations.REMOVE_TOOLSET, _segment("toolset", name), principal=principal)
 
 
+def use_taxonomy(name: str, *, principal: Principal | None = None) -> Call[Written]:
+    return _call(operations.USE_TAXONOMY, principal=principal, body={"name": name})
+
+
 def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:
     segment = _segment("source", source, most_chars=MAX_NAME_CHARS)
     return _call(operations.FORGET_SOURCE, segment, principal=principal)
@@ -476,29 +529,35 @@ def _set_params(**values: str) -> Params:
 
 
 class _ServiceRecipe(NamedTuple):
-    """A recipe as a service takes it: by name, and whether its own reranker is to follow."""
+    """A recipe as a service takes it: by name, whether its own reranker is to follow, the mode of its walk, and whether
+    its own model is to split.
+    """
 
     name: str
     is_reranked: bool = False
+    mode: str = ""
+    is_split: bool = False
 
 
 def _query_json(query: Query, recipe: _ServiceRecipe) -> dict[str, object]:
     filters = query.filters
     return {
+        **({"text": query.text} if query.text else {}),
+        **({"steps": query.steps} if query.steps else {}),
         "limit": query.limit,
         "recipe": recipe.name,
         "filters": {
-            "tags": filters.tags,
-            "kinds": filters.kinds,
-            "agent_ids": filters.agent_ids,
+            **{field: values for field in FILTER_LISTS.values() if (values := getattr(filters, field))},
             "reachable": filters.reachable,
-            # A service of before knows neither.
+            # A service of before does not know these.
             **dict(_set_params(within=filters.within, toolset=filters.toolset)),
         },
         "explain": True,
         "schema": True,
         # Nor any of these.
         **({"rerank": True} if recipe.is_reranked else {}),
+        **({"mode": recipe.mode} if recipe.mode else {}),
+        **({"by_steps": True} if recipe.is_split else {}),
         **({"strict": True} if query.strict else {}),
         **({"history": [asdict(turn) for turn in query.history]} if query.history else {}),
     }
@@ -542,14 +601,27 @@ def _read_reports(document: Mapping[str, Any]) -> IngestReports:
     )
 
 
+def _read_ingest(document: Mapping[str, Any]) -> Ingest:
+    """A service of before knows no later: it answers with the reports."""
+    reports = _read_reports(document)
+    if "state" not in document:
+        return Ingest(id="", state="failed" if reports.error else "done", reports=reports)
+    texts = ("id", "state", "source", "arrival_time", "start_time", "end_time")
+    return Ingest(reports=reports, **{name: str(document[name]) for name in texts})
+
+
 def _service_recipe(recipe: str | Recipe) -> _ServiceRecipe:
     """Raises InvalidQuery for a recipe that is none of the known ones, or is no recipe."""
     if isinstance(recipe, str):
         return _ServiceRecipe(recipe)
     Ask.of(recipe, None, None, None)
+    is_split = recipe.steps_by == BY_OPERATOR
+    plain = replace(recipe, steps_by="") if is_split else recipe
+    mode = recipe.walk.mode if recipe.walk else Mode.ALL
+    plain = replace(plain, walk=replace(recipe.walk, mode=Mode.ALL)) if recipe.walk else plain
     for each in RECIPES.values():
-        if recipe in (each, with_rerank(each, Rerank(spec=BY_OPERATOR))):
-            return _ServiceRecipe(each.name, recipe != each)
+        if plain in (each, with_rerank(each, Rerank(spec=BY_OPERATOR))):
+            return _ServiceRecipe(each.name, plain != each, "" if mode is Mode.ALL else mode, is_split)
     raise InvalidQuery(
         f"a service takes recipes by name, and {recipe.name!r} is not one that it knows as it is here (a reranker "
         f"other than its own, which is {BY_OPERATOR!r}, and other weights or legs need the registry itself)"

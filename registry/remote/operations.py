@@ -43,6 +43,8 @@ class Operation[T]:
     is_recorded: bool = False
     """Whether the audit has it, also where the caller lacks the scope: who begins the record asks for the scope."""
     media_types: tuple[str, ...] = (MEDIA_TYPES["json"],)
+    later: type | None = None
+    """The answer (202) to a caller who prefers not to wait (RFC 7240), as `answer`."""
     failures: Mapping[int, str] = field(default_factory=dict)
     """What may fail beside what may in every operation: HTTP status → when."""
 
@@ -84,13 +86,15 @@ CHANGES = _read("changes", "/v1/changes", answers.Changes)
 STATUS = _read("status", "/v1/status", answers.Status)
 EXPORT = Operation("export", "GET", "/v1/export", "catalog", "read", str, media_types=tuple(MEDIA_TYPES.values()))
 
-MANIFESTS = _write("manifests", "POST", "/v1/manifests", answers.Reports)
+MANIFESTS = replace(_write("manifests", "POST", "/v1/manifests", answers.Reports), later=answers.Ingest)
+INGEST = Operation("ingest", "GET", "/v1/ingests/{ingest_id}", "admin", "write", answers.Ingest)
 APPROVE = _write("approve", "POST", "/v1/approvals", changes.Approved)
 SET_AGENT = _write("set_agent", "PATCH", "/v1/agents/{agent_id}", changes.OperatorSettings)
 SET_TOOL = _write("set_tool", "PATCH", "/v1/tools/{agent_id}/{tool_name:path}", changes.OperatorSettings)
 REMOVE_AGENT = _write("remove_agent", "DELETE", "/v1/agents/{agent_id}", changes.OperatorSettings)
 SET_TOOLSET = _write("set_toolset", "PUT", "/v1/toolsets/{name}", Toolset)
 REMOVE_TOOLSET = _write("remove_toolset", "DELETE", "/v1/toolsets/{name}", changes.Written)
+USE_TAXONOMY = _write("use_taxonomy", "PUT", "/v1/taxonomy", changes.Written)
 FORGET_SOURCE = _write("forget_source", "DELETE", "/v1/sources/{name:path}", changes.Forgotten)
 FORGET_LOGIN = Operation(
     "forget_login", "DELETE", "/v1/logins/{agent_id}", "admin", "use", answers.ForgottenLogin, is_write=True

@@ -90,6 +90,7 @@ class OperatorMethods:
     forget = Method(calls.forget)
     set_toolset = Method(calls.set_toolset)
     remove_toolset = Method(calls.remove_toolset)
+    use_taxonomy = Method(calls.use_taxonomy)
     changes = Method(calls.changes)
     usage = Method(calls.usage)
     cypher = Method(calls.cypher)
@@ -204,3 +205,5 @@ class RemoteRegistry(ServiceClient):
     sources = ask(calls.sources)
     ingest = ask(calls.ingest)
     take = ask(calls.take)
+    start_ingest = ask(calls.start_ingest)
+    ingest_status = ask(calls.ingest_status)

@@ -51,7 +51,7 @@ def answer_of[T](call: Call[T], outcome: Reply | FailedCall, place: str) -> T:
     """Raises the error that the service met; ServiceUnavailable, ServiceFailed."""
     if isinstance(outcome, FailedCall):
         raise outcome.error
-    if outcome.status != HTTPStatus.OK:
+    if outcome.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
         raise _error(call, outcome, place)
     try:
         return call.read(outcome)
@@ -131,7 +131,7 @@ class Limits:
             "method": call.method,
             "url": f"{self.place}{call.target}",
             "content": body,
-            "headers": {} if body is None else {"Content-Type": "application/json"},
+            "headers": {**({} if body is None else {"Content-Type": "application/json"}), **call.headers},
             "timeout": httpx2.Timeout(self.timeout_s(call), connect=self.settings.remote_connect_timeout_s),
         }
 
@@ -233,12 +233,12 @@ def _error_text(error: BaseException) -> str:
 # One that writes only where nothing was done for certain:
 # - no connection came about, so that nothing was sent;
 # - 429: a service counts a request before it looks at it, as does what stands before one;
-# - 503 with the problem `registry-locked`: the writer never got its turn.
+# - 503 with the problem `registry-locked` or `service-busy`: the writer never got its turn.
 # After anything else a write may have been done, as when the connection broke: then its caller has to look.
 # No answer in time is told at once, for reads too: a service that is too slow is not helped by another request.
 
 
-_NOTHING_DONE = "registry-locked"
+_NOTHING_DONE = frozenset({"registry-locked", "service-busy"})
 _TOO_MANY = 429
 _JITTER_SHARE = 0.25
 """So much longer than asked is waited, at most: many who are told the same do not come back as one."""
@@ -274,7 +274,7 @@ def may_be_sent_again(call: Call[Any], outcome: Reply | FailedCall) -> bool:
     problem = problem_in(outcome)
     if call.safe:
         return problem is None or problem.get("retryable") is True
-    return problem is not None and problem.get("code") == _NOTHING_DONE
+    return problem is not None and problem.get("code") in _NOTHING_DONE
 
 
 type Jitter = Callable[[], float]

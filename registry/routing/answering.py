@@ -2,28 +2,33 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from waygraph.registry.access.visibility import narrow
+from waygraph.registry.access.visibility import narrow, tools_within
 from waygraph.registry.embedding.factory import OpenedEmbedders
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.language_model.turns import turn_rows
 from waygraph.registry.model.errors import (
     EmbedderMismatch,
     IndexOutdated,
     InvalidSetting,
+    LanguageModelError,
     LanguageModelRefused,
     ModelNotFound,
     RecipeNeedsTexts,
 )
-from waygraph.registry.model.nouns import Query, Route, ToolRoute, Walked
+from waygraph.registry.model.nouns import Agent, Filters, Query, Route, ToolRoute, Walked, is_doubtful
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.background import Background
-from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Rerank, Walk, with_rerank
+from waygraph.registry.routing.history import name_calls_by_ids
+from waygraph.registry.routing.recipes import BY_OPERATOR, HYBRID, Recipe, Rerank, Walk, with_rerank
 from waygraph.registry.routing.rerank import (
     OpenedRerankers,
     Reranker,
@@ -32,13 +37,14 @@ from waygraph.registry.routing.rerank import (
     reranked_tools,
     widen_query,
 )
-from waygraph.registry.routing.router import Ask, Router, without_history
-from waygraph.registry.taxonomy.browse import findable_taxonomy
+from waygraph.registry.routing.router import Ask, Router, join_notices, join_steps, parts_of, without_history
+from waygraph.registry.taxonomy.browse import findable_taxonomy, permitted_taxonomy
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import Budget, Of
+from waygraph.registry.taxonomy.tree import INDEX_CHANGED, Budget, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
+    from waygraph.registry.taxonomy.tree import Taxonomy
     from waygraph.registry.taxonomy.walk import Read
 
 
@@ -46,8 +52,10 @@ _log = logging.getLogger("waygraph.walk")
 
 NO_MODEL = "there is no language model here for it: an operator sets WAYGRAPH_WALK, such as openai:MODEL"
 NO_TAXONOMY = "there is no taxonomy here to walk: `waygraph taxonomy build` makes one"
+NOTHING_PASSES = "nothing in the taxonomy passes the filters"
 OPERATORS_FAILED = "the operator's language model ended it early; the log says why"
-INDEX_CHANGED = "the registry was written meanwhile"
+OF_NO_MODEL = ("", NO_MODEL, NO_TAXONOMY, NOTHING_PASSES, INDEX_CHANGED)
+"""Reasons that anybody may know: they tell nothing of the operator's model."""
 NOTHING_FITS = "it found nothing that fits"
 NOTHING_RANKED = "nothing that it selected has a word of the request"
 
@@ -63,39 +71,59 @@ class Walks:
         self._models = Resources(self._open_model)
         self.close = self._models.close
 
-    def walk(self, index: SearchIndex, query: Query, ask: Ask) -> Walked:
-        """By the recipe's stage, over what the caller may see. `failure` says why nothing was walked.
+    def walk(self, index: SearchIndex, query: Query, ask: Ask) -> tuple[Walked, ...]:
+        """One a step, by the recipe's stage, over what the caller may see. `failure` says why nothing was walked.
 
         Raises InvalidSetting for a spec that the caller names and that cannot be; RegistryClosed.
         """
         stage = ask.recipe.walk or Walk()
+        walks = self._walk(index, query, ask, stage)
+        of_model = {each.failure for each in walks}.difference(OF_NO_MODEL)
+        if stage.spec != BY_OPERATOR or not of_model:
+            return walks
+        for failure in sorted(of_model):
+            _log.warning("the walk by WAYGRAPH_WALK ended: %s", failure)
+        return tuple(replace(each, failure=OPERATORS_FAILED) if each.failure in of_model else each for each in walks)
+
+    def _walk(self, index: SearchIndex, query: Query, ask: Ask, stage: Walk) -> tuple[Walked, ...]:
+        """Raises as `walk`."""
+        parts = parts_of(query)
         is_operators = stage.spec == BY_OPERATOR
         spec = self._settings.walk if is_operators else stage.spec
         if not spec:
-            return Walked(mode=stage.mode, failure=NO_MODEL)
+            return _not_walked(stage, parts, NO_MODEL)
         taxonomy = findable_taxonomy(index, stage.taxonomy or None, query.filters, ask.principal)
         if taxonomy is None:
-            return Walked(mode=stage.mode, failure=NO_TAXONOMY)
-        from waygraph.registry.taxonomy.walk import walk
+            is_there = permitted_taxonomy(index, stage.taxonomy or None, ask.principal) is not None
+            return _not_walked(stage, parts, NOTHING_PASSES if is_there else NO_TAXONOMY)
+        from waygraph.registry.routing.exclusions import read_exclusions
+        from waygraph.registry.taxonomy.walk import Account, walk
 
         settings = self._settings
         budget = Budget(
             calls=settings.walk_max_calls, tokens=settings.walk_max_tokens, deadline_s=settings.walk_total_s
         )
-        text = query_text(query.text or "; ".join(query.steps), literals=True)
+        account, read = Account(budget), _texts(index, taxonomy.of, query.filters)
+        # Whoever does not read the turns before a request does not send them to a model either.
+        history = turn_rows(query.history, query.text) if ask.recipe.history else []
         try:
             chat = self._open(spec)
-            result = walk(text, taxonomy, _texts(index, taxonomy.of), chat, stage.mode, budget, merge=stage.merge)
-        except (KeyError, IndexOutdated):
-            return Walked(mode=stage.mode, failure=INDEX_CHANGED)
+            results: list[Walked] = []
+            for part in parts:
+                filters = read_exclusions(part, index, ask.principal).query.filters
+                tree: Taxonomy | None = taxonomy
+                if filters != query.filters:  # what its words exclude is no choice
+                    tree = findable_taxonomy(index, stage.taxonomy or None, filters, ask.principal)
+                if tree is None:
+                    results += _not_walked(stage, [part], NOTHING_PASSES)
+                    continue
+                text = query_text(part.text, literals=True)
+                results.append(walk(text, tree, read, chat, stage.mode, account, history=history, merge=stage.merge))
+            return tuple(results)
         except (InvalidSetting, LanguageModelRefused) as error:
             if not is_operators:
                 raise
-            result = Walked(mode=stage.mode, failure=str(error))
-        if is_operators and result.failure:
-            _log.warning("the walk by WAYGRAPH_WALK ended: %s", result.failure)
-            return replace(result, failure=OPERATORS_FAILED)
-        return result
+            return _not_walked(stage, parts, str(error))
 
     def _open(self, spec: str) -> "ChatModel":
         """Raises InvalidSetting, LanguageModelRefused for a key that cannot be, RegistryClosed."""
@@ -109,27 +137,99 @@ class Walks:
         return ChatModel.open(model, self._settings, self._environ)
 
 
-def _texts(index: SearchIndex, of: Of) -> "Read":
+def _not_walked(stage: Walk, parts: Sequence[Query], failure: str) -> tuple[Walked, ...]:
+    return tuple(Walked(mode=stage.mode, failure=failure) for _ in parts)
+
+
+def _texts(index: SearchIndex, of: Of, filters: Filters) -> "Read":
+    """Of agents with the names of those tools that a search may find, of tools with the name of their agent.
+
+    It raises IndexOutdated for what is gone since.
+    """
+
     def of_agents(ids: Sequence[str]) -> list[Service]:
-        agents = index.agents()
-        return [Service(each, agents[each].name, agents[each].description) for each in ids]
+        agents, names = index.agents(), _tool_names(index, ids, filters)
+        return [Service(each, agents[each].name, agents[each].description, names[each]) for each in ids]
 
     def of_tools(ids: Sequence[str]) -> list[Service]:
-        return [Service(tool.id, tool.name, tool.description) for tool in index.tools(ids)]
+        agents = index.agents()
+        return [Service(tool.id, tool.name, tool.description, agents[tool.agent_id].name) for tool in index.tools(ids)]
 
-    return of_agents if of is Of.AGENTS else of_tools
+    def read(ids: Sequence[str]) -> list[Service]:
+        try:
+            return of_agents(ids) if of is Of.AGENTS else of_tools(ids)
+        except KeyError:
+            raise IndexOutdated from None
+
+    return read
 
 
-def narrow_query(query: Query, walk_result: Walked) -> Query:
-    """For what the walk selected."""
-    members = frozenset([*walk_result.selected, *map(owner_of, walk_result.selected)])
+def _tool_names(index: SearchIndex, agent_ids: Sequence[str], filters: Filters) -> Mapping[str, str]:
+    """By agent. Tools that wait, or whose text is in doubt, are left out: a model reads the names."""
+    within, pending = tools_within(filters), set(index.pending_tools())
+    ids = {
+        agent_id: [each for each in tools if each not in pending and (within is None or each in within)]
+        for agent_id, tools in index.tool_ids_of(agent_ids).items()
+    }
+    tools = index.tools(list(chain.from_iterable(ids.values())))
+    names = {tool.id: tool.name for tool in tools if not is_doubtful(tool)}
+    return {agent_id: " ".join(names[each] for each in own if each in names) for agent_id, own in ids.items()}
+
+
+def narrow_query(query: Query, walk_result: Walked, always: Iterable[Agent] = ()) -> Query:
+    """For what the walk selected. `always`: agents that stand in each answer."""
+    agent_ids = [*map(owner_of, walk_result.selected), *(agent.id for agent in always)]
+    members = frozenset([*walk_result.selected, *agent_ids])
     return replace(query, filters=narrow(query.filters, members))
 
 
 def add_walk[T: (Route, ToolRoute)](route: T, query: Query, walk_result: Walked, reason: str = "") -> T:
     """With the walk's account. `reason`: why the answer is hybrid's, for the notice."""
-    notice = "; ".join(filter(None, (route.notice, f"Not walked: {reason}" if reason else "")))
-    return replace(route, query=without_history(query), notice=notice, walked=walk_result)
+    notice = join_notices(route.notice, f"Not walked: {reason}" if reason else "")
+    return replace(route, query=without_history(query), notice=notice, not_walked=reason, walked=walk_result)
+
+
+_steps_log = logging.getLogger("waygraph.steps")
+
+NO_STEP_MODEL = (
+    "there is no language model here that splits requests: an operator sets WAYGRAPH_STEPS, such as openai:MODEL"
+)
+STEPS_FAILED = "the operator's language model failed; the log says why"
+
+
+class StepStage:
+    """The stage of a recipe that lets a language model split the text of a query into steps. Threads may share it."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings, self._environ = settings, environ
+
+    def answer[R: (Route, ToolRoute)](self, query: Query, recipe: Recipe, search: Callable[[Query], R]) -> R:
+        """Of the query with its steps. If the operator's model fails, of the query as it is, and `not_split` says so.
+
+        Raises as `split_request`, and InvalidSetting for the operator's model where there is none.
+        """
+        if not recipe.steps_by or query.steps:
+            return search(query)
+        is_operators = recipe.steps_by == BY_OPERATOR
+        if is_operators and not self._settings.steps:
+            raise InvalidSetting(NO_STEP_MODEL)
+        try:
+            steps = self._split(query.text, recipe.steps_by)
+        except (InvalidSetting, LanguageModelError) as error:
+            if not is_operators:
+                raise
+            _steps_log.warning("the model of WAYGRAPH_STEPS split nothing: %s", error)
+            result = search(query)
+            notice = join_notices(result.notice, f"Not split into steps: {STEPS_FAILED}.")
+            return replace(result, notice=notice, not_split=STEPS_FAILED)
+        return search(replace(query, steps=steps) if len(steps) > 1 else query)
+
+    def _split(self, text: str, spec: str) -> tuple[str, ...]:
+        if spec == BY_OPERATOR and not (spec := self._settings.steps):
+            raise InvalidSetting(NO_STEP_MODEL)
+        from waygraph.registry.routing.steps import split_request
+
+        return split_request(text, spec, self._settings, self._environ)
 
 
 ATTEMPTS = 5
@@ -202,22 +302,47 @@ class Answering:
         search: Callable[[Router, Query, Ask], T],
         rerank: Callable[[T, Query, Rerank, Reranker], T],
     ) -> T:
-        """What a search finds, of what the stage before it selected where the recipe has one.
+        """What a search finds, of what the stage before it selected where the recipe has one: for each step by itself.
 
-        If that stage selects nothing, or nothing that the search ranks, it is hybrid's answer.
+        Raises IndexOutdated.
         """
         if not ask.recipe.walk:
             return self._rank(query, ask, search, rerank)
         with span("walk", by=ask.recipe.walk.spec):
-            walk_result = self._walks.walk(self.router().index, query, ask)
+            walks = self._walks.walk(self.router().index, query, ask)
+        parts = list(zip(parts_of(query), walks, strict=True))
+        for _ in range(ATTEMPTS):
+            answers = tuple(self._rank_selection(part, ask, own, search, rerank) for part, own in parts)
+            with suppress(IndexOutdated):  # it was written between two steps
+                return join_steps(query, answers)
+        raise IndexOutdated
+
+    def _rank_selection[T: (Route, ToolRoute)](
+        self,
+        query: Query,
+        ask: Ask,
+        walk_result: Walked,
+        search: Callable[[Router, Query, Ask], T],
+        rerank: Callable[[T, Query, Rerank, Reranker], T],
+    ) -> T:
+        """What a search finds among what the walk selected; hybrid's answer if that is nothing."""
         reason = walk_result.failure or NOTHING_FITS
         if walk_result.selected:
-            result = self._rank(narrow_query(query, walk_result), ask, search, rerank)
+            always: Sequence[Agent] = self.router().index.pinned_agents() if search is Router.route else ()
+            result = self._rank(narrow_query(query, walk_result, always), ask, search, rerank)
             if result.matches:
-                return add_walk(result, query, walk_result)
+                return add_walk(self._add_exclusions(result, query, ask), query, walk_result)
             reason = NOTHING_RANKED
-        result = self._rank(query, ask.by(with_rerank(HYBRID, ask.recipe.rerank)), search, rerank)
+        hybrid = replace(HYBRID, history=HYBRID.history if ask.recipe.history else None)
+        result = self._rank(query, ask.by(with_rerank(hybrid, ask.recipe.rerank)), search, rerank)
         return add_walk(result, query, walk_result, reason)
+
+    def _add_exclusions[T: (Route, ToolRoute)](self, result: T, query: Query, ask: Ask) -> T:
+        """What the words exclude: the walk was not offered it, so that the search among its selection met none."""
+        from waygraph.registry.routing.exclusions import read_exclusions
+
+        words = read_exclusions(query, self.router().index, ask.principal)
+        return replace(result, exclusions=words.agents, notice=join_notices(result.notice, words.notice))
 
     def _rank[T](
         self,
@@ -231,9 +356,11 @@ class Answering:
             return self._ask(lambda router: search(router, query, ask))
         reranker = self._rerankers.open(stage.spec, ask.recipe, self._store.index)
         result = self._ask(lambda router: search(router, widen_query(query, stage), ask))
+        # Whoever does not read the turns before a request does not send them to a model either.
+        turns = query.history if ask.recipe.history else ()
+        history = self._ask(lambda router: name_calls_by_ids(router.index, turns, ask.principal))
         with span("rerank", by=stage.spec):
-            # Whoever does not read the turns before a request does not send them to a model either.
-            return rerank(result, query if ask.recipe.history else replace(query, history=()), stage, reranker)
+            return rerank(result, replace(query, history=history), stage, reranker)
 
     def _ask[T](self, ask: Callable[[Router], T]) -> T:
         """Asked again if the registry was embedded anew since it was last asked."""

@@ -13,7 +13,7 @@ from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.index.names import find_all_named
 from waygraph.registry.index.search_index import LegHits, Scope, SearchIndex
 from waygraph.registry.model.errors import IndexOutdated
-from waygraph.registry.model.nouns import Principal, Query
+from waygraph.registry.model.nouns import Principal, Query, Turn
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.fusion import NO_PAST, PastVotes, Standing, Weights
 from waygraph.registry.routing.recipes import HistoryShares
@@ -71,7 +71,7 @@ def read_words(query: Query, shares: HistoryShares | None) -> Words:
     if shares is None:
         return NO_WORDS
     words = [turn for turn in query.history if turn.role != "call" and turn.text.strip()]
-    if words and words[-1].text.strip() == query.text.strip():
+    if words and words[-1].text.strip() in (query.text.strip(), query.step_of.strip()):
         words.pop()  # hosts keep the request itself among their turns
     text = " ".join(turn.text[-TURN_CHARS:] for turn in words[-shares.topic_turns :])
     return Words(text, bool(words) and words[-1].role == "assistant")
@@ -145,6 +145,14 @@ def _read_calls(index: SearchIndex, query: Query, scope: Scope) -> tuple[list[_C
         if turn.tool in ids_by_name
     ]
     return read[::-1], [at for at, turn in calls if turn.tool not in ids_by_name]
+
+
+def name_calls_by_ids(index: SearchIndex, history: Sequence[Turn], principal: Principal | None) -> tuple[Turn, ...]:
+    """The same turns, their calls by the id of what they name, where the caller sees it."""
+    calls = {turn.tool: None for turn in history if turn.role == "call"}
+    ids_by_name = find_all_named(index, calls, principal) if calls else {}
+    ids = {name: tool_id or agent_id for name, (agent_id, tool_id) in ids_by_name.items()}
+    return tuple(replace(turn, tool=ids.get(turn.tool, turn.tool)) for turn in history)
 
 
 def _failures(calls: Iterable[_Call], field: str, decay: float) -> dict[str, float]:

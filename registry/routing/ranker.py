@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from math import log1p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import AgentMatch, TextForm, ToolMatch, Turn
 from waygraph.registry.model.numbers import read_number, read_whole
+from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.routing.recipes import HYBRID
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Ranker:
                 raise InvalidSetting(f"{path} was learned by another version of Waygraph: learn it again")
             levels = {level: Trees.of(trees) for level, trees in document["levels"].items()}
             name, embedder, texts = document["name"], document["embedder"], document["texts"]
-            if not (isinstance(name, str) and isinstance(embedder, str) and texts in get_args(TextForm)):
+            if not (isinstance(name, str) and isinstance(embedder, str) and is_form(texts)):
                 raise ValueError("it does not say its name, embedder and texts")
             ranker = cls(name=name, embedder=embedder, texts=texts, levels=levels)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

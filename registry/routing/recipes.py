@@ -187,6 +187,8 @@ class Recipe:
     calibrations: tuple[Calibration, ...] = ()
     rerank: Rerank | None = None
     walk: Walk | None = None
+    steps_by: str = ""
+    """The language model that splits a request into steps before all: openai:MODEL, or `default` as in `Rerank`."""
     history: HistoryShares | None = None
     judges_calls: bool = False
     unread_words: float = 1.0
@@ -340,8 +342,10 @@ RECIPES: dict[str, Recipe] = {
 DEFAULT_RECIPE = HYBRID.name
 
 
-def recipe_named(name: str, *, rerank: str = "", walk: str = "", mode: str = "") -> Recipe:
+def recipe_named(name: str, *, rerank: str = "", walk: str = "", mode: str = "", steps_by: str = "") -> Recipe:
     """With a reranker's stage after it, if one is named, and for one that walks the model and mode of its walk.
+
+    `steps_by`: the model that splits requests into steps.
 
     Raises UnknownRecipe, InvalidSetting.
     """
@@ -353,6 +357,7 @@ def recipe_named(name: str, *, rerank: str = "", walk: str = "", mode: str = "")
         _refuse_unless(f"a walk by recipe {name!r}", recipe.walk is not None, f"{TAXONOMY.name!r}, which walks")
         _refuse_unless(f"mode {mode!r}", not mode or mode in [*Mode], f"one of {', '.join(Mode)}")
         recipe = replace(recipe, walk=Walk(spec=walk or BY_OPERATOR, mode=Mode(mode or Mode.ALL)))
+    recipe = replace(recipe, steps_by=steps_by) if steps_by else recipe
     return with_rerank(recipe, Rerank(spec=rerank) if rerank else None)
 
 

@@ -1,7 +1,7 @@
 """One query through the index: embed, search the legs, fuse, show the best. Holds no state."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile, zip_longest
 from operator import attrgetter
@@ -23,6 +23,7 @@ from waygraph.registry.model.nouns import (
     Tool,
     ToolMatch,
     ToolRoute,
+    Walked,
 )
 from waygraph.registry.model.numbers import read_number, show_value
 from waygraph.registry.model.tracing import span
@@ -115,16 +116,22 @@ class Router:
 
     def route(self, query: Query, ask: Ask) -> Route:
         """The top agents, all of one revision. Raises InvalidQuery, RecipeNeedsTexts, IndexOutdated."""
-        start = time.perf_counter()
         ask = self._possible(ask)
-        return self._in_steps(query, ask, start) if query.steps else self._single(query, ask, start)
+        return join_steps(query, tuple(self._route_part(part, ask) for part in parts_of(query)))
 
     def find_tools(self, query: Query, ask: Ask) -> ToolRoute:
         """The top tools, of all agents or of `query.filters.agent_ids`. Raises InvalidQuery, RecipeNeedsTexts."""
-        start = time.perf_counter()
         ask = self._possible(ask)
         if not ask.recipe.ranks_tools:
             raise InvalidQuery(f"recipe {ask.recipe.name!r} ranks no tools; choose another to find tools")
+        return join_steps(query, tuple(self._find_part(part, ask) for part in parts_of(query)))
+
+    def _find_part(self, query: Query, ask: Ask) -> ToolRoute:
+        start = time.perf_counter()
+        from waygraph.registry.routing.exclusions import read_exclusions
+
+        exclusions, original = read_exclusions(query, self.index, ask.principal), query
+        query = exclusions.query
         past, hits, votes = self._search(query, ask)
         with span("fusion"):
             candidates = _tool_matches(hits, votes, query.limit, shows(self.index, ask.principal), past)
@@ -134,17 +141,18 @@ class Router:
             )
             best_fit = _tool_fit(hits, ask.recipe, past, candidates if as_calibrated else ())
             confidence, is_withheld = _probability(hits, query, ask.recipe, past, best_fit)
-        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(query, ask, best_fit)
+        is_doubtful = confidence not in (None, 1.0) and best_fit < self._background_fit(original, ask, best_fit)
         matches = () if is_withheld else candidates
         return ToolRoute(
-            query=without_history(query),
+            query=without_history(original),
             matches=matches,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
             agents=agents,
             is_doubtful=is_doubtful,
-            notice=_join_notices(self.notice, past.notice),
+            exclusions=exclusions.agents,
+            notice=join_notices(self.notice, exclusions.notice, past.notice),
             reason="" if matches else self._reason(query, ask),
             nearest=tuple(match.tool.call_name for match in candidates[:NEAREST_SHOWN]) if is_withheld else (),
             elapsed_ms=_milliseconds_since(start),
@@ -184,7 +192,12 @@ class Router:
             raise RecipeNeedsTexts(recipe.name, needs=str(recipe.texts), has=texts)
         return ask
 
-    def _single(self, query: Query, ask: Ask, start: float) -> Route:
+    def _route_part(self, query: Query, ask: Ask) -> Route:
+        start = time.perf_counter()
+        from waygraph.registry.routing.exclusions import read_exclusions
+
+        exclusions, original = read_exclusions(query, self.index, ask.principal), query
+        query = exclusions.query
         past, hits, votes = self._search(query, ask)
         apart = {a.id: a for a in hits.records.pinned_agents() if routable(a, ask.principal, query.filters)}
         with span("fusion"):
@@ -201,35 +214,16 @@ class Router:
             by_id.get(each) or AgentMatch(agent=as_seen(agent, may_see), score=0.0) for each, agent in apart.items()
         )
         return Route(
-            query=without_history(query),
+            query=without_history(original),
             matches=matches,
             pinned=pinned_matches,
             recipe=ask.recipe.name,
             revision=hits.records.state.revision,
             confidence=confidence,
-            notice=_join_notices(self.notice, past.notice),
+            exclusions=exclusions.agents,
+            notice=join_notices(self.notice, exclusions.notice, past.notice),
             reason="" if matches else self._reason(query, ask, NOTHING_ELSE_FITS if pinned_matches else NOTHING_FITS),
             nearest=tuple(each.id for each in best if each.id not in apart)[:NEAREST_SHOWN] if is_withheld else (),
-            elapsed_ms=_milliseconds_since(start),
-        )
-
-    def _in_steps(self, query: Query, ask: Ask, start: float) -> Route:
-        """A route a step, and the union of their agents in order of need. Raises IndexOutdated."""
-        steps = tuple(
-            self._single(replace(query, text=text, steps=()), ask, time.perf_counter()) for text in query.steps
-        )
-        if len({step.revision for step in steps}) > 1:
-            raise IndexOutdated
-        matches = union_of_steps(steps, query.limit)
-        return replace(
-            steps[0],
-            query=without_history(query),
-            matches=matches,
-            pinned=tuple(max(same, key=attrgetter("score")) for same in zip(*(s.pinned for s in steps), strict=True)),
-            steps=steps,
-            confidence=min((s.confidence for s in steps if s.confidence is not None), default=None),
-            reason="" if matches else "; ".join(dict.fromkeys(step.reason for step in steps if step.reason)),
-            nearest=() if matches else tuple(dict.fromkeys(chain.from_iterable(step.nearest for step in steps))),
             elapsed_ms=_milliseconds_since(start),
         )
 
@@ -351,10 +345,10 @@ def without_history(query: Query) -> Query:
     """As an answer repeats it: also without the ids of what is within a category."""
     if query.filters.members is not None:
         query = replace(query, filters=replace(query.filters, members=None))
-    return replace(query, history=()) if query.history else query
+    return replace(query, history=(), step_of="") if query.history or query.step_of else query
 
 
-def _join_notices(*notices: str) -> str:
+def join_notices(*notices: str) -> str:
     return " ".join(filter(None, notices))
 
 
@@ -438,15 +432,92 @@ def _milliseconds_since(start: float) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def union_of_steps(steps: tuple[Route, ...], limit: int) -> tuple[AgentMatch, ...]:
-    """Agents in order of need: each step's best first, in the steps' order, then each step's second, and so on.
+def parts_of(query: Query) -> list[Query]:
+    """A query a step, and behind them one of the text, if there is one too; of a query without steps itself."""
+    whole = replace(query, steps=())
+    steps = [replace(whole, text=step, step_of=query.text) for step in query.steps]
+    return [*steps, whole] if query.text or not steps else steps
 
-    Cut to `limit`, but never below one agent a step.
+
+def join_steps[R: (Route, ToolRoute)](query: Query, parts: tuple[R, ...]) -> R:
+    """What is found for any part of the query, in order of need, and what is to be said of any. Raises IndexOutdated.
+
+    How likely it is right is that of the least sure step.
     """
-    turns = zip_longest(*(step.matches for step in steps))
-    union: dict[str, AgentMatch] = {}
-    for match in chain.from_iterable(turns):
+    if not query.steps:
+        return parts[0]
+    if len({part.revision for part in parts}) > 1:
+        raise IndexOutdated
+    joint = replace(
+        parts[0],
+        query=without_history(query),
+        steps=parts,
+        confidence=min((s.confidence for s in parts[: len(query.steps)] if s.confidence is not None), default=None),
+        exclusions=tuple(sorted({each for part in parts for each in part.exclusions})),
+        notice=join_notices(*dict.fromkeys(part.notice for part in parts)),
+        not_reranked=join_texts(*(part.not_reranked for part in parts)),
+        not_walked=join_texts(*(part.not_walked for part in parts)),
+        walked=join_walks([part.walked for part in parts if part.walked]),
+        elapsed_ms=sum(part.elapsed_ms for part in parts),
+    )
+    joint = _join_tools(joint, query.limit) if isinstance(joint, ToolRoute) else _join_agents(joint, query.limit)
+    if joint.matches:
+        return replace(joint, reason="", nearest=())
+    reason = join_texts(*(part.reason for part in parts))
+    return replace(joint, reason=reason, nearest=tuple(dict.fromkeys(chain.from_iterable(p.nearest for p in parts))))
+
+
+def join_walks(walks: Sequence[Walked]) -> Walked | None:
+    """Of all steps together."""
+    if not walks:
+        return None
+    return Walked(
+        mode=walks[0].mode,
+        selected=tuple(dict.fromkeys(chain.from_iterable(each.selected for each in walks))),
+        calls=sum(each.calls for each in walks),
+        prompt_tokens=sum(each.prompt_tokens for each in walks),
+        completion_tokens=sum(each.completion_tokens for each in walks),
+        visits=tuple(chain.from_iterable(each.visits for each in walks)),
+        picks=tuple(chain.from_iterable(each.picks for each in walks)),
+        failure=join_texts(*(each.failure for each in walks)),
+    )
+
+
+def join_texts(*texts: str) -> str:
+    """Each once."""
+    return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _join_agents(joint: Route, limit: int) -> Route:
+    by_id: dict[str, AgentMatch] = {}  # what one step excludes, another may hold
+    for match in chain.from_iterable(part.pinned for part in joint.steps):
+        by_id[match.agent.id] = max(by_id.get(match.agent.id, match), match, key=attrgetter("score"))
+    return replace(
+        joint,
+        matches=unite_matches([part.matches for part in joint.steps], limit, lambda match: match.agent.id),
+        pinned=tuple(by_id.values()),
+    )
+
+
+def _join_tools(joint: ToolRoute, limit: int) -> ToolRoute:
+    return replace(
+        joint,
+        matches=unite_matches([part.matches for part in joint.steps], limit, lambda match: match.tool.id),
+        agents=tuple(dict.fromkeys(chain.from_iterable(part.agents for part in joint.steps))),
+        is_doubtful=all(part.is_doubtful for part in joint.steps),
+    )
+
+
+def unite_matches[M: (AgentMatch, ToolMatch)](
+    lists: Sequence[Sequence[M]], limit: int, id_of: Callable[[M], str]
+) -> tuple[M, ...]:
+    """In order of need: each step's best first, in the steps' order, then each step's second, and so on.
+
+    Cut to `limit`, but never below one a step.
+    """
+    union: dict[str, M] = {}
+    for match in chain.from_iterable(zip_longest(*lists)):
         if match is not None:
-            union.setdefault(match.agent.id, match)
-    firsts = {step.matches[0].agent.id for step in steps if step.matches}
+            union.setdefault(id_of(match), match)
+    firsts = {id_of(matches[0]) for matches in lists if matches}
     return tuple(union.values())[: max(limit, len(firsts))]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from waygraph.registry.embedding.texts import query_text
+from waygraph.registry.language_model.answer_text import list_in
 from waygraph.registry.model.errors import UnfitAnswer
 from waygraph.registry.model.settings import Settings
 
@@ -21,7 +22,7 @@ def split_request(text: str, spec: str, settings: Settings, environ: Mapping[str
     Raises InvalidSetting for another spec and where no endpoint is configured, LanguageModelUnavailable,
     LanguageModelRefused, UnfitAnswer for an answer that is no list of steps.
     """
-    from waygraph.registry.language_model.endpoint import ChatModel, configured_model, list_in
+    from waygraph.registry.language_model.endpoint import ChatModel, configured_model
 
     model = configured_model(
         spec, environ, option="steps by", purpose="to split the request", instead="give the steps by --step"

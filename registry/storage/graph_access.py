@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING
 
+from waygraph.registry.model import clock
 from waygraph.registry.model.errors import RegistryNotFound, WriteConflict
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tracing import span
-from waygraph.registry.model.validation import check_texts
+from waygraph.registry.model.validation import checked_texts
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.storage.store import Store
 
@@ -44,25 +45,27 @@ class GraphAccess(ABC):
     def settings(self) -> Settings:
         return self._settings
 
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+    def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:
         """What `work` makes of one revision by declared statements: what sources state, without overlays.
 
-        It may run more than once. Raises RegistryNotFound.
+        It may run more than once. `before_write`: a write follows. Raises RegistryNotFound.
         """
-        return self._store.read(work)
+        return self._store.read(work, before_write=before_write)
 
     @contextmanager
-    def writing(self, *, texts: TextForm | None = None, trust_index: bool = True) -> "Iterator[WriteSession]":
-        """To write once; `change` tries again. `texts` is chosen once, by the first write.
+    def writing(
+        self, *, texts: TextForm | None = None, trust_index: bool = True, alone: bool = False
+    ) -> "Iterator[WriteSession]":
+        """To write once; `change` tries again. `texts` is chosen once, by the first write. `alone`: it may take long,
+        so that no write before waits to be published with it.
 
         Raises RegistryLocked, naming the holder, after `write_timeout_s`; InvalidSetting for other texts than its
         own; WriteConflict if another writer was first, where a registry has several at a time.
         """
-        from waygraph.registry.storage.embedded import now
         from waygraph.registry.writer import WriteSession
 
-        check_texts(texts)
-        with self._store.writing(trust_index=trust_index) as writing:
+        texts = checked_texts(texts)
+        with self._store.writing(trust_index=trust_index, alone=alone) as writing:
             yield WriteSession(
                 writing,
                 self.open_embedder,
@@ -70,11 +73,16 @@ class GraphAccess(ABC):
                 texts=texts,
                 max_embedded_chars=self._settings.max_embedded_chars,
                 max_changes_kept=self._settings.max_changes_kept,
-                clock=now,
+                clock=clock.now,
             )
 
     def change[T](
-        self, work: "Callable[[WriteSession], T]", *, texts: TextForm | None = None, trust_index: bool = True
+        self,
+        work: "Callable[[WriteSession], T]",
+        *,
+        texts: TextForm | None = None,
+        trust_index: bool = True,
+        alone: bool = False,
     ) -> T:
         """What `work` does in a write session; done again, from its start, if another writer was first.
 
@@ -83,7 +91,7 @@ class GraphAccess(ABC):
         give_up = time.monotonic() + self._settings.write_timeout_s
         for attempt in count(1):
             try:
-                with span("write"), self.writing(texts=texts, trust_index=trust_index) as session:
+                with span("write"), self.writing(texts=texts, trust_index=trust_index, alone=alone) as session:
                     return work(session)
             except WriteConflict:
                 if time.monotonic() > give_up:

@@ -14,6 +14,7 @@ from waygraph.registry.operators.rights import refuse_limited, refuse_non_operat
 from waygraph.registry.operators.sources import forget_source
 from waygraph.registry.operators.toolset import Toolset, remove_toolset, seen_toolset, set_toolset, stated_toolset
 from waygraph.registry.storage.graph_access import GraphAccess
+from waygraph.registry.taxonomy.taxonomies import use_taxonomy
 
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import Approved, CypherResult, Forgotten, Written
@@ -54,7 +55,7 @@ class LocalOperator:
         )
 
         def work(session: "WriteSession") -> OperatorSettings:
-            graph = session.read_graph_view()
+            graph = session.read_agents([agent_id], principal)
             setting = changed_setting(graph, agent_id, changes, principal)
             if setting != graph.settings_of(agent_id):
                 put_setting(session, setting)
@@ -72,13 +73,13 @@ class LocalOperator:
         NotAllowed for a principal that is no operator.
         """
         from waygraph.registry.model.tool_settings import merge_tool_setting
-        from waygraph.registry.operators.approval import find_held_tool
+        from waygraph.registry.operators.approval import find_held_tool, read_named
 
         refuse_non_operator("to set a tool", principal)
 
         def work(session: "WriteSession") -> OperatorSettings:
             session.set_apart(principal)
-            graph = session.read_graph_view()
+            graph = read_named(session, [name], principal)
             tool = find_held_tool(graph, name, principal, hint="")
             siblings = [item.tool for item in graph.tools_of([tool.agent_id])[tool.agent_id]]
             setting = merge_tool_setting(graph.settings_of(tool.agent_id), tool, siblings, changes)
@@ -129,15 +130,23 @@ class LocalOperator:
         Only members of the groups `callers` may use it; none: everybody who may see anything in it. What comes later
         and fits joins it. Raises InvalidSetting, also for the name of a namespace; NotAllowed for a principal.
         """
-        refuse_limited(principal)
+        refuse_limited(principal, "toolsets are made")
         new = stated_toolset(name, description=description, tools=tools, agents=agents, tags=tags, callers=callers)
         self._graph.change_existing(lambda session: set_toolset(session, new))
         return self._graph.store.look(lambda index: seen_toolset(index, name, None))
 
     def remove_toolset(self, name: str, *, principal: Principal | None = None) -> "Written":
         """Its tools stay. Raises UnknownName; NotAllowed for a principal."""
-        refuse_limited(principal)
+        refuse_limited(principal, "toolsets are removed")
         return self._graph.change_existing(lambda session: remove_toolset(session, name))
+
+    def use_taxonomy(self, name: str, *, principal: Principal | None = None) -> "Written":
+        """Makes it the current one: what is browsed, walked and searched `within`.
+
+        A new revision, unless it was that. Raises UnknownName; NotAllowed for a principal.
+        """
+        refuse_limited(principal, "the current taxonomy is chosen")
+        return self._graph.change_existing(lambda session: use_taxonomy(session, name))
 
     def changes(
         self,
@@ -148,10 +157,11 @@ class LocalOperator:
         limit: int | None = 100,
         principal: Principal | None = None,
     ) -> Page[Change]:
-        """What syncs changed of agents that were known before and of their tools, newest first: at most `limit` that
-        are older than the change of the id `after`.
+        """What came and what syncs changed, of agents, tools and sources, newest first: at most `limit` that are
+        older than the change of the id `after`.
 
-        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone only who sees everything learns.
+        `since`: ISO 8601, in UTC unless it says otherwise. Of an agent that is gone, and of sources, only who sees
+        everything learns.
         Raises InvalidQuery, RegistryNotFound.
         """
         from waygraph.registry.catalog.queries import ChangesQuery, seen_changes

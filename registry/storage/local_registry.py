@@ -21,6 +21,7 @@ from waygraph.registry.embedding.embedder import full_spec, parse_spec
 from waygraph.registry.embedding.factory import ChosenEmbedder, OpenedEmbedders, default_spec
 from waygraph.registry.index.names import agent_named, find_named, tool_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model import clock
 from waygraph.registry.model.changes import About, ListedAgent, Page, Status
 from waygraph.registry.model.errors import ModelNotFound
 from waygraph.registry.model.nouns import Agent, Filters, Principal, Query, Route, TextForm, Tool, ToolRoute
@@ -29,15 +30,15 @@ from waygraph.registry.model.tracing import span
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import (
     check_query,
-    check_texts,
     checked_filters,
     checked_for_tools,
     checked_path,
     checked_statuses,
+    checked_texts,
 )
 from waygraph.registry.operators.sources import put_statuses
 from waygraph.registry.operators.toolset import Toolset, seen_toolset, seen_toolsets
-from waygraph.registry.routing.answering import Answering, Walks
+from waygraph.registry.routing.answering import Answering, StepStage, Walks
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, Recipe, recipe_named
 from waygraph.registry.routing.rerank import OpenedRerankers
 from waygraph.registry.routing.router import Ask
@@ -67,6 +68,7 @@ class LocalRegistry(GraphAccess):
         self._embedders = OpenedEmbedders(settings, environ)
         self._rerankers = OpenedRerankers(settings, environ)
         self._walks = Walks(settings, environ)
+        self._steps = StepStage(settings, environ)
         self._answering = Answering(store, self._embedders, self._rerankers, self._walks, spec)
 
     @staticmethod
@@ -124,7 +126,7 @@ class LocalRegistry(GraphAccess):
         ask = self._ask(recipe, agent_weight, tool_weight, principal)
         request = self._within(check_query(query, self._settings, limit), principal)
         with span("route", recipe=ask.recipe.name, steps=len(request.steps)):
-            return self._answering.route(request, ask)
+            return self._steps.answer(request, ask.recipe, lambda query: self._answering.route(query, ask))
 
     def find_tools(
         self,
@@ -138,7 +140,7 @@ class LocalRegistry(GraphAccess):
         request = self._within(checked_for_tools(query, limit, agent_ids, self._settings), principal)
         ask = self._ask(recipe, None, None, principal)
         with span("find_tools", recipe=ask.recipe.name):
-            return self._answering.find_tools(request, ask)
+            return self._steps.answer(request, ask.recipe, lambda query: self._answering.find_tools(query, ask))
 
     def agents(self, *, principal: Principal | None = None) -> list[Agent]:
         return self._store.look(lambda index: visible_agents(index, principal))
@@ -249,7 +251,7 @@ class LocalRegistry(GraphAccess):
         self, *, texts: TextForm | None = None, embedder: str | None = None, progress: "Progress | None" = None
     ) -> "Written":
         """Embeds everything anew, with another embedder or text form if given. Raises InvalidSetting."""
-        check_texts(texts)
+        texts = checked_texts(texts)
 
         def work(session: "WriteSession") -> "tuple[ChosenEmbedder, Written]":
             state = session.state()
@@ -270,36 +272,37 @@ class LocalRegistry(GraphAccess):
         of: Of = Of.AGENTS,
         private: bool = False,
         shown_to_all: bool = False,
+        keep_current: bool = False,
     ) -> Taxonomy:
-        """Builds the taxonomy of this name, in place of the former one, and makes it the current one.
+        """Builds the taxonomy of this name, in place of the former one, and current if that was. One of a new name is
+        current, unless `keep_current` and another one is; `operator.use_taxonomy` makes another one current.
 
-        `builder` None: by vectors. It sees what everyone may see, with `private` all; then who does not see every such
-        agent sees nothing of the tree, unless it is `shown_to_all`. What it does not place goes to the nearest leaf.
+        `builder` None: by vectors, or by words where nothing has one. It sees what everyone may see, with `private`
+        all; then who does not see every such agent sees nothing of the tree, unless it is `shown_to_all`. What it does
+        not place goes to the nearest leaf.
         It works without a lock, on vectors that are float32 of shape (dimension,) and length 1. Raises InvalidSetting,
         RegistryNotFound, and what the builder raises.
         """
-        from waygraph.registry.storage.embedded import now
         from waygraph.registry.taxonomy.upkeep import read_given
-        from waygraph.registry.taxonomy.vectors_build import build_by_vectors, keep_ids
+        from waygraph.registry.taxonomy.vectors_build import build_without_model, keep_ids
 
         check_taxonomy_name(name)
         inputs = self.read(lambda session: read_given(session, name, of))
         before = inputs.before
         placeable = {entity: each for entity, each in inputs.placeable.items() if private or each.is_public}
         vectors = {entity: vector for entity, vector in inputs.vectors.items() if entity in placeable}
-        taxonomy = (builder or build_by_vectors)([each.service for each in placeable.values()], vectors, before)
+        taxonomy = (builder or build_without_model)([each.service for each in placeable.values()], vectors, before)
         private_agents = sorted({owner_of(entity) for entity, each in placeable.items() if not each.is_public})
         taxonomy = keep_ids(taxonomy, before if before and before.of is of else None)
         whole = replace(
             taxonomy,
             name=name,
             of=of,
-            built_at=now(),
+            built_at=clock.now(),
             private=tuple(private_agents),
             shown_to_all=shown_to_all,
-            current=True,
         )
-        return self.change_existing(lambda session: set_taxonomy(session, whole))
+        return self.change_existing(lambda session: set_taxonomy(session, whole, keep_current=keep_current))
 
     def forget_taxonomy(self, name: str = DEFAULT_NAME) -> "Written":
         """Removes it. Raises UnknownName."""

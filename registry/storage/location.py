@@ -65,15 +65,15 @@ def is_service(location: object) -> bool:
 
 
 def is_part_of(path: Path, location: object) -> bool:
-    """Whether a file is the registry of this place, its lock, or in its index."""
+    """Whether a file is the registry of this place, its lock or queue, or in its index."""
     if is_server(location) or is_service(location) or location == MEMORY:
         return False
-    from waygraph.registry.index.local.generation import folder_of
-    from waygraph.registry.model.files import lock_of
+    from waygraph.registry.index.local.file import folder_of
+    from waygraph.registry.model.files import lock_of, queue_of
 
     home, file = as_written(str(location)).resolve(), as_written(path).resolve()
     index = folder_of(home)
-    return file in (home, lock_of(home), index) or index in file.parents
+    return file in (home, lock_of(home), queue_of(home), index) or index in file.parents
 
 
 def refuse_service(location: object) -> None:

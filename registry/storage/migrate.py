@@ -27,15 +27,21 @@ from waygraph.registry.graph.read import (
     read_state,
     read_tools,
 )
-from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.graph.write import NewVectors, agent_props, put_setting, put_transitions, tool_props
+from waygraph.registry.graph.schema import SCHEMA_VERSION, link_all_subjects
+from waygraph.registry.graph.write import (
+    NewVectors,
+    agent_props,
+    put_setting,
+    put_transitions,
+    tool_props,
+)
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.failures import failures_json
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.fill import refuse_registry
 from waygraph.registry.storage.location import MEMORY, is_server, open_store
-from waygraph.registry.storage.noun_list import NOUNS, read_whole
+from waygraph.registry.storage.noun_list import NOUNS, count_subjects, read_whole
 from waygraph.registry.storage.store import Filling, Origin, Store
 
 if TYPE_CHECKING:
@@ -63,6 +69,7 @@ def is_sound(whole: Contents) -> bool:
         "claims": len({(claim.source, claim.agent_id) for claim in whole.claims}),
         "changes": len({change.id for change in whole.changes}),
         "transitions": len({each.key for each in whole.transitions}),
+        "subjects": count_subjects(whole),
     }
     for noun in NOUNS:
         counts |= noun.counts(whole.values(noun))
@@ -327,6 +334,7 @@ def _copy(original: Contents, place: str, target: Store, progress: Progress | No
         session.run(_STATE_CREATE, props=asdict(original.state))
         # What begins conversations hangs on the Registry node.
         put_transitions(session, [each for each in original.transitions if not each.first])
+        link_all_subjects(session)
         refuse_differences(original, read_whole(session), target.place)
 
     with target.filling(origin) as filling:

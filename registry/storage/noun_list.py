@@ -12,6 +12,21 @@ NOUNS: tuple[RegistryNoun[Any], ...] = (TAXONOMIES, TOOLSETS)
 """In the order in which a transaction keeps them, a copy writes them and an export lists them."""
 
 
+def count_subjects(contents: Contents) -> int:
+    """How many edges changes and settings have to what they are about: agents, tools, toolsets and sources.
+
+    A source that was never read has none.
+    """
+    ids = {*contents.agents, *(item.tool.id for item in contents.tools)}
+    ids |= {f"toolset:{each.name}" for each in contents.values(TOOLSETS)}
+    ids |= {f"source:{source.name}" for source in contents.sources if source.seen_at}
+    ends = [*contents.settings]
+    for change in contents.changes:
+        ends += [change.agent_id, f"source:{change.source}"]
+        ends += [f"{change.agent_id}/{change.tool}"] if change.tool else []
+    return sum(end in ids for end in ends)
+
+
 ALL_PARTS = ("state", "agents", "tools", "sources", "claims", "settings", "changes", "transitions", "vectors", "counts")
 
 

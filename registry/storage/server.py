@@ -20,6 +20,7 @@ from waygraph.registry.index.neo4j.neo4j_upkeep import (
     make_text_indexes,
     renew_index,
 )
+from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
     RegistryClosed,
     RegistryError,
@@ -29,7 +30,6 @@ from waygraph.registry.model.errors import (
     WriteConflict,
 )
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.embedded import now
 from waygraph.registry.writer import Writing
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class ServerStore:
     def look[T](self, work: "Callable[[Neo4jIndex], T]") -> T:
         return self._between_commits(lambda: work(self.index(fresh=True)))
 
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
+    def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:  # noqa: ARG002 - as ever
         def once() -> T:
             with self.engine.reading() as session:
                 return work(session)
@@ -135,7 +135,12 @@ class ServerStore:
             time.sleep(_PAUSE_S)
 
     @contextmanager
-    def writing(self, *, trust_index: bool = True) -> Iterator[Writing]:  # noqa: ARG002 - nothing is published here
+    def writing(
+        self,
+        *,
+        trust_index: bool = True,  # noqa: ARG002 - nothing is published here
+        alone: bool = False,  # noqa: ARG002 - no write waits for another
+    ) -> Iterator[Writing]:
         """Raises WriteConflict for what goes wrong while another writer commits: it may have been planned over half."""
         with self._prepared_writing() as writing:
             try:
@@ -207,7 +212,7 @@ class ServerStore:
         if self._ready:
             return
         self._check_server()
-        migrate(self.engine, self.place, now())
+        migrate(self.engine, self.place, clock.now())
         make_text_indexes(self.engine)
         self._await_indexes()
         state = read_state(self.engine)

@@ -67,12 +67,17 @@ class Store(Place, Protocol):
         """What `work` finds in the index of one revision; it may run more than once. Raises RegistryNotFound."""
         ...
 
-    def read[T](self, work: "Callable[[GraphSession], T]") -> T:
-        """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound."""
+    def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:
+        """What `work` makes of one revision, read whole; it may run more than once. Raises RegistryNotFound.
+
+        `before_write`: by whoever writes next, for which a place may already make ready.
+        """
         ...
 
-    def writing(self, *, trust_index: bool = True) -> "AbstractContextManager[Writing]":
-        """To write; where a place has one writer at a time it is held alone. Raises RegistryLocked, StorageFailed."""
+    def writing(self, *, trust_index: bool = True, alone: bool = False) -> "AbstractContextManager[Writing]":
+        """To write; where a place has one writer at a time it is held alone. `alone`: it may take long, and is
+        published by itself. Raises RegistryLocked, StorageFailed.
+        """
         ...
 
     def filling(self, origin: Origin) -> AbstractContextManager[Filling]:

@@ -1,6 +1,7 @@
 """The file `usage.sqlite` in the data folder: how tools were used, by registry, summed over processes and restarts.
 
-It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else.
+It is no part of the graph: a count would make a revision of each. Losing it loses counts and nothing else. On demand
+`put_usage` writes what it holds into the graph, as one revision.
 """
 
 import logging
@@ -11,19 +12,28 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
 
+from waygraph.cypher import load
+from waygraph.registry.graph.write import put_tool_props
 from waygraph.registry.index.names import agent_named, visible_agents
 from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.clock import now
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.files import PRIVATE
 from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, Sort, ToolUsage, bucket_of, check_usage, summarize
-from waygraph.registry.storage.embedded import now
 from waygraph.registry.storage.location import MEMORY, is_server, is_service
 from waygraph.registry.storage.store import Store
 
+if TYPE_CHECKING:
+    from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.model.changes import Written
+    from waygraph.registry.storage.graph_access import GraphAccess
+
+_USAGE_REMOVE_USAGE = load("usage/remove_usage")
 CREATE = """
 CREATE TABLE IF NOT EXISTS usage (
     registry TEXT, tool TEXT, outcome TEXT, bucket INTEGER, calls INTEGER, first_at TEXT, last_at TEXT,
@@ -94,6 +104,26 @@ def read_usage(
     counts = [] if store.place == MEMORY else UsageFile(settings, store.place).read()
     prefix = f"{agent_id}/" if agent_id else ""
     return summarize((c for c in counts if c.tool_id in tool_ids and c.tool_id.startswith(prefix)), sort, limit)
+
+
+def put_usage(registry: "GraphAccess", *, is_shown: bool) -> "Written":
+    """Each tool's calls, errors and last call, as properties of its node in place of former ones; or none of them.
+
+    Raises RegistryNotFound, StorageFailed, and what a write raises.
+    """
+    store = registry.store
+    tool_ids = store.look(held_tools)
+    counts = UsageFile(registry.settings, store.place).read() if is_shown and store.place != MEMORY else []
+    usages = summarize((count for count in counts if count.tool_id in tool_ids), "calls", len(counts))
+    props = {
+        usage.tool_id: {"calls": usage.calls, "errors": usage.errors, "last_call_at": usage.last_at} for usage in usages
+    }
+
+    def work(session: "GraphSession") -> None:
+        session.run(_USAGE_REMOVE_USAGE)
+        put_tool_props(session, props)
+
+    return registry.change_existing(lambda session: session.write(work))
 
 
 @contextmanager

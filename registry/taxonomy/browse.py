@@ -1,6 +1,6 @@
 """A taxonomy as somebody sees it: a category only if it holds what that caller may find, and counts of that alone."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -11,9 +11,11 @@ from waygraph.registry.model.errors import UnknownName
 from waygraph.registry.model.nouns import Filters, Principal
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.taxonomies import TAXONOMIES
-from waygraph.registry.taxonomy.tree import ROOT, SEPARATOR, Branch, Category, CategoryView, Of, Taxonomy
+from waygraph.registry.taxonomy.tree import HERE, ROOT, SEPARATOR, Branch, By, Category, CategoryView, Of, Taxonomy
 
 EXAMPLES = 2
+NAMES_TOLD = 30
+"""Of what a category holds, where a path leads to nothing."""
 BUILD_FIRST = "`waygraph taxonomy build` makes one."
 
 
@@ -66,7 +68,10 @@ def _findable(index: SearchIndex, of: Of, filters: Filters, principal: Principal
 
 
 def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> CategoryView:
-    """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is."""
+    """The category of a path (`travel/flights`; empty: the root). Raises UnknownName, which says what there is.
+
+    `travel/.` is what stands in `travel` itself; in a tree of agents, `travel/flights/ID` is one agent of it.
+    """
     below, category = _find(taxonomy, path, visible_ids)
     branches = [(child, _seen_below(taxonomy, child, visible_ids)) for child in _children(taxonomy, category)]
     return CategoryView(
@@ -74,13 +79,13 @@ def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> Categ
         of=taxonomy.of,
         built_by=taxonomy.built_by,
         path=below,
-        description=category.description,
+        description=_seen_description(taxonomy, category, visible_ids),
         boundary=category.boundary,
         count=len(_seen_below(taxonomy, category, visible_ids)),
         children=tuple(
             Branch(
                 path=_join(below, child.name),
-                description=child.description,
+                description=_seen_description(taxonomy, child, visible_ids),
                 count=len(member_ids),
                 examples=tuple(dict.fromkeys([*(each for each in child.examples if each in visible_ids), *member_ids]))[
                     :EXAMPLES
@@ -92,6 +97,12 @@ def browse(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> Categ
         members=tuple(each for each in category.holds if each in visible_ids),
         revision=taxonomy.revision,
     )
+
+
+def _seen_description(taxonomy: Taxonomy, category: Category, visible_ids: Collection[str]) -> str:
+    """Without a model it names the examples: whoever may not find one of them reads none of it."""
+    is_of_names = taxonomy.built_by in (By.VECTORS, By.WORDS)
+    return "" if is_of_names and not all(each in visible_ids for each in category.examples) else category.description
 
 
 def members_within(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> frozenset[str]:
@@ -111,24 +122,41 @@ def paths(taxonomy: Taxonomy, visible_ids: Collection[str]) -> Iterator[tuple[st
 
 
 def _find(taxonomy: Taxonomy, path: str, visible_ids: Collection[str]) -> tuple[str, Category]:
-    """The path as the tree writes it, and its category."""
+    """The path as the tree writes it, and its category.
+
+    A path may end in `.`, which stands for what no child holds, or in the id of an agent.
+    """
     at, category = ROOT, taxonomy.root
-    for name in filter(None, (part.strip() for part in path.split(SEPARATOR))):
-        children = [child for child in _children(taxonomy, category) if _seen_below(taxonomy, child, visible_ids)]
-        matches = [child for child in children if child.name == name]
-        matches = matches or [child for child in children if child.name.casefold() == name.casefold()]
-        if not matches:
-            raise _unknown_path(taxonomy, path, at, children, visible_ids)
-        at, category = _join(at, matches[0].name), matches[0]
+    for name in filter(None, map(str.strip, path.split(SEPARATOR))):
+        children = {child.name: child for child in _children(taxonomy, category)}
+        children = {name: child for name, child in children.items() if _seen_below(taxonomy, child, visible_ids)}
+        members = [each for each in category.holds if each in visible_ids]
+        agents = members if taxonomy.of is Of.AGENTS else []
+        part = _find_name(name, [*children, *([HERE] if members else []), *agents])
+        if part is None:
+            raise _unknown_path(taxonomy, path, at, [*children, *agents], visible_ids)
+        at = _join(at, part)
+        category = children.get(part) or _holding(category, members if part == HERE else [part])
     return at, category
 
 
+def _find_name(name: str, names: Sequence[str]) -> str | None:
+    """Of several that differ in case alone the one that is written so."""
+    caseless = (each for each in names if each.strip().casefold() == name.casefold())
+    return name if name in names else next(caseless, None)
+
+
+def _holding(category: Category, entities: Iterable[str]) -> Category:
+    """A category that holds only these, which the words of the whole do not describe."""
+    holds = {each: category.holds[each] for each in entities}
+    return replace(category, children=(), holds=holds, description="", boundary="")
+
+
 def _unknown_path(
-    taxonomy: Taxonomy, path: str, at: str, children: list[Category], visible_ids: Collection[str]
+    taxonomy: Taxonomy, path: str, at: str, names: Sequence[str], visible_ids: Collection[str]
 ) -> UnknownName:
-    names = ", ".join(child.name for child in children)
     where = f"{at!r}" if at else "The root"
-    hint = f"{where} holds: {names}." if names else f"{where} holds no category."
+    hint = f"{where} holds: {', '.join(names[:NAMES_TOLD])}." if names else f"{where} holds no category."
     return UnknownName(
         "category", path, (path for path, _ in paths(taxonomy, visible_ids) if path), some=True, hint=hint
     )
@@ -179,7 +207,9 @@ def prune_taxonomy(whole: Taxonomy, may_see: Shows) -> Taxonomy | None:
         children = tuple(child for child in category.children if child in remaining)
         if holds or children:
             examples = tuple(entity for entity in category.examples if may_see(entity))
-            remaining[category.id] = replace(category, holds=holds, children=children, examples=examples)
+            part = replace(category, holds=holds, children=children, examples=examples)
+            description = _seen_description(whole, category, frozenset(examples))
+            remaining[category.id] = replace(part, description=description)
     if whole.root.id not in remaining:
         return None
     categories = dict(reversed(list(remaining.items())))

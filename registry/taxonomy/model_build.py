@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from itertools import batched
 from math import ceil
@@ -147,8 +148,8 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
         children = [taxonomy.categories[child] for child in at.children]
         rows = prompts.category_rows([Draft(each.name, each.description, each.boundary) for each in children])
         request = {"categories": rows, "service": prompts.service_row(service)}
-        answer = _ask(answers, prompts.CLASSIFY, request, taxonomy.settings)
-        numbers = prompts.read_numbers(answer, len(children))
+        read = partial(prompts.read_numbers, count=len(children))
+        numbers = _ask(answers, prompts.CLASSIFY, request, taxonomy.settings, read)
         if numbers is None:
             return None
         if not numbers:
@@ -157,8 +158,22 @@ def _descend(service: Service, taxonomy: Taxonomy, answers: ModelAnswers) -> Cat
     return at
 
 
-def _ask(answers: ModelAnswers, role: Role, request: Mapping[str, Any], settings: TaxonomySettings) -> dict[str, Any]:
-    return answers.ask(role.system, request, max_tokens=role.max_tokens, temperature=settings.temperature)
+type _Request = Mapping[str, Any]
+type _Read[T] = Callable[[Mapping[str, Any]], T | None]
+
+
+def _ask[T](
+    answers: ModelAnswers, role: Role, request: _Request, settings: TaxonomySettings, read: _Read[T]
+) -> T | None:
+    """What is read of the answer; None if it is unfit."""
+    answer = answers.ask(
+        role.system,
+        request,
+        is_fit=lambda answer: read(answer) is not None,
+        max_tokens=role.max_tokens,
+        temperature=settings.temperature,
+    )
+    return read(answer)
 
 
 class _Build:
@@ -201,10 +216,7 @@ class _Build:
         axis, drafts = self._design(node, table)
         if not drafts:
             if node.depth == 0:
-                model = self._answers.model
-                raise self._answers.refusal or UnfitAnswer(
-                    f"{model} did not answer with top categories, in {TRIES} tries"
-                )
+                raise self._answers.refusal or self._unfit(f"did not answer with top categories, in {TRIES} tries")
             return
         if node.depth == 0 and self._settings.single_axis:
             axis, drafts = self._validate(axis, drafts, table)
@@ -219,9 +231,12 @@ class _Build:
             axis, drafts = refinement
             places = self._classify(node, drafts)
         if node.depth == 0 and all(place is None for place in places.values()):
-            raise self._answers.refusal or UnfitAnswer(f"{self._answers.model} placed none of {len(places)} services")
+            raise self._answers.refusal or self._unfit(f"placed none of {len(places)} services")
         node.axis = axis
         self._settle(node, drafts, places)
+
+    def _unfit(self, failure: str) -> UnfitAnswer:
+        return UnfitAnswer(f"{self._answers.model} {failure}; {self._answers.advice()}")
 
     def _keywords(self, node: _Node) -> Counter[str]:
         """Keyword → how many services have it. Each batch sees those of the batches before it."""
@@ -232,8 +247,8 @@ class _Build:
                 "known": [word for word, _ in counts.most_common(KEYWORDS_SHOWN // 2)],
                 "services": prompts.service_rows(batch),
             }
-            answer = self._ask(prompts.KEYWORDS, request)
-            counts.update(prompts.read_keywords(answer, len(batch), settings.keywords_per_service))
+            read = partial(prompts.read_keywords, count=len(batch), limit=settings.keywords_per_service)
+            counts.update(self._ask(prompts.KEYWORDS, request, read) or ())
             self.report("bfs")
         return counts
 
@@ -249,10 +264,12 @@ class _Build:
         role = role if self._settings.single_axis else role.on_any_axis
         for attempt in range(TRIES):
             again = {"note": "Your last answer was not such JSON with two categories or more."} if attempt else {}
-            axis, drafts = prompts.read_design(self._ask(role, {**request, **again}), self._settings.max_categories)
+            design = self._ask(
+                role, {**request, **again}, partial(prompts.read_design, limit=self._settings.max_categories)
+            )
             self.report("bfs")
-            if drafts:
-                return axis, drafts
+            if design:
+                return design
         return "", ()
 
     def _validate(
@@ -260,18 +277,18 @@ class _Build:
     ) -> tuple[str, tuple[Draft, ...]]:
         """Designed anew if some categories leave the axis; as it was if the answer is not fit."""
         limit = self._settings.max_categories
-        request = {"limit": limit, "axis": axis, "categories": prompts.category_rows(drafts)}
-        answer = self._ask(prompts.VALIDATE, request | {"keywords": _most_frequent(table)})
-        revision = prompts.read_design(answer, limit)
-        return (revision[0] or axis, revision[1]) if answer.get("violations") and revision[1] else (axis, drafts)
+        request: dict[str, Any] = {"limit": limit, "axis": axis, "categories": prompts.category_rows(drafts)}
+        request["keywords"] = _most_frequent(table)
+        revision = self._ask(prompts.VALIDATE, request, partial(prompts.read_revision, limit=limit))
+        return (revision[0] or axis, revision[1]) if revision and revision[1] else (axis, drafts)
 
     def _classify(self, node: _Node, drafts: Sequence[Draft]) -> dict[str, tuple[int, ...] | None]:
         """Id → numbers of categories, from 1; None where no answer was fit. A call a service."""
         rows = prompts.category_rows(drafts)
+        read = partial(prompts.read_numbers, count=len(drafts))
         requests = ({"categories": rows, "service": prompts.service_row(each)} for each in self._of(node.services))
-        answers = self._ask_all(prompts.CLASSIFY, [*requests], "bfs")
-        numbers = (prompts.read_numbers(answer, len(drafts)) for answer in answers)
-        return dict(zip(node.services, numbers, strict=True))
+        answers = self._ask_all(prompts.CLASSIFY, [(request, read) for request in requests], "bfs")
+        return dict(zip(node.services, answers, strict=True))
 
     def _is_generic(self, numbers: Sequence[int], children: int) -> bool:
         """Whether a service fits more children than the share; it always may fit one."""
@@ -331,20 +348,32 @@ class _Build:
             for leaf in own.leaves()
             for ids in batched(leaf.holds, self._settings.keyword_batch)
         ]
-        prompt_rows = [self._cross_request(leaf, ids, [tops[at] for at in others]) for leaf, ids, others in questions]
-        for (_, ids, others), answer in zip(
-            questions, self._ask_all(prompts.CROSS_DOMAIN, prompt_rows, "cross_domain"), strict=True
+        cross = [
+            (
+                self._cross_request(leaf, ids, [tops[at] for at in others]),
+                partial(prompts.read_pairs, services=len(ids), domains=len(others)),
+            )
+            for leaf, ids, others in questions
+        ]
+        for (_, ids, others), pairs in zip(
+            questions, self._ask_all(prompts.CROSS_DOMAIN, cross, "cross_domain"), strict=True
         ):
-            for number, domain in prompts.read_pairs(answer, len(ids), len(others)).items():
+            for number, domain in (pairs or {}).items():
                 each, at = ids[number - 1], others[domain - 1]
                 if at not in places[each]:
                     counts.setdefault(each, at)
         leaves = {at: [*tops[at].leaves()] for at in set(counts.values())}
-        requests = [self._place_request(each, tops[at], leaves[at]) for each, at in counts.items()]
+        requests = [
+            (
+                self._place_request(each, tops[at], leaves[at]),
+                partial(prompts.read_leaf, count=len(leaves[at]), least=LEAST_CONFIDENCE),
+            )
+            for each, at in counts.items()
+        ]
         answers = self._ask_all(prompts.PLACE, requests, "cross_domain")
-        for (each, at), answer in zip(counts.items(), answers, strict=True):
-            if number := prompts.read_leaf(answer, len(leaves[at]), LEAST_CONFIDENCE):
-                leaves[at][number - 1].holds[each] = By.CROSS
+        for (each, at), leaf_number in zip(counts.items(), answers, strict=True):
+            if leaf_number:
+                leaves[at][leaf_number - 1].holds[each] = By.CROSS
 
     def _cross_request(self, leaf: _Node, ids: Sequence[str], others: Sequence[_Node]) -> dict[str, Any]:
         return {
@@ -360,13 +389,13 @@ class _Build:
 
     # Calls.
 
-    def _ask(self, role: Role, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _ask(self._answers, role, request, self._settings)
+    def _ask[T](self, role: Role, request: _Request, read: _Read[T]) -> T | None:
+        return _ask(self._answers, role, request, self._settings, read)
 
-    def _ask_all(self, role: Role, requests: Sequence[Mapping[str, Any]], state: str) -> list[dict[str, Any]]:
-        """In the order of the requests; as many at once as the settings say."""
+    def _ask_all[T](self, role: Role, requests: Sequence[tuple[_Request, _Read[T]]], state: str) -> list[T | None]:
+        """What is read of each, in order; as many at once as the settings say."""
         answers = []
-        for answer in self._pool.map(lambda request: self._ask(role, request), requests):
+        for answer in self._pool.map(lambda each: self._ask(role, *each), requests):
             answers.append(answer)
             self.report(state)
         return answers

@@ -10,7 +10,7 @@ from unicodedata import category as unicode_category
 
 from waygraph.registry.model.nouns import Mode
 from waygraph.registry.model.numbers import read_digits, read_number, read_whole
-from waygraph.registry.taxonomy.tree import SEPARATOR
+from waygraph.registry.taxonomy.tree import HERE, SEPARATOR
 
 NAME_CHARS, TEXT_CHARS = 60, 400
 """Of a category's name, and of each of its other texts."""
@@ -18,16 +18,29 @@ SERVICE_CHARS = 1_000
 """Of a service's description, where it stands alone."""
 BRIEF_CHARS = 150
 """The same, where many are shown."""
+MOST_SHOWN = 100
+"""Services in one call."""
+GROUP_CHARS = MOST_SHOWN * BRIEF_CHARS
+"""Of the descriptions and words of all services in one call."""
 NOT_TEXT = frozenset({"Cc", "Cs", "Co", "Cn"})
 
 
 class Service(NamedTuple):
-    """What is sorted: an agent or a tool, by its own words. `words`: what else tells of it, as an agent's tools do."""
+    """What is sorted: an agent or a tool, by its own words.
+
+    `words`: what else tells of it, an agent's tools or a tool's agent. `tags`: its own and those of these.
+    """
 
     id: str
     name: str
     description: str
     words: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All that is said of it."""
+        return " ".join((self.name, self.description, self.words, *self.tags))
 
 
 class Draft(NamedTuple):
@@ -51,6 +64,11 @@ class Role:
     def on_any_axis(self) -> "Role":
         """Without the demand for one axis: to measure what the demand is worth."""
         return replace(self, task=self.task.replace(_ONE_AXIS, ""))
+
+    @property
+    def after_turns(self) -> "Role":
+        """For a request that others came before."""
+        return replace(self, task=f"{self.task} {_TURNS}")
 
     @property
     def system(self) -> str:
@@ -133,6 +151,10 @@ PLACE = Role(
     max_tokens=300,
 )
 _WALK = "Mind what it asks for, its limits, and what it rules out. Answer with their numbers, or none if none fits."
+_TURNS = (
+    "`history` holds the turns before the request: they tell what it refers to. What failed there is no choice if "
+    "another one fits."
+)
 
 
 def _walk_roles(tasks: Mapping[Mode, str]) -> Mapping[Mode, Role]:
@@ -176,28 +198,66 @@ def service_rows(services: Iterable[Service], chars: int = BRIEF_CHARS) -> list[
     return [{"number": number} | service_row(each, chars) for number, each in enumerate(services, start=1)]
 
 
+def selection_rows(services: Sequence[Service]) -> list[dict[str, Any]]:
+    """Numbered from 1: the fewer there are, the more of each. Words get what the description leaves them, at least a
+    third where there is room for more than a brief description.
+    """
+    chars = GROUP_CHARS // max(1, len(services))
+    return [{"number": number} | _selection_row(each, chars) for number, each in enumerate(services, start=1)]
+
+
+def _selection_row(service: Service, chars: int) -> dict[str, Any]:
+    words_chars = min(len(service.words), chars // 3)
+    description = service.description[: max(BRIEF_CHARS, chars - words_chars)]
+    words = shorten_words(service.words, chars - len(description))
+    return _without_empty({"name": service.name[:BRIEF_CHARS], "description": description, "words": words})
+
+
+def shorten_words(words: str, chars: int) -> str:
+    """As many whole words as there is room for."""
+    return words if len(words) <= chars else words[: max(0, chars) + 1].rpartition(" ")[0]
+
+
 def _without_empty(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value}
 
 
-def read_design(answer: Mapping[str, Any], limit: int) -> tuple[str, tuple[Draft, ...]]:
-    """The axis, and at most `limit` categories whose names differ; none if the answer holds fewer than two."""
+type Design = tuple[str, tuple[Draft, ...]]
+"""The axis, and the categories."""
+
+
+def read_design(answer: Mapping[str, Any], limit: int) -> Design | None:
+    """With at most `limit` categories whose names differ; None if the answer holds fewer than two."""
     drafts: dict[str, Draft] = {}
-    for row in _rows(answer.get("categories")):
+    for row in _rows(answer.get("categories")) or ():
         draft = Draft(_segment(row.get("name")), *(_text(row.get(field)) for field in Draft._fields[1:]))
         if draft.name:
             drafts.setdefault(draft.name.casefold(), draft)
     designs = tuple(drafts.values())[:limit]
-    return _text(answer.get("axis"), NAME_CHARS), designs if len(designs) > 1 else ()
+    return (_text(answer.get("axis"), NAME_CHARS), designs) if len(designs) > 1 else None
 
 
-def read_keywords(answer: Mapping[str, Any], count: int, limit: int) -> list[str]:
-    """Of services numbered 1 to `count`: each keyword once a service, at most `limit` of one."""
+def read_revision(answer: Mapping[str, Any], limit: int) -> Design | None:
+    """`NO_REVISION` if nothing was found wrong; None if something was, without a design anew, or for another answer."""
+    if answer.get("violations"):
+        return read_design(answer, limit)
+    return NO_REVISION if answer.keys() & {"violations", "categories"} else None
+
+
+NO_REVISION: Design = ("", ())
+
+
+def read_keywords(answer: Mapping[str, Any], count: int, limit: int) -> list[str] | None:
+    """Of services numbered 1 to `count`: each keyword once a service, at most `limit` of one; None for no list, and for
+    rows that all are unknown.
+    """
     keywords: dict[int, list[str]] = {}
-    for row in _rows(answer.get("keywords")):
+    for row in (rows := _rows(answer.get("keywords"))) or ():
         number, words = _number(row.get("number"), count), row.get("keywords")
         if number and isinstance(words, list):
             keywords.setdefault(number, [_text(word, NAME_CHARS).casefold() for word in words])
+    if not keywords and rows != []:
+        return None
     return [word for words in keywords.values() for word in [*dict.fromkeys(filter(None, words))][:limit]]
 
 
@@ -210,27 +270,27 @@ def read_numbers(answer: Mapping[str, Any], count: int) -> tuple[int, ...] | Non
     return numbers if numbers or not entries else None
 
 
-def read_pairs(answer: Mapping[str, Any], services: int, domains: int) -> dict[int, int]:
-    """Number of a service → number of its other domain."""
-    pairs = (
-        (_number(row.get("service"), services), _number(row.get("domain"), domains))
-        for row in _rows(answer.get("also"))
-    )
+def read_pairs(answer: Mapping[str, Any], services: int, domains: int) -> dict[int, int] | None:
+    """Number of a service → number of its other domain; None for no list, and for rows that all are unknown."""
+    rows = _rows(answer.get("also"))
+    pairs = ((_number(row.get("service"), services), _number(row.get("domain"), domains)) for row in rows or ())
     domain_by_service: dict[int, int] = {}
     for service, domain in pairs:
         if service and domain:
             domain_by_service.setdefault(service, domain)
-    return domain_by_service
+    return domain_by_service if domain_by_service or rows == [] else None
 
 
-def read_leaf(answer: Mapping[str, Any], count: int, least: int) -> int:
-    """The number of the leaf; 0 if there is none, or if the model is less sure than `least` percent."""
-    sure = answer.get("confidence")
-    return _number(answer.get("leaf"), count) if read_number(sure, least, 100) is not None else 0
+def read_leaf(answer: Mapping[str, Any], count: int, least: int) -> int | None:
+    """The number of the leaf; 0 if the model is less sure than `least` percent, None if it names none."""
+    leaf, sure = _number(answer.get("leaf"), count), read_number(answer.get("confidence"), 0, 100)
+    return None if not leaf or sure is None else leaf if sure >= least else 0
 
 
-def _rows(value: object) -> list[Mapping[str, Any]]:
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+def _rows(value: object) -> list[Mapping[str, Any]] | None:
+    """Empty for an empty list alone; None if nothing of it is a row."""
+    rows = [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else None
+    return rows if rows or value == [] else None
 
 
 def _number(value: object, count: int) -> int:
@@ -245,4 +305,5 @@ def _text(value: object, chars: int = TEXT_CHARS) -> str:
 
 
 def _segment(value: object) -> str:
-    return " & ".join(filter(None, (part.strip() for part in _text(value, NAME_CHARS).split(SEPARATOR))))
+    name = " & ".join(filter(None, (part.strip() for part in _text(value, NAME_CHARS).split(SEPARATOR))))
+    return "" if name == HERE else name

@@ -1,6 +1,7 @@
 """What a taxonomy is like: its structure, how far it has drifted from its build, and in what two differ."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -9,7 +10,7 @@ import numpy as np
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.taxonomy.rows import read_directions, read_taxonomies
 from waygraph.registry.taxonomy.tree import By, Taxonomy
-from waygraph.registry.taxonomy.upkeep import is_over_size, read_placeable, read_placeable_vectors
+from waygraph.registry.taxonomy.upkeep import Placeable, is_over_size, read_placeable, vectors_to_place
 
 REBUILD_SHARE = 0.2
 """Of what a taxonomy holds, placed since it was built: from here on a rebuild pays."""
@@ -105,17 +106,18 @@ def _drift(session: GraphSession, taxonomy: Taxonomy) -> Drift:
         nearest=nearest,
         over_size=structure.over_size,
         unplaced=len(placeable.keys() - {entity for entity, _ in holds}),
-        far=_count_far(session, taxonomy),
+        far=_count_far(session, taxonomy, placeable),
         private=private,
         rebuild="; ".join(text for holds, text in reasons if holds),
     )
 
 
-def _count_far(session: GraphSession, taxonomy: Taxonomy) -> int:
+def _count_far(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, Placeable]) -> int:
     """By the directions of the leaves as they were built."""
     directions = read_directions(session, taxonomy.name)
     leaves = [each for each in taxonomy.categories.values() if not each.children and each.id in directions]
-    vectors = read_placeable_vectors(session, taxonomy.of, {entity for leaf in leaves for entity in leaf.holds})
+    entities = {entity for leaf in leaves for entity in leaf.holds} & placeable.keys()
+    vectors = vectors_to_place(session, taxonomy, {entity: placeable[entity] for entity in entities})
     if not leaves or not vectors:
         return 0
     matrix = np.stack([directions[leaf.id] for leaf in leaves])

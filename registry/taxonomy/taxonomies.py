@@ -43,17 +43,20 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         return (text for at in value.categories.values() for text in (at.name, at.description, at.boundary))
 
     def restore(self, session: WriteSession, values: Sequence[Taxonomy]) -> Written:
-        """Those whose names the registry has none of; none is current beside another."""
+        """Those whose names the registry has none of. The current one stays; without any, the values' own is."""
         revision = session.begin().revision
         present = {each.name: each for each in read_taxonomies(session.engine)}
-        has_current = any(each.current for each in present.values())
         missing = [each for each in values if each.name not in present]
+        if not missing:
+            return Written(revision=revision)
+        has_current = any(each.current for each in present.values())
+        current = "" if has_current else next((each for each in missing if each.current), missing[0]).name
 
         def work(graph_session: GraphSession) -> None:
             for each in missing:
-                settle(graph_session, replace(each, current=each.current and not has_current), None)
+                settle(graph_session, replace(each, current=each.name == current), None)
 
-        return session.write(work) if missing else Written(revision=revision)
+        return session.write(work)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
@@ -94,7 +97,8 @@ class Taxonomies(RegistryNoun[Taxonomy]):
         in_trees = self.counts(taxonomies)["categories"]
         if (len(taxonomies), in_trees) != (counts["taxonomies"], counts["categories"]):
             yield f"{in_trees} of {counts['categories']} categories are in a tree"
-        yield from (f"there are {n} current ones" for n in {sum(each.current for each in taxonomies)} if n > 1)
+        if taxonomies and (current := sum(each.current for each in taxonomies)) != 1:
+            yield f"there are {current} current ones"
         for taxonomy in taxonomies:
             placeable = read_placeable(contents.session, taxonomy.of)
             for each in taxonomy.categories.values():
@@ -115,36 +119,62 @@ class Taxonomies(RegistryNoun[Taxonomy]):
 TAXONOMIES = Taxonomies()
 
 
-def set_taxonomy(session: WriteSession, new: Taxonomy) -> Taxonomy:
-    """In place of the one of the same name. All that may stand in it is placed. Returns it as it is stored."""
+def set_taxonomy(session: WriteSession, new: Taxonomy, *, keep_current: bool) -> Taxonomy:
+    """In place of the one of the same name, and current if that was. All that may stand in it is placed.
+
+    One of a new name is the current one, unless `keep_current` and another is. Returns it as it is stored.
+    """
     new = replace(new, revision=session.begin().revision + 1)
 
     def work(graph_session: GraphSession) -> None:
         taxonomies = {each.name: each for each in read_taxonomies(graph_session)}
         former = taxonomies.pop(new.name, None)
+        is_current = former.current if former else not keep_current
+        is_current = is_current or not any(each.current for each in taxonomies.values())
         if former and former.of is not new.of:
             remove_taxonomy(graph_session, former)
             former = None
-        settle(graph_session, new, former)
-        for other in taxonomies.values():
-            if other.current and new.current:
-                put_taxonomy(graph_session, replace(other, current=False), other)
+        settle(graph_session, replace(new, current=is_current), former)
+        if is_current:
+            _put_current(graph_session, taxonomies.values(), new.name)
 
     session.write(work)
     return next(each for each in read_taxonomies(session.engine) if each.name == new.name)
 
 
+def use_taxonomy(session: WriteSession, name: str) -> Written:
+    """Makes it the current one. Raises UnknownName."""
+    revision = session.begin().revision
+    taxonomies = _read_by_name(session, name)
+    if taxonomies[name].current:
+        return Written(revision=revision)
+    return session.write(lambda graph_session: _put_current(graph_session, taxonomies.values(), name))
+
+
 def forget_taxonomy(session: WriteSession, name: str) -> Written:
     """If it was the current one, the first of those that are left is. Raises UnknownName."""
     session.begin()
-    taxonomies = {each.name: each for each in read_taxonomies(session.engine)}
-    if name not in taxonomies:
-        raise UnknownName("taxonomy", name, taxonomies)
-    taxonomy, others = taxonomies.pop(name), list(taxonomies.values())
+    others = _read_by_name(session, name)
+    taxonomy = others.pop(name)
 
     def work(graph_session: GraphSession) -> None:
         remove_taxonomy(graph_session, taxonomy)
         if taxonomy.current and others:
-            put_taxonomy(graph_session, replace(others[0], current=True), others[0])
+            _put_current(graph_session, others.values(), next(iter(others)))
 
     return session.write(work)
+
+
+def _read_by_name(session: WriteSession, name: str) -> dict[str, Taxonomy]:
+    """All of them. Raises UnknownName if none has this name."""
+    taxonomies = {each.name: each for each in read_taxonomies(session.engine)}
+    if name not in taxonomies:
+        raise UnknownName("taxonomy", name, taxonomies)
+    return taxonomies
+
+
+def _put_current(session: GraphSession, taxonomies: Iterable[Taxonomy], name: str) -> None:
+    """Of these the one of this name is current, and no other."""
+    for each in taxonomies:
+        if each.current != (each.name == name):
+            put_taxonomy(session, replace(each, current=not each.current), each)

@@ -14,6 +14,8 @@ ROOT = ""
 """The path of the root."""
 SEPARATOR = "/"
 """Between the names of a path: `travel/flights`."""
+HERE = "."
+"""As the last name of a path: what stands in the category itself, and in no child of it."""
 DEFAULT_NAME = "main"
 """Of a taxonomy that nobody names."""
 
@@ -30,10 +32,11 @@ class By(StrEnum):
 
     MODEL = "model"
     VECTORS = "vectors"
+    WORDS = "words"
     CROSS = "cross"
     """A second parent, found after the tree stood."""
     NEAREST = "nearest"
-    """The nearest leaf by vectors, since no model placed it."""
+    """The nearest leaf by vectors or words, since no model placed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,8 @@ class TaxonomySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
-    """`categories`: by id, the root first, parents before children. `built_by`: `vectors` or `openai:MODEL`.
+    """`categories`: by id, the root first, parents before children. `built_by`: `vectors`, `words` or
+    `openai:MODEL`.
 
     `current`: the one that is meant where none is named. `private`: ids of the agents whose texts its words may be made
     of and that not everyone may see: who does not see all of them sees nothing of it, unless it is `shown_to_all`.
@@ -203,7 +207,7 @@ class CategoryView:
     taxonomy: str
     of: Of
     built_by: str
-    """`vectors`, or the language model."""
+    """`vectors`, `words`, or the language model."""
     path: str
     description: str
     boundary: str
@@ -213,6 +217,10 @@ class CategoryView:
     members: tuple[str, ...]
     """Ids of what stands in it and in no child."""
     revision: int
+
+
+INDEX_CHANGED = "the registry was written meanwhile"
+"""Why a walk ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +251,7 @@ def check_taxonomy(taxonomy: Taxonomy) -> None:
         if not all(map(_is_plain, category.holds)):
             raise InvalidSetting(f"category {number} holds what is no id of an agent or tool")
         names = [taxonomy.categories[child].name for child in category.children]
-        if len(set(names)) < len(names) or any(SEPARATOR in name for name in names):
+        if len(set(names)) < len(names) or any(SEPARATOR in name or name == HERE for name in names):
             raise InvalidSetting(f"category {number}: its children need names of their own, without {SEPARATOR!r}")
 
 

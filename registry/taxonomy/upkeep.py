@@ -5,9 +5,10 @@ by their vectors alone, and where a leaf is split only those are counted that ev
 tells of an agent to somebody who may not see it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import NamedTuple
 
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
@@ -17,18 +18,16 @@ from waygraph.registry.graph.read import (
     read_agents,
     read_agents_of,
     read_settings,
+    read_settings_of,
     read_tools,
     read_tools_of,
     read_vectors,
 )
-from waygraph.registry.model.nouns import Agent, is_doubtful
+from waygraph.registry.model.nouns import Agent, Tool, is_doubtful
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.taxonomy.prompts import Service
 from waygraph.registry.taxonomy.rows import put_taxonomy, read_directions, read_taxonomies
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
-
-if TYPE_CHECKING:
-    pass
 
 
 class Placeable(NamedTuple):
@@ -41,7 +40,7 @@ class Placeable(NamedTuple):
 
 def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | None = None) -> dict[str, Placeable]:
     """By id, of these agents; None: of all. What is pending, hidden or flagged is left out."""
-    settings = read_settings(session)
+    settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
     agents_of_graph = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
     agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in agents_of_graph.items()}
     placeable = {
@@ -52,13 +51,17 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
     tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(agents_of_graph))
     if of is Of.TOOLS:
         return dict(_tools(placeable, tools))
-    names: dict[str, list[str]] = {}
-    for item in tools:
-        names.setdefault(item.tool.agent_id, []).append(item.tool.name)
+    tools_of: dict[str, list[Tool]] = {}
+    for tool in (item.tool for item in tools if _may_say(item.tool)):
+        tools_of.setdefault(tool.agent_id, []).append(tool)
     return {
         agent_id: Placeable(
             Service(
-                id=agent_id, name=agent.name, description=agent.description, words=" ".join(names.get(agent_id, ()))
+                id=agent_id,
+                name=agent.name,
+                description=agent.description,
+                words=" ".join(tool.name for tool in tools_of.get(agent_id, ())),
+                tags=_unite_tags(agent.tags, *(tool.tags for tool in tools_of.get(agent_id, ()))),
             ),
             agents_of_graph[agent_id].vector_key,
             not agent.visible_to,
@@ -70,9 +73,18 @@ def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | N
 def _tools(owners: Mapping[str, Agent], tools: Iterable[StoredTool]) -> Iterator[tuple[str, Placeable]]:
     for item in tools:
         tool, owner = item.tool, owners.get(item.tool.agent_id)
-        if owner and not (tool.pending or is_doubtful(tool)):
-            service = Service(id=tool.id, name=tool.name, description=tool.description, words=owner.name)
+        if owner and _may_say(tool):
+            tags = _unite_tags(tool.tags, owner.tags)
+            service = Service(id=tool.id, name=tool.name, description=tool.description, words=owner.name, tags=tags)
             yield tool.id, Placeable(service, item.vector_key, not owner.visible_to)
+
+
+def _may_say(tool: Tool) -> bool:
+    return not (tool.pending or is_doubtful(tool))
+
+
+def _unite_tags(*tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(tags)))
 
 
 def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) -> "Vectors":
@@ -83,6 +95,24 @@ def read_placeable_vectors(session: GraphSession, of: Of, ids: Collection[str]) 
     vectors = read_vectors(session, **({"agents": entities} if of is Of.AGENTS else {"tools": entities}))
     lengths = {entity: float(np.linalg.norm(vector)) for entity, vector in vectors.items()}
     return {entity: vector / lengths[entity] for entity, vector in vectors.items() if lengths[entity]}
+
+
+def vectors_to_place(session: GraphSession, taxonomy: Taxonomy, placeable: Mapping[str, Placeable]) -> "Vectors":
+    """Of these, of the kind that the taxonomy was built by: float32 of shape (dimension,) and length 1."""
+    from waygraph.registry.taxonomy.word_vectors import word_vectors
+
+    if taxonomy.built_by == By.WORDS:
+        return dict(word_vectors([each.service for each in placeable.values()], by_rarity=False))
+    return read_placeable_vectors(session, taxonomy.of, placeable.keys())
+
+
+def _vectors_to_build(taxonomy: Taxonomy, services: Sequence[Service], vectors: "Vectors") -> "Vectors":
+    """Of these services, of what they are placed by: float32 of shape (dimension,)."""
+    from waygraph.registry.taxonomy.word_vectors import word_vectors
+
+    if taxonomy.built_by == By.WORDS:
+        return dict(word_vectors(services, by_rarity=True))
+    return {service.id: vectors[service.id] for service in services if service.id in vectors}
 
 
 class BuildInput(NamedTuple):
@@ -102,10 +132,10 @@ def read_given(session: GraphSession, name: str, of: Of) -> BuildInput:
 def settle(session: GraphSession, new: Taxonomy, former: Taxonomy | None) -> None:
     """Stores a whole taxonomy: all that may stand in it is placed, the rest is taken out, directions are made anew."""
     now = read_placeable(session, new.of)
-    vectors = read_placeable_vectors(session, new.of, now.keys())
-    # As with words: an agent that not everyone may see says nothing, unless the build read such ones.
-    telling = {entity: way for entity, way in vectors.items() if new.private or now[entity].is_public}
-    tree = _Tree(new, _directions(new, telling), new_ids=new.categories)
+    vectors = vectors_to_place(session, new, now)
+    # As with names: an agent that not everyone may see says nothing, unless the build read such ones.
+    telling = [each.service for each in now.values() if new.private or each.is_public]
+    tree = _Tree(new, _directions(new, _vectors_to_build(new, telling, vectors)), new_ids=new.categories)
     tree.take_out([entity for entity in tree.where if entity not in now])
     tree.place([entity for entity in now if entity not in tree.where], vectors)
     tree.split_large(session, now)
@@ -137,7 +167,7 @@ def keep_placed(
     tree = _Tree(former, {}, new_ids=())
     absent = [entity for entity in tree.where if owner_of(entity) in agent_ids and entity not in now]
     with_new_vector = [
-        entity for entity in now if entity in before and before[entity].vector_key != now[entity].vector_key
+        entity for entity in now if entity in before and _has_new_vector(former, before[entity], now[entity])
     ]
     coming = [entity for entity in now if entity not in tree.where or entity in with_new_vector]
     stood_open = {owner_of(entity) for entity, was in before.items() if was.is_public and entity in tree.where}
@@ -147,7 +177,7 @@ def keep_placed(
     tree.take_out([*absent, *with_new_vector])
     if coming:
         tree.directions = dict(read_directions(session, former.name))
-        tree.place(coming, read_placeable_vectors(session, former.of, coming))
+        tree.place(coming, vectors_to_place(session, former, {entity: now[entity] for entity in coming}))
         directions = dict(tree.directions)
         tree.split_large(session, None)
         new_directions = {each: way for each, way in tree.directions.items() if way is not directions.get(each)}
@@ -157,11 +187,16 @@ def keep_placed(
     put_taxonomy(session, replace(tree.taxonomy(), private=tuple(sorted(private))), former, new_directions)
 
 
+def _has_new_vector(taxonomy: Taxonomy, before: Placeable, now: Placeable) -> bool:
+    by_words = taxonomy.built_by == By.WORDS
+    return before.service != now.service if by_words else before.vector_key != now.vector_key
+
+
 def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[str]:
     """Those of them that are held and that not everyone may see any more."""
     if not agent_ids:
         return set()
-    settings = read_settings(session)
+    settings = read_settings_of(session, agent_ids)
     agents = (overlaid(item.agent, settings) for item in read_agents_of(session, agent_ids).values())
     return {agent.id for agent in agents if agent.hidden or agent.visible_to}
 
@@ -225,30 +260,31 @@ class _Tree:
             category, holds = self._categories[leaf], self._holds[leaf]
             if not is_over_size(holds, settings) or category.depth >= settings.max_depth or leaf not in self._grown:
                 continue
-            members = placeable or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
-            public = [members[each].service for each in holds if each in members and members[each].is_public]
+            entities = placeable or read_placeable(session, self._held.of, {owner_of(entity) for entity in holds})
+            members = {each: entities[each] for each in holds if each in entities}
+            public = [each.service for each in members.values() if each.is_public]
             if is_over_size({each.id: holds[each.id] for each in public}, settings):
-                self._split(session, category, public)
+                self._split(category, public, vectors_to_place(session, self._held, members))
 
-    def _split(self, session: GraphSession, category: Category, public: list[Service]) -> None:
-        from waygraph.registry.taxonomy.vectors_build import BY_VECTORS, rename_categories, split
+    def _split(self, category: Category, public: list[Service], vectors: "Vectors") -> None:
+        from waygraph.registry.taxonomy.vectors_build import rename_categories, split
 
         holds = self._holds[category.id]
-        vectors = read_placeable_vectors(session, self._held.of, holds.keys())
-        if not any(service.id in vectors for service in public):
+        telling = _vectors_to_build(self._held, public, vectors)
+        if not telling:
             return
         path = self._held.paths().get(category.id, "")
-        top, *below = split(public, vectors, category, self._held.settings, path.split("/"))
+        top, *below = split(public, telling, category, self._held.settings, path.split("/"))
         ids = {each.id: f"{each.id}-{top.id}" for each in below if each.id in self._holds}
         top, *below = rename_categories([top, *below], ids)
         if not below:
             return
-        by = By.VECTORS if self._held.built_by == BY_VECTORS else By.NEAREST
+        by = next((each for each in (By.VECTORS, By.WORDS) if each == self._held.built_by), By.NEAREST)
         parts = {each.id: each for each in (top, *below)}
         self._categories |= parts
         self._holds |= {each: {} for each in parts}
         part = Taxonomy(name="", of=self._held.of, built_by="", categories=parts)
-        self.directions |= {each: way for each, way in _directions(part, vectors).items() if each != top.id}
+        self.directions |= {each: way for each, way in _directions(part, telling).items() if each != top.id}
         for entity in holds:
             self.where[entity].remove(top.id)
         for each in below:

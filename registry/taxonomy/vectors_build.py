@@ -1,31 +1,25 @@
-"""A taxonomy without a language model: clusters of vectors, top down, named by the words that tell them apart.
+"""A taxonomy without a language model: clusters of vectors, top down, named by what their members share.
 
 Clusters: spherical k-means (Dhillon and Modha, "Concept Decompositions for Large Sparse Text Data", 2001), begun by
 k-means++ (Arthur and Vassilvitskii, 2007) from fixed seeds, or where the former tree has as many children from those:
-so that little changes where little has changed. Names: class-based TF-IDF (Grootendorst, "BERTopic", 2022).
+so that little changes where little has changed. Where nothing has a vector, words stand in for it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import count
-from math import ceil, log
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waygraph.registry.index.analyser import rarity, telling_words
+from waygraph.registry.index.analyser import telling_words
 from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.taxonomy.category_names import CategoryNamer
 from waygraph.registry.taxonomy.prompts import Service
-from waygraph.registry.taxonomy.tree import (
-    DEFAULT_NAME,
-    By,
-    Category,
-    Of,
-    Taxonomy,
-    TaxonomySettings,
-)
+from waygraph.registry.taxonomy.tree import DEFAULT_NAME, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.word_vectors import word_vectors
 
 type Matrix = NDArray[np.float32]
 type Vectors = Mapping[str, NDArray[np.float32]]
@@ -33,9 +27,9 @@ type Vectors = Mapping[str, NDArray[np.float32]]
 type Builder = Callable[[Sequence[Service], Vectors, Taxonomy | None], Taxonomy]
 """Services by id, the vectors of those that have one, and the taxonomy of the same name that is there now."""
 
-BY_VECTORS = "vectors"
 AXIS = "texts that are alike"
 FEWEST_CHILDREN = 5
+"""And as many as the square root of what a category holds: fewer hold too much of several kinds for one name."""
 SECOND_PARENT = 0.95
 """A second parent is as near as this share of the first one's cosine."""
 ANEW = 1.25
@@ -47,7 +41,23 @@ STAYS = 0.05
 STILL_SPLIT = 0.75
 """A category that had children keeps them down to this share of the leaf size."""
 _SEEDS, _ROUNDS = 3, 60
-_NAME_WORDS, _DESCRIPTION_WORDS, _BOUNDARY_WORDS, _EXAMPLES = 2, 6, 3, 3
+_BOUNDARY_WORDS, _EXAMPLES = 3, 3
+_CENTRAL = 200
+"""So many members in the middle of a category are looked at for examples of it."""
+_LABEL_WORDS, _LABEL_CHARS = 4, 60
+"""Of a member's name in a description."""
+
+
+def build_without_model(
+    services: Sequence[Service],
+    vectors: Vectors,
+    before: Taxonomy | None = None,
+    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+) -> Taxonomy:
+    """By vectors, float32 of shape (dimension,), if anything has one, else by words. Raises InvalidSetting if there is
+    nothing to build of.
+    """
+    return (build_by_vectors if vectors else build_by_words)(services, vectors, before, settings)
 
 
 def build_by_vectors(
@@ -60,11 +70,31 @@ def build_by_vectors(
 
     Raises InvalidSetting if none has one.
     """
-    ids = sorted(service.id for service in services if service.id in vectors)
-    if not ids:
+    if not vectors:
         raise InvalidSetting(
-            "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`."
+            "a taxonomy by vectors needs vectors, and nothing here has one. Embed the texts: `waygraph reindex`; or "
+            "build it by words."
         )
+    return _build(services, vectors, before, settings, By.VECTORS)
+
+
+def build_by_words(
+    services: Sequence[Service],
+    _vectors: Vectors,
+    before: Taxonomy | None = None,
+    settings: TaxonomySettings = TaxonomySettings(),  # noqa: B008 - frozen
+) -> Taxonomy:
+    """The same of the words of their texts. Raises InvalidSetting if there are none."""
+    vectors = word_vectors(services, by_rarity=True)
+    if not vectors:
+        raise InvalidSetting("a taxonomy needs agents or tools, and none here may stand in one: `waygraph ingest`")
+    return _build(services, vectors, before, settings, By.WORDS)
+
+
+def _build(
+    services: Sequence[Service], vectors: Vectors, before: Taxonomy | None, settings: TaxonomySettings, by: By
+) -> Taxonomy:
+    ids = sorted(service.id for service in services if service.id in vectors)
     matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
     former = _Former(before, {entity: row for row, entity in enumerate(ids)}, matrix, settings)
     root = _grow(np.arange(len(ids)), 0, former, before.root if before else None)
@@ -73,8 +103,8 @@ def build_by_vectors(
     return Taxonomy(
         name=DEFAULT_NAME,
         of=Of.AGENTS,
-        built_by=BY_VECTORS,
-        categories=_Naming(services, ids, matrix).name(root),
+        built_by=by.value,
+        categories=_Naming(services, ids, matrix, by).name(root),
         settings=settings,
     )
 
@@ -90,7 +120,7 @@ def split(
     ids = sorted(service.id for service in services if service.id in vectors)
     matrix = np.stack([vectors[entity] for entity in ids]).astype(np.float32)
     root = _grow(np.arange(len(ids)), category.depth, _Former(None, {}, matrix, settings), None)
-    top, *below = _Naming(services, ids, matrix).name(root, [*above, category.name]).values()
+    top, *below = _Naming(services, ids, matrix, By.VECTORS).name(root, [*above, category.name]).values()
     return [replace(category, axis=top.axis, children=top.children, holds=top.holds), *below]
 
 
@@ -99,11 +129,14 @@ def split(
 
 @dataclass(slots=True, kw_only=True)
 class Node:
-    """`rows`: of all that stand at it and below. `crossed`: of those that have it as a second parent."""
+    """`rows`: of all that stand at it and below. `crossed`: of those that have it as a second parent. `former_name`: of
+    the category that it was, if any.
+    """
 
     rows: NDArray[np.int64]
     depth: int
     direction: Matrix
+    former_name: str = ""
     children: list["Node"] = field(default_factory=list)
     crossed: list[int] = field(default_factory=list)
 
@@ -162,7 +195,7 @@ def _subtree(taxonomy: Taxonomy, category: Category) -> Iterator[Category]:
 def _grow(rows: NDArray[np.int64], depth: int, former: _Former, was: Category | None) -> Node:
     """The node of these rows and all below it. `was`: the category that it was."""
     matrix, settings = former.matrix[rows], former.settings
-    node = Node(rows=rows, depth=depth, direction=direction_of(matrix))
+    node = Node(rows=rows, depth=depth, direction=direction_of(matrix), former_name=was.name if was else "")
     former_children = former.children(was, len(rows))[: settings.max_categories]
     least = settings.leaf_size * (STILL_SPLIT if former_children else 1)
     if len(rows) <= least or depth >= settings.max_depth:
@@ -172,7 +205,7 @@ def _grow(rows: NDArray[np.int64], depth: int, former: _Former, was: Category | 
             matrix, former.directions(former_children), settings.delete_size, former.labels(former_children)[rows]
         )
     else:
-        count = min(max(ceil(len(rows) / settings.leaf_size), FEWEST_CHILDREN), settings.max_categories)
+        count = min(max(FEWEST_CHILDREN, isqrt(len(rows))), settings.max_categories)
         tries = (_cluster(matrix, _starts(matrix, count, seed), settings.delete_size) for seed in range(_SEEDS))
         labels, _ = max(tries, key=lambda numbers: numbers[1])
     if depth + 1 == settings.max_depth and _halve_large(labels, matrix, settings):
@@ -215,6 +248,12 @@ def _cluster(
         if not small.any() or alive.sum() <= FEWEST_CHILDREN // 2:
             return labels, float((vectors * directions[labels]).sum())
         alive[np.flatnonzero(small)[sizes[small].argmin()]] = False
+
+
+def _label_of(service: Service) -> str:
+    """A free name may be a sentence that speaks to a model; then the id's last part."""
+    words = service.name.split()
+    return " ".join(words if len(words) <= _LABEL_WORDS else [service.id.rpartition("/")[2]])[:_LABEL_CHARS]
 
 
 def _halve_large(labels: NDArray[np.int64], vectors: Matrix, settings: TaxonomySettings) -> bool:
@@ -280,14 +319,10 @@ def _cross(root: Node, matrix: Matrix) -> None:
 class _Naming:
     """Names the nodes of one tree. `ids` and rows of `matrix` belong together."""
 
-    def __init__(self, services: Iterable[Service], ids: Sequence[str], matrix: Matrix) -> None:
-        words = {service.id: _words_of(service) for service in services}
-        self._ids, self._matrix = list(ids), matrix
-        terms_of_names = {service.id: {term for term, _ in telling_words(service.name)} for service in services}
-        self._terms = [[*{term for term, _ in words[entity]}, *terms_of_names[entity]] for entity in ids]
-        self._spelling = _spelling(words[entity] for entity in ids)
-        having = Counter(term for terms in self._terms for term in set(terms))
-        self._rarity = {term: rarity(number, len(ids)) for term, number in having.items()}
+    def __init__(self, services: Sequence[Service], ids: Sequence[str], matrix: Matrix, by: By) -> None:
+        self._ids, self._matrix, self._by = list(ids), matrix, by
+        self._labels = {service.id: _label_of(service) for service in services}
+        self._namer = CategoryNamer(services)
 
     def name(self, root: Node, above: Iterable[str] = ()) -> dict[str, Category]:
         """The categories, parents first. Ids are made of what they hold, so that equal trees have equal ones.
@@ -300,7 +335,7 @@ class _Naming:
         while pending:
             node, words, avoid = pending.pop()
             children = self._name_children(node, avoid) if node.children else []
-            holds = {} if children else {self._ids[row]: By.VECTORS for row in node.rows.tolist()}
+            holds = {} if children else {self._ids[row]: self._by for row in node.rows.tolist()}
             holds |= {self._ids[row]: By.CROSS for row in node.crossed}
             categories[words.id] = replace(
                 words,
@@ -313,77 +348,42 @@ class _Naming:
         return categories
 
     def _name_children(self, node: Node, avoid: frozenset[str]) -> list[Category]:
-        classes = [[self._terms[row] for row in child.rows.tolist()] for child in node.children]
-        rankings = _telling_terms(classes, self._rarity)
-        words = [[self._spelling[term] for term in terms if term not in avoid] or ["other"] for terms in rankings]
-        names: list[str] = []
-        for each in words:
-            names.append(_free_name(each, names))
+        classes = [[self._ids[row] for row in child.rows.tolist()] for child in node.children]
+        names, words = self._namer.name_siblings(classes, avoid, [child.former_name for child in node.children])
         directions = np.stack([child.direction for child in node.children])
         cosines = directions @ directions.T
         np.fill_diagonal(cosines, -np.inf)
         near = cosines.argmax(axis=1).tolist()
+        examples = [self._examples(child) for child in node.children]
         return [
             Category(
                 id=self._new_id(child),
                 name=name,
-                description=", ".join(each[:_DESCRIPTION_WORDS]),
-                boundary=f"not here: {', '.join(words[sibling][:_BOUNDARY_WORDS])} (see {names[sibling]})",
+                description=", ".join(dict.fromkeys(self._labels[each] for each in typical)),
+                boundary=f"not here: {', '.join(words[sibling][:_BOUNDARY_WORDS]) or 'others'} (see {names[sibling]})",
                 depth=child.depth,
                 holds={},
-                examples=self._examples(child),
+                examples=typical,
             )
-            for child, name, each, sibling in zip(node.children, names, words, near, strict=True)
+            for child, name, typical, sibling in zip(node.children, names, examples, near, strict=True)
         ]
 
     def _examples(self, node: Node) -> tuple[str, ...]:
-        order = np.argsort(-(self._matrix[node.rows] @ node.direction), kind="stable")[:_EXAMPLES]
-        return tuple(self._ids[row] for row in node.rows[order].tolist())
+        """Members to whose texts together all are as near as can be: each next one beside those before."""
+        members = self._matrix[node.rows]
+        central = np.argsort(-(members @ node.direction), kind="stable")[:_CENTRAL]
+        cosines = members @ members[central].T
+        nearest, picks = np.full(len(members), -1.0, dtype=np.float32), list[int]()
+        for _ in range(min(_EXAMPLES, len(central))):
+            sums = np.maximum(cosines, nearest[:, None]).sum(axis=0)
+            sums[picks] = -np.inf
+            picks.append(int(sums.argmax()))
+            nearest = np.maximum(nearest, cosines[:, picks[-1]])
+        return tuple(self._ids[node.rows[central[each]]] for each in picks)
 
     def _new_id(self, node: Node) -> str:
         members = "\n".join(self._ids[row] for row in node.rows.tolist())
         return sha256(f"{node.depth}\n{members}".encode()).hexdigest()[:12]
-
-
-def _words_of(service: Service) -> Counter[tuple[str, str]]:
-    return Counter(telling_words(f"{service.name} {service.description} {service.words}"))
-
-
-def _telling_terms(classes: Sequence[Sequence[Sequence[str]]], rare: Mapping[str, float]) -> list[list[str]]:
-    """Of each class its terms, the most telling first: tf · log(1 + A / f), where f is how many services of all
-    classes have the term, tf how many of the class, A how many terms a class has on average. One counts twice that has
-    it in its name. `rare`: of a term in the whole tree, a further factor, since siblings are few.
-    """
-    counts = [Counter(term for terms in services for term in terms) for services in classes]
-    everywhere = sum(counts, Counter[str]())
-    average = everywhere.total() / len(classes)
-    weights = {term: rare[term] * log(1 + average / number) for term, number in everywhere.items()}
-    rankings: list[list[str]] = []
-    for services, having in zip(classes, counts, strict=True):
-        telling = Counter(term for terms in services for term in set(terms))
-        # What one service alone says names no class of several.
-        order = sorted((number == 1, -having[term] * weights[term], term) for term, number in telling.items())
-        rankings.append([term for *_, term in order])
-    return rankings
-
-
-def _spelling(words: Iterable[Counter[tuple[str, str]]]) -> dict[str, str]:
-    """Term → the word that stands for it most often."""
-    counts = Counter[tuple[str, str]]()
-    for each in words:
-        counts.update(each)
-    by_count = sorted(counts.items(), key=lambda item: (item[1], item[0]))
-    return {term: word for (term, word), _ in by_count}
-
-
-def _free_name(words: Sequence[str], names: Sequence[str]) -> str:
-    """Of the first words, one more as long as a sibling bears the name; then numbered. A word is no other's plural."""
-    words = [word for at, word in enumerate(words) if not any(word[:4] == other[:4] for other in words[:at])]
-    for length in range(_NAME_WORDS, len(words) + 1):
-        if (name := "-".join(words[:length])) not in names:
-            return name
-    first = "-".join(words[:_NAME_WORDS])
-    return next(name for number in count(1) if (name := first if number == 1 else f"{first}-{number}") not in names)
 
 
 # -- ids -----------------------------------------------------------------------------------------------

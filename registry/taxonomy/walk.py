@@ -7,31 +7,78 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as TooLate
 from dataclasses import dataclass, field
 from itertools import batched, takewhile
+from operator import sub
 from threading import Lock
 from typing import Any
 
-from waygraph.registry.language_model.answers import object_in
-from waygraph.registry.language_model.endpoint import ChatModel
-from waygraph.registry.model.errors import LanguageModelError, LanguageModelUnavailable, UnfitAnswer
+from waygraph.registry.language_model.answer_text import object_in
+from waygraph.registry.language_model.endpoint import ChatModel, Completion
+from waygraph.registry.model.errors import IndexOutdated, LanguageModelError, LanguageModelUnavailable, UnfitAnswer
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Mode, Pick, Visit, Walked
 from waygraph.registry.taxonomy import prompts
-from waygraph.registry.taxonomy.prompts import Draft, Role, Service
-from waygraph.registry.taxonomy.tree import SEPARATOR, Budget, Category, Taxonomy
+from waygraph.registry.taxonomy.prompts import MOST_SHOWN, Draft, Role, Service
+from waygraph.registry.taxonomy.tree import INDEX_CHANGED, SEPARATOR, Budget, Category, Taxonomy
 
 type Read = Callable[[Sequence[str]], Sequence[Service]]
-"""Ids → their texts, in that order."""
+"""Ids → their texts, in that order. Raises IndexOutdated."""
 
 MERGE = 30
 """θ_merge: a group of fewer services joins the nearest one."""
-MOST_SHOWN = 100
-"""Services in one call."""
 AT_ONCE = 8
 _LIST = re.compile(r"[\d\s,]+")
+
+
+@dataclass(slots=True)
+class Account:
+    """What walks cost together, within one budget. Threads may share it.
+
+    `end_reason`: why nothing more is asked for any of them, as the endpoint is gone or the budget is spent.
+    """
+
+    budget: Budget = Budget()  # noqa: RUF009 - frozen
+    clock: Callable[[], float] = time.monotonic
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    end_reason: str = ""
+    _lock: Lock = field(default_factory=Lock)
+    _ends_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._ends_at = self.clock() + self.budget.deadline_s
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._ends_at - self.clock())
+
+    def begin_call(self) -> None:
+        """Raises LanguageModelUnavailable if the budget is spent."""
+        with self._lock:
+            if self.calls >= self.budget.calls:
+                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.calls} calls")
+            if self.prompt_tokens + self.completion_tokens >= self.budget.tokens:
+                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.tokens:,} tokens")
+            if not self.left_s:
+                raise self.too_late()
+            self.calls += 1
+
+    def add(self, completion: Completion) -> None:
+        with self._lock:
+            self.prompt_tokens += completion.prompt_tokens
+            self.completion_tokens += completion.completion_tokens
+
+    def costs(self) -> tuple[int, int, int]:
+        """Calls, tokens of prompts, tokens of answers."""
+        with self._lock:
+            return self.calls, self.prompt_tokens, self.completion_tokens
+
+    def too_late(self) -> LanguageModelUnavailable:
+        return LanguageModelUnavailable(f"the walk took longer than {self.budget.deadline_s:g} s")
 
 
 def walk(  # noqa: PLR0917
@@ -40,31 +87,43 @@ def walk(  # noqa: PLR0917
     read: Read,
     chat: ChatModel,
     mode: Mode = Mode.ALL,
-    budget: Budget = Budget(),  # noqa: B008 - frozen
+    account: Account | None = None,
     *,
+    history: Sequence[Mapping[str, str]] = (),
     merge: int = MERGE,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Walked:
-    """`taxonomy`: as the caller may see it. Raises nothing of the model: `failure` says what ended the walk."""
+    """`taxonomy`: as the caller may see it. `history`: the turns before, as the model reads them. `account`: shared by
+    the walks of one request, one after the other; what this one added to it is told, also if it failed.
+
+    Raises nothing of the model: `failure` says what ended the walk.
+    """
+    account = account or Account()
+    if account.end_reason:
+        return Walked(mode=mode, failure=account.end_reason)
+    before = account.costs()
     pool = ThreadPoolExecutor(AT_ONCE)
-    walker = _Walker(query, taxonomy, read, chat, budget, pool, clock)
+    walker = _Walker(query, taxonomy, read, chat, account, pool, history)
     failure, selection = "", tuple[str, ...]()
     try:
         selection = walker.find(mode, merge)
         if mode is Mode.ONE:
             selection = (selection or walker.find(Mode.IMPORTANT, merge))[:1]
         if not selection and walker.unfit:
-            raise UnfitAnswer(f"{chat.model} did not answer with numbers")
+            failure = f"{chat.model} did not answer with numbers"
     except LanguageModelError as error:
         selection, failure = (), str(error)
+        account.end_reason = "" if isinstance(error, UnfitAnswer) else failure
+    except IndexOutdated:
+        failure = account.end_reason = INDEX_CHANGED
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+    calls, prompt_tokens, completion_tokens = map(sub, account.costs(), before)
     return Walked(
         mode=mode,
         selected=selection,
-        calls=walker.calls,
-        prompt_tokens=walker.prompt_tokens,
-        completion_tokens=walker.completion_tokens,
+        calls=calls,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
         visits=tuple(walker.visits),
         picks=tuple(walker.picks),
         failure=failure,
@@ -111,27 +170,19 @@ class _Walker:
     taxonomy: Taxonomy
     read: Read
     chat: ChatModel
-    budget: Budget
+    account: Account
     pool: ThreadPoolExecutor
-    clock: Callable[[], float]
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    history: Sequence[Mapping[str, str]]
     unfit: int = 0
     visits: list[Visit] = field(default_factory=list)
     picks: list[Pick] = field(default_factory=list)
-    _lock: Lock = field(default_factory=Lock)
-    _ends_at: float = 0.0
-
-    def __post_init__(self) -> None:
-        self._ends_at = self.clock() + self.budget.deadline_s
 
     def find(self, mode: Mode, merge: int) -> tuple[str, ...]:
         """Ids, each once. Raises LanguageModelError."""
         ways = self._descend(mode)
         groups = merge_small_groups(self._groups(ways), merge)
         pages = [Group(group.way, ids, group.paths) for group in groups for ids in batched(group.ids, MOST_SHOWN)]
-        rows = [prompts.service_rows(self.read(group.ids)) for group in pages]
+        rows = [prompts.selection_rows(self.read(group.ids)) for group in pages]
         answers = self._ask_all(prompts.SELECT[mode], rows)
         for group, numbers in zip(pages, answers, strict=True):
             self.picks.append(Pick(paths=group.paths, shown=len(group.ids), selected=len(numbers)))
@@ -179,35 +230,32 @@ class _Walker:
 
     def _ask_all(self, role: Role, requests: Sequence[list[dict[str, Any]]]) -> list[tuple[int, ...]]:
         """The numbers that are chosen of each list of rows. Raises LanguageModelError."""
+        role = role.after_turns if self.history else role
         futures = [self.pool.submit(self._ask, role, rows) for rows in requests]
-        return [self._result(future) for future in futures]
-
-    def _result(self, future: "Future[tuple[int, ...]]") -> tuple[int, ...]:
         try:
-            return future.result(timeout=max(0.0, self._ends_at - self.clock()))
-        except TooLate:
-            raise LanguageModelUnavailable(f"the walk took longer than {self.budget.deadline_s:g} s") from None
+            answers = [self._result(future) for future in futures]
+        except LanguageModelError:
+            # What is under way is paid for: it counts, as far as it comes in time.
+            wait([future for future in futures if not future.cancel()], timeout=self.account.left_s)
+            raise
+        self.unfit += answers.count(None)
+        return [numbers or () for numbers in answers]
 
-    def _ask(self, role: Role, rows: list[dict[str, Any]]) -> tuple[int, ...]:
-        self._count_call()
-        prompt = replace_surrogates(json.dumps({"choices": rows, "request": self.query}, ensure_ascii=False))
+    def _result(self, future: "Future[tuple[int, ...] | None]") -> tuple[int, ...] | None:
+        try:
+            return future.result(timeout=self.account.left_s)
+        except TooLate:
+            raise self.account.too_late() from None
+
+    def _ask(self, role: Role, rows: list[dict[str, Any]]) -> tuple[int, ...] | None:
+        self.account.begin_call()
+        request = {"choices": rows, "request": self.query}
+        request |= {"history": self.history} if self.history else {}
+        prompt = replace_surrogates(json.dumps(request, ensure_ascii=False))
         messages = [{"role": "system", "content": role.system}, {"role": "user", "content": prompt}]
         completion = self.chat.complete(messages, max_tokens=role.max_tokens, in_haste=True)
-        numbers = numbers_in(completion.message.get("content"), len(rows))
-        with self._lock:
-            self.prompt_tokens += completion.prompt_tokens
-            self.completion_tokens += completion.completion_tokens
-            self.unfit += numbers is None
-        return numbers or ()
-
-    def _count_call(self) -> None:
-        """Raises LanguageModelUnavailable if the budget is spent."""
-        with self._lock:
-            if self.calls >= self.budget.calls:
-                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.calls} calls")
-            if self.prompt_tokens + self.completion_tokens >= self.budget.tokens:
-                raise LanguageModelUnavailable(f"the walk needs more than {self.budget.tokens:,} tokens")
-            self.calls += 1
+        self.account.add(completion)
+        return numbers_in(completion.message.get("content"), len(rows))
 
 
 def numbers_in(answer: object, count: int) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 import sys
 
-from waygraph.api.cli.app import main
+from waygraph.api.cli.app import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

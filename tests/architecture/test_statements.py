@@ -9,6 +9,7 @@ import pytest
 from tests.architecture.tree import modules, syntax
 from waygraph.cypher import load, names
 from waygraph.cypher.loader import TYPES
+from waygraph.registry.graph.engine import GraphEngine
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import MIGRATIONS, migrate
 
@@ -77,20 +78,28 @@ UNDO = {"sync/create_tools": "sync/remove_tools"}
 
 
 @pytest.fixture
-def engine() -> Iterator[GrafeoEngine]:
+def engine() -> Iterator[GraphEngine]:
     """In memory: an agent `a` with a tool, claimed by a source `a`; one with a near tool that nobody claims."""
     engine = GrafeoEngine.open(None)
+    fill(engine)
+    yield engine
+    engine.close()
+
+
+def fill(engine: GraphEngine) -> None:
+    """Writes what the statements are run over."""
     migrate(engine, ":memory:", "2026-01-01T00:00:00+00:00")
     for name in ("state/create", "sync/put_source", "sync/put_agents", "sync/create_tools", "sync/put_claims"):
         engine.run(load(name), **sample(name))
-    orphans = [{"id": agent_id, "props": {"id": agent_id}} for agent_id in ORPHANS]
+    orphans = [{"id": agent_id, "props": {"id": agent_id, "name": agent_id, "transport": "a"}} for agent_id in ORPHANS]
     engine.run(load("sync/put_agents"), rows=orphans)
-    twin = {"agent_id": ORPHANS[0], "props": {"id": "twin"}}
+    twin = {"agent_id": ORPHANS[0], "props": {"id": "twin", "name": "twin"}}
     engine.run(load("sync/create_tools"), rows=[twin])
     engine.run(load("learning/put_agent_transitions"), rows=[COUNT])
     engine.run(load("learning/put_similar"), revision=1, rows=[{"one": "a", "other": "twin", "cosine": 0.9}])
     engine.run(load("operator/put_setting"), **sample("operator/put_setting"))
-    engine.run(load("sync/put_changes"), rows=[{"props": CHANGE}])
+    arrival = CHANGE | {"id": "Y", "what": "added"}
+    engine.run(load("sync/put_changes"), rows=[{"props": change} for change in (CHANGE, arrival)])
     engine.run(load("taxonomy/put_categories"), rows=[{"id": each, "props": CATEGORY} for each in ("a", "b")])
     engine.run(load("taxonomy/put_taxonomy"), id="a", props=TAXONOMY)
     engine.run(load("taxonomy/put_root"), id="a", root="a")
@@ -99,8 +108,6 @@ def engine() -> Iterator[GrafeoEngine]:
     rule = {"description": "", "tools": ["a"], "agents": [], "tags": [], "callers": []}
     engine.run(load("toolset/put_toolset"), id="a", props=rule)
     engine.run(load("toolset/include"), rows=[{"toolset": "a", "tool": "a"}])
-    yield engine
-    engine.close()
 
 
 def sample(name: str) -> dict[str, object]:
@@ -127,8 +134,8 @@ def test_a_statement_is_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in names() if not name.startswith("neo4j/")])
-def test_a_statement_answers_what_it_declares(name: str, engine: GrafeoEngine) -> None:
-    """It runs on Grafeo; its columns are the declared ones, in that order, each of the declared type or null."""
+def test_a_statement_answers_what_it_declares(name: str, engine: GraphEngine) -> None:
+    """It runs; its columns are the declared ones, in that order, each of the declared type or null."""
     statement = load(name)
     if name in UNDO:
         engine.run(load(UNDO[name]), **sample(UNDO[name]))

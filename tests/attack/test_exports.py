@@ -171,7 +171,7 @@ def test_a_foreign_registry_with_such_a_name_is_not_copied(tmp_path: Path, name:
         whole = tree()
         odd = replace(whole.categories["pay"], name=name)
         bad = replace(whole, categories={**whole.categories, "pay": odd})
-        registry.change(lambda session: set_taxonomy(session, bad))
+        registry.change(lambda session: set_taxonomy(session, bad, keep_current=False))
     with pytest.raises(RegistryUnusable, match="not as a build makes it"):
         migrate_at(source, target, Settings())
     with LocalRegistry.open(source, embedder="none") as registry:

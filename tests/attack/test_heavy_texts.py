@@ -199,8 +199,9 @@ def test_what_is_not_read_counts_as_suspicious_and_costs_no_other() -> None:
 
 
 def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not again under it, whatever another writer did meanwhile."""
+    """Those of more than a few entities; and not again under it, whatever another writer did meanwhile."""
     from waygraph.ingest.sync import checks
+    from waygraph.ingest.sync.apply import MOST_EMBEDDED_UNDER_LOCK
 
     with LocalRegistry.open(tmp_path / "r.grafeo", embedder="none", environ={}) as registry:
         sync(registry, Manifest(source="first", entries=(entry("a", {"t": (LETTER, {})}),)))
@@ -216,8 +217,10 @@ def test_texts_are_checked_before_the_lock(tmp_path: Path, monkeypatch: pytest.M
             return findings.examine(entity)
 
         monkeypatch.setattr(checks, "examine", write_beside)
-        sync(registry, Manifest(source="second", entries=(entry("b", {"t": (ORDER, {}), "u": (LETTER, {})}),)))
-        assert sorted(examined) == ["b", "b/t", "b/u"]
+        tools: dict[str, Any] = {f"u{number}": (LETTER, {}) for number in range(MOST_EMBEDDED_UNDER_LOCK)}
+        tools["t"] = ORDER, {}
+        sync(registry, Manifest(source="second", entries=(entry("b", tools),)))
+        assert sorted(examined) == sorted(["b", *(f"b/{name}" for name in tools)])
         assert is_doubtful(registry.tool("b/t"))
 
 

@@ -40,7 +40,7 @@ print(json.dumps({
     "agents": [each.id for each in agents.sync(client=client).agents],
     "routed": [match.agent.id for match in route.sync(client=client, body=tagged).matches],
     "tools": [match.tool.id for match in search_tools.sync(client=client, body=SearchRequest(text="rivers")).matches],
-    "problem": route.sync(client=client, body=RouteRequest(text="a", steps=["b"])).code,
+    "problem": route.sync(client=client, body=RouteRequest(text=" ", steps=["b"])).code,
 }))
 """
 
@@ -100,5 +100,5 @@ def test_a_generated_client_calls_the_service(generated: Generated, tmp_path: Pa
         "agents": ["rivers", "roads", "tea"],
         "routed": ["rivers"],
         "tools": ["rivers/look_up"],
-        "problem": "invalid-request",
+        "problem": "invalid-query",
     }

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.congruence.worlds import Edit, Question, World, reindexed
-from tests.fake_openai import KEY, fake_openai
+from tests.fake_openai import fake_openai
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.cypher import load, names
@@ -24,13 +24,13 @@ from waygraph.registry.embedding.factory import default_spec, open_embedder
 from waygraph.registry.embedding.texts import query_text
 from waygraph.registry.graph.engine import GraphSession, Rows
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Hits, Leg, LegHits
+from waygraph.registry.model import clock as clocks
 from waygraph.registry.model.changes import ChangeSet, SyncReport
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.identity import replace_surrogates
 from waygraph.registry.model.nouns import Query, Route
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import RECIPES
-from waygraph.registry.storage import embedded
 from waygraph.registry.storage.local_registry import LocalRegistry
 
 if TYPE_CHECKING:
@@ -350,6 +350,11 @@ def all_rows(session: GraphSession) -> dict[str, Rows]:
         "read/agents_of": {"ids": agents},
         "read/tools_of": {"agent_ids": agents},
         "read/tools_named": {"names": sorted({tool.rpartition("/")[2] for tool in tools})},
+        "read/agents_claimed": {"source": "test"},
+        "read/agents_launched": {"transports": [""]},
+        "read/claims_of": {"agent_ids": agents},
+        "read/claims_of_agents": {"ids": agents},
+        "read/settings_of": {"agent_ids": agents},
         "read/changes_of": {"since": "", "before": "", "all": False, "agent_ids": agents[::2], "limit": 20},
         "check/alike_agents": {"cosine": 0.5, "share": 0.5},
     }
@@ -415,11 +420,11 @@ def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     # Each with a cache of its own: what one has embedded the other must embed too.
     own, other = (Settings(cache_dir=str(folder / name)) for name in ("here", "there"))
     with fake_openai() as fake, ExitStack() as stack:
-        environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+        environ = fake.environ
         here = stack.enter_context(opened(new_place(EMBEDDED, folder, neo4j_servers, own), life, environ))
         there = stack.enter_context(opened(new_place(server, folder, neo4j_servers, other), life, environ))
         clock = Clock()
-        stack.enter_context(pytest.MonkeyPatch.context()).setattr(embedded, "now", clock.now)
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(clocks, "now", clock.now)
         return Pair(here, there, model(life, environ), clock, Lived(is_large=life.agents > Life.agents)).live(life)
 
 

@@ -19,7 +19,7 @@ from waygraph.ingest.sync.apply import sync
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.changes import OperatorSettings, Policy
 from waygraph.registry.model.identity import agent_id, namespaced_id
-from waygraph.registry.model.nouns import AGENT_KINDS, Filters, Principal, TextForm
+from waygraph.registry.model.nouns import AGENT_KINDS, AgentKind, Filters, Principal, TextForm
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -429,10 +429,16 @@ class World:
         """Everything to everybody in one of three."""
         if self._chance.random() < 0.33:
             return Scope()
+        tags = self._few((*TAGS, "pinned", "no such tag"))
+        kinds: tuple[AgentKind, ...] = self._few(AGENT_KINDS)
+        agents = self._few(tuple(agent_id(record["id"]) for record in self._records()), 8)
         filters = Filters(
-            tags=self._few((*TAGS, "pinned", "no such tag")),
-            kinds=self._few(AGENT_KINDS),
-            agent_ids=self._few(tuple(agent_id(record["id"]) for record in self._records()), 8),
+            tags=tags[:1],
+            kinds=kinds[:1],
+            agent_ids=agents[:4],
+            without_tags=tags[1:],
+            without_kinds=kinds[1:],
+            without_agent_ids=agents[4:],
             reachable=self._chance.random() < 0.2,
         )
         principal = self._chance.choice((None, None, Principal(), Principal(groups=self._few((*GROUPS, "nobody")))))

@@ -8,9 +8,11 @@ import pytest
 
 from tests.gateway_catalog import BOARD, GROUPS, PUBLIC, SECRET, agent, by_hand, fill, put, tool
 from tests.shelf import Shelf
+from tests.tree_walk import reach_tools
 from waygraph.registry import Filters, Principal, Query
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
-from waygraph.registry.model.errors import UnknownName
+from waygraph.registry.catalog.find_tools.find import ROWS, FindAsked, find
+from waygraph.registry.model.errors import InvalidQuery, UnknownName
+from waygraph.registry.model.nouns import Turn
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.tree import Of
 
@@ -96,22 +98,84 @@ def test_of_a_taxonomy_of_tools_only_those_are_found(registry: LocalRegistry) ->
     assert [each["name"] for each in answer["tools"]] == ["github__delete_repo", "github__list_issues"]
 
 
-def test_a_model_browses_down_to_tools(registry: LocalRegistry) -> None:
-    """No tool without a category, at a leaf at most `limit`; a query within it finds the others."""
+TREES: Mapping[str, tuple[Of, Mapping[str, Sequence[str]]]] = {
+    "agents": (Of.AGENTS, {"code": ("github", "tracker"), "press": ("press", SECRET), ".": ("tracker",)}),
+    "agents at the root": (Of.AGENTS, {".": ("github", "tracker", "press", SECRET)}),
+    "many agents": (Of.AGENTS, {"paper": tuple(f"print-{at:02}" for at in range(30)), ".": ("press", SECRET)}),
+    "tools": (Of.TOOLS, {**BY_TOOL, "print": [f"press/print_{at}" for at in range(30)], ".": ("github/merge",)}),
+    "tools at the root": (Of.TOOLS, {".": (*BY_TOOL["issues"], *BY_TOOL["rest"])}),
+}
+"""What they sort, and by category what that holds; `.`: the root itself."""
+
+
+@pytest.mark.parametrize(("of", "groups"), TREES.values(), ids=TREES)
+@pytest.mark.parametrize("principal", [BOARD, PUBLIC], ids=["board", "public"])
+def test_each_tool_is_reached_by_what_answers_show(
+    registry: LocalRegistry, of: Of, groups: Mapping[str, Sequence[str]], principal: Principal
+) -> None:
+    """Whatever a category holds and wherever it stands, of what this caller sees; and by no answer anything else."""
     put(registry, "many", [agent("press", *(tool("press", f"print_{at}", "Print a page.") for at in range(30)))])
-    registry.build_taxonomy(by_hand({**GROUPS, "paper": ("press",)}))
-    top = find(registry, FindAsked(browses=True), principal=PUBLIC)
-    assert "tools" not in top
-    assert top["categories"] == {"code": "1: github", "desk": "1: tracker", "paper": "1: press"}
-    leaf = find(registry, FindAsked(within="paper", browses=True, limit=3), principal=PUBLIC)
-    assert (leaf["within"], leaf["holds"], len(leaf["tools"])) == ("paper", {"agents": 1}, 3)
-    assert "also" not in leaf
-    found = find(registry, FindAsked(query="print page", within="paper", limit=20), principal=PUBLIC)
-    assert len(found["tools"]) == 20
-    assert {each["name"].partition("__")[0] for each in found["tools"]} == {"press"}
-    door = find(registry, FindAsked(browses=True, agent_ids=frozenset({"press"})), principal=PUBLIC)
-    assert door["categories"] == {"paper": "1: press"}
-    assert "overview" in find(registry, FindAsked(), principal=PUBLIC)
+    put(registry, "more", [agent(f"print-{at:02}", tool(f"print-{at:02}", "go", "Print.")) for at in range(30)])
+    registry.build_taxonomy(by_hand(groups), of=of, private=True, shown_to_all=True)
+    tree = registry.taxonomy(principal=principal)
+    assert tree is not None
+    held = set(tree.below(tree.root))
+    wanted = {each.call_name for each in registry.tools(principal=principal) if held & {each.id, each.agent_id}}
+    asked: list[dict[str, Any]] = []
+
+    def ask(**arguments: Any) -> dict[str, Any]:
+        asked.append(answer := find(registry, FindAsked(browses=True, **arguments), principal=principal))
+        return answer
+
+    assert reach_tools(ask) == wanted
+    assert SECRET not in json.dumps(asked) or principal is BOARD
+    assert all(len(each.get("tools", ())) <= 8 and len(each.get("members", ())) <= ROWS for each in asked)
+
+
+def test_what_stands_beside_categories_has_a_path(registry: LocalRegistry) -> None:
+    """And so has an agent; in a query, too. No search goes out of it."""
+    tree = by_hand({"code": ("github",), ".": ("tracker", SECRET)})
+    registry.build_taxonomy(tree, private=True, shown_to_all=True)
+    top = find(registry, FindAsked(browses=True), principal=BOARD)
+    assert top["categories"] == {"code": "1: github", ".": f"2: tracker, {SECRET}. In none of the others"}
+    assert top["holds"] == {"agents": 3}
+    apart = find(registry, FindAsked(browses=True, within=".", limit=3), principal=BOARD)
+    assert apart["members"] == {"./tracker": "Tickets of the desk", f"./{SECRET}": "What only the board may do"}
+    assert find(registry, FindAsked(browses=True, within="."), principal=PUBLIC)["holds"] == {"agents": 1}
+    for within, owners in ((".", {"tracker", SECRET}), ("./tracker", {"tracker"}), ("code/GitHub", {"github"})):
+        found = find(registry, FindAsked(query="create an issue", within=within), principal=BOARD)
+        assert {each["name"].partition("__")[0] for each in found["tools"]} == owners
+    for path in ("code/tracker", f"./{SECRET}", "./github", "tracker/github"):
+        with pytest.raises(UnknownName) as caught:
+            registry.browse(path, principal=PUBLIC)
+        assert SECRET not in str(caught.value).replace(repr(path), "")
+
+
+def test_a_name_finds_nothing_outside_of_a_category(registry: LocalRegistry) -> None:
+    """Neither a tool that is named outright, nor one that is near to the name, nor what followed a call before."""
+    registry.build_taxonomy(by_hand(GROUPS))
+    history = (Turn(role="call", tool="github/create_issue"), Turn(role="user", text="github__merge it"))
+    for query in ("github__merge", "github__merg", "newcomer__translate_text", "merge a pull request"):
+        answer = find(registry, FindAsked(query=query, within="desk", history=history))
+        assert {name.partition("__")[0] for name in names_told(answer)} <= {"tracker"}
+        assert "merge" in json.dumps(find(registry, FindAsked(query=query))) or query.startswith("newcomer")
+
+
+def names_told(answer: Mapping[str, Any]) -> list[str]:
+    return [*(each["name"] for each in answer["tools"]), *answer.get("nearest", ()), *answer.get("better_agents", ())]
+
+
+def test_offset_is_refused_where_nothing_goes_on(registry: LocalRegistry) -> None:
+    with pytest.raises(InvalidQuery, match="in one part"):
+        find(registry, FindAsked(browses=True, offset=1))
+    registry.build_taxonomy(by_hand(GROUPS))
+    with pytest.raises(InvalidQuery, match="a larger limit"):
+        find(registry, FindAsked(query="issue", offset=1))
+    for wrong in (-1, True, "1", 1.5):
+        with pytest.raises(InvalidQuery, match="whole number"):
+            find(registry, FindAsked(browses=True, offset=wrong))  # type: ignore[arg-type]
+    behind = find(registry, FindAsked(browses=True, within="code", offset=90))
+    assert (behind["tools"], behind["reason"]) == ([], "offset is behind the last of 4")
 
 
 @pytest.mark.parametrize("principal", [None, BOARD, PUBLIC])

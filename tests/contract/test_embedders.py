@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.contributing import install, on_path
-from tests.fake_openai import KEY, fake_openai
+from tests.fake_openai import fake_openai
 from waygraph.registry.embedding import Embedder, open_embedder
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 
@@ -23,7 +23,7 @@ def embedder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     settings = Settings(cache_dir=str(tmp_path_factory.getbasetemp() / "embedders"))
     if request.param == "openai":
         with fake_openai() as fake:
-            environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+            environ = fake.environ
             opened = open_embedder("openai:any-model", settings, environ)
             assert opened is not None
             yield opened

@@ -1,10 +1,8 @@
 """What every search index answers, whichever it is: scope before rank, a total order, depth filled, names found."""
 
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import cast, get_args
@@ -16,19 +14,16 @@ from hypothesis import strategies as st
 
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, on_server
-from tests.snapshots import load_snapshot
+from tests.snapshots import Snapshot, index_order, load_snapshot
 from waygraph.registry.access.visibility import routable
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.incremental import Snapshot, index_order
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.local.publish import build_generation
 from waygraph.registry.index.search_index import VECTOR_LEGS, Leg, LegHits, Scope, SearchIndex
-from waygraph.registry.model.changes import IndexState, SourceSummary
-from waygraph.registry.model.errors import RegistryNotFound, RegistryUnusable
-from waygraph.registry.model.files import sync_path, write_atomically
+from waygraph.registry.model.changes import IndexState
+from waygraph.registry.model.errors import RegistryNotFound
 from waygraph.registry.model.identity import sealed_tool, tool_id
 from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Principal, Tool
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.server import ServerStore
 
 LEGS: tuple[Leg, ...] = get_args(Leg)
@@ -63,18 +58,12 @@ def snapshot(agents: Sequence[Agent], tools: Sequence[Tool], *, seed: int = 1, d
         agents=ordered,
         tools=listed,
         vectors=vectors,
-        vector_keys=[""] * len(vectors),
-        sources=[SourceSummary(name="test", namespace="test", claims=tuple((a.id, a.id) for a in ordered))],
     )
 
 
 def tool(agent: str, name: str, description: str = "") -> Tool:
     made = Tool(id=tool_id(agent, name), agent_id=agent, name=name, description=description)
     return sealed_tool(made)
-
-
-def publish(folder: Path, content: Snapshot) -> Path:
-    return generation.publish(folder, content.state.revision, partial(build_generation, snapshot=content))
 
 
 @pytest.fixture(scope="module", params=["local", *SERVERS])
@@ -85,17 +74,16 @@ def make_index(
         target = neo4j_servers(request.param.removeprefix("neo4j "))
         yield from on_one_server(lambda: on_server(target, Settings()))
         return
-    opened: list[SearchIndex] = []
+    opened: list[EmbeddedStore] = []
 
     def make(content: Snapshot) -> SearchIndex:
-        folder = tmp_path_factory.mktemp("index")
-        publish(folder, content)
-        opened.append(LocalIndex.open(folder))
-        return opened[-1]
+        opened.append(EmbeddedStore(tmp_path_factory.mktemp("index") / "tools.grafeo", Settings()))
+        load_snapshot(opened[-1], content)
+        return opened[-1].index()
 
     yield make
-    for index in opened:
-        index.close()
+    for store in opened:
+        store.close()
 
 
 def on_one_server(emptied: Callable[[], Place]) -> Iterator[MakeIndex]:
@@ -397,10 +385,6 @@ def test_who_is_named_outright_is_found(harbour: SearchIndex, text: str, found: 
     assert named(harbour, text) == found
 
 
-def in_order(source: SourceSummary) -> SourceSummary:
-    return replace(source, claims=tuple(sorted(source.claims)))
-
-
 def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> None:
     """Agents by id, tools in the order asked for, the pinned ones, the sources: all as the snapshot held them."""
     assert list(index.agents().values()) == sorted(fleet.agents, key=lambda agent: agent.id)
@@ -408,7 +392,9 @@ def test_records_come_back_as_they_were(index: SearchIndex, fleet: Snapshot) -> 
     assert index.tools(asked) == list(reversed(fleet.tools))
     assert index.tools([]) == []
     assert list(index.pinned_agents()) == [agent for agent in index.agents().values() if agent.pinned]
-    assert [in_order(source) for source in index.sources()] == [in_order(source) for source in fleet.sources]
+    (source,) = index.sources()
+    assert (source.name, source.namespace) == ("test", "test")
+    assert sorted(source.claims) == sorted((agent.id, agent.id) for agent in fleet.agents)
     for agent in fleet.agents:
         assert list(index.tool_ids(agent.id)) == [t.id for t in fleet.tools if t.agent_id == agent.id]
     owned = index.tool_ids_of([agent.id for agent in fleet.agents])
@@ -437,105 +423,8 @@ def test_threads_share_an_index(index: SearchIndex) -> None:
     assert wrong == []
 
 
-def one_agent(revision: int) -> Snapshot:
-    return snapshot([Agent(id=f"agent{revision}", name="a")], [tool(f"agent{revision}", "t")], seed=revision)
-
-
-def test_a_generation_that_is_read_survives_publications(tmp_path: Path) -> None:
-    """A reader keeps its generation, files it has not opened yet included; it goes with the first publication after."""
-    first = publish(tmp_path, one_agent(1))
-    reader = LocalIndex.open(tmp_path)
-    publish(tmp_path, one_agent(2))
-    third = publish(tmp_path, one_agent(3))
-    assert first.exists()
-    assert reader.search(["name", "capability_text"], None, "agent1", 5, Scope()).legs["name"].entity_ids == ["agent1"]
-    assert reader.tools(["agent1/t"])[0].id == "agent1/t"
-    reader.close()
-    assert set(tmp_path.glob("gen-*")) == {first, third}
-    assert generation.remove_unused(tmp_path) == [first.name]
-    assert set(tmp_path.glob("gen-*")) == {third}
-
-
-def test_a_generation_is_on_the_disk_before_it_is_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file, and every folder, as what it holds is written by its own sync: the power may fail in between."""
-    synced: set[Path] = set()
-    pointed: list[set[Path]] = []
-
-    def noted(path: Path) -> None:
-        sync_path(path)
-        synced.add(path)
-
-    def told(path: Path, content: bytes) -> None:
-        pointed.append({each.relative_to(tmp_path).relative_to(each.relative_to(tmp_path).parts[0]) for each in synced})
-        write_atomically(path, content)
-
-    monkeypatch.setattr(generation, "sync_path", noted)
-    monkeypatch.setattr(generation, "write_atomically", told)
-    made = publish(tmp_path, one_agent(1))
-    held = {each.relative_to(made) for each in (made, *made.rglob("*"))}
-    assert any((made / each).is_dir() and each.name for each in held)
-    assert pointed == [held]
-
-
-def test_a_failed_publication_leaves_the_former_one(tmp_path: Path) -> None:
-    """If building raises, what was current stays so, and nothing half-built is left."""
-    first = publish(tmp_path, one_agent(1))
-
-    def fail(folder: Path) -> None:
-        build_generation(folder, one_agent(2))
-        raise LookupError("stop")
-
-    with pytest.raises(LookupError):
-        generation.publish(tmp_path, 2, fail)
-    assert generation.current_name(tmp_path) == first.name
-    assert not list(tmp_path.glob("building-*"))
-
-
 def test_without_a_publication_there_is_no_registry(tmp_path: Path) -> None:
     with pytest.raises(RegistryNotFound):
         LocalIndex.open(tmp_path)
     with pytest.raises(RegistryNotFound):
         LocalIndex.open(tmp_path / "nowhere")
-
-
-def test_a_table_that_gives_a_tool_to_another_agent_is_refused(tmp_path: Path) -> None:
-    """The owner decides who may see a tool."""
-    made = publish(tmp_path, snapshot([Agent(id="a", name="a"), Agent(id="b", name="b")], [tool("a", "t")]))
-    tables = json.loads((made / generation.TABLES).read_text())
-    tables["owners"] = [1 - owner for owner in tables["owners"]]
-    (made / generation.TABLES).write_text(json.dumps(tables))
-    with pytest.raises(RegistryUnusable, match="a tool is not its owner's"):
-        LocalIndex.open(tmp_path)
-
-
-@pytest.mark.parametrize("publications", [30, pytest.param(2000, marks=pytest.mark.slow)])
-def test_a_lease_is_always_on_a_whole_generation(tmp_path: Path, publications: int) -> None:
-    """Readers that come while generations are swapped never hold one that is being removed."""
-    content = tmp_path / "content"
-    torn: list[str] = []
-    done: list[bool] = []
-
-    def build_one(folder: Path) -> None:
-        for number in range(5):
-            (folder / f"{number}").write_text(str(number))
-
-    def read() -> None:
-        while not done:
-            lease = generation.lease_current(content)
-            try:
-                for number in range(5):
-                    (lease.path / f"{number}").read_text()
-            except OSError as error:
-                torn.append(repr(error))
-            lease.close()
-
-    generation.publish(content, 1, build_one)
-    threads = [Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for revision in range(2, publications):
-        generation.publish(content, revision, build_one)
-    done.append(True)
-    for thread in threads:
-        thread.join()
-    assert torn == []

@@ -211,7 +211,7 @@ def test_an_unknown_recipe_is_named_with_those_known(registry: LocalRegistry) ->
         Query(text="x", limit=0),
         Query(text="x", limit=-1),
         Query(steps=("a", " ")),
-        Query(text="a", steps=("b",)),
+        Query(text=" ", steps=("b",)),
     ],
 )
 def test_a_query_that_cannot_be_asked_is_refused(registry: LocalRegistry, query: str | Query) -> None:

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +15,13 @@ from tests.places import PLACES, Servers, new_place
 from tests.sync_graph import entry as described
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync import apply, embed_ahead
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.index.local.generation import CURRENT, folder_of
+from waygraph.registry.index.local.file import folder_of
+from waygraph.registry.index.local.publication import published_state
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.errors import EmbedderError, EmbedderMismatch, MassRemoval, RegistryUnusable, UnknownName
-from waygraph.registry.model.nouns import Query
+from waygraph.registry.model.nouns import Principal, Query
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -160,8 +162,9 @@ def test_hostile_texts_go_in_and_come_out(registry: LocalRegistry, tmp_path: Pat
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Every file below and its hash."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    """Every file below and its hash, but copies of the graph and what readers share of the index."""
+    below = {*folder.rglob("*")} - {*folder.rglob("graph-*/**/*")}
+    files = (path for path in sorted(below) if path.is_file() and not path.name.endswith(("-shm", "-wal")))
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -200,13 +203,12 @@ def test_a_lost_graph_is_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "r.grafeo"
     with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         sync(registry, manifest(entry("a", 1, 2)))
-    path.unlink()
+    saved = path.rename(tmp_path / "saved.grafeo")
     with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         assert found(registry) == {"a"}
-        with pytest.raises(RegistryUnusable, match="the graph file is gone") as caught:
+        with pytest.raises(RegistryUnusable, match=f"the graph file is gone.*Put a copy back to {path}"):
             sync(registry, manifest(entry("a", 2, 2)))
-    source, _, target = str(caught.value).partition("Copy ")[2].partition(", or")[0].partition(" to ")
-    shutil.copy(source, target)
+    saved.rename(path)
     with LocalRegistry.open(path, embedder="none", environ={}) as registry:
         assert sync(registry, manifest(entry("a", 2, 2))).revision == 2
 
@@ -249,6 +251,37 @@ def test_only_new_texts_reach_the_endpoint(endpoint: FakeOpenAI, tmp_path: Path)
         assert sync(registry, manifest(one)).texts_embedded == 0
 
 
+@pytest.mark.parametrize("principal", [None, Principal(groups=("g",))])
+def test_new_texts_are_embedded_before_the_lock_is_taken(
+    endpoint: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, principal: Principal | None
+) -> None:
+    """In parts. For a principal no cache is read, so that they are embedded by the write itself."""
+    change, before_lock = LocalRegistry.change, list[str]()
+
+    def note_texts(registry: LocalRegistry, *given: Any, **options: Any) -> Any:
+        before_lock.extend(asked(endpoint))
+        return change(registry, *given, **options)
+
+    monkeypatch.setattr(embed_ahead, "BATCH_TEXTS", 3)
+    monkeypatch.setattr(apply, "MOST_EMBEDDED_UNDER_LOCK", 2)
+    progress: list[tuple[int, int]] = []
+    with embedding_registry(endpoint, tmp_path) as registry:
+        sync(registry, manifest(entry("b", 1, 0), source="other"))
+        asked(endpoint)
+        monkeypatch.setattr(LocalRegistry, "change", note_texts)
+        report = sync(
+            registry,
+            manifest(entry("a", 1, 2)),
+            principal=principal,
+            progress=lambda done, total: progress.append((done, total)),
+        )
+        assert report.texts_embedded == 7
+        under_lock = asked(endpoint)
+    assert (len(before_lock), len(under_lock)) == ((0, 7) if principal else (7, 0))
+    assert progress == sorted(progress)
+    assert progress[-1] == (7, 7)
+
+
 def test_vectors_survive_publications(endpoint: FakeOpenAI, tmp_path: Path) -> None:
     """Each revision's index holds the same vector for the same text, whether it was embedded now or before."""
     with embedding_registry(endpoint, tmp_path) as registry:
@@ -272,11 +305,11 @@ def test_an_endpoint_that_fails_leaves_the_registry_as_it_was(endpoint: FakeOpen
     """An ingest whose texts cannot be embedded changes nothing; the next one succeeds."""
     with embedding_registry(endpoint, tmp_path) as registry:
         sync(registry, manifest(entry("a", 1, 1)))
-        current = (folder_of(tmp_path / "r.grafeo") / CURRENT).read_text()
+        shown = published_state(folder_of(tmp_path / "r.grafeo"))
         endpoint.overloads, endpoint.overload_status = 100, 400
         with pytest.raises(EmbedderError, match="400"):
             sync(registry, manifest(entry("a", 2, 1)))
-        assert (folder_of(tmp_path / "r.grafeo") / CURRENT).read_text() == current
+        assert published_state(folder_of(tmp_path / "r.grafeo")) == shown
         assert registry.status().state.revision == 1
         endpoint.overloads = 0
         assert sync(registry, manifest(entry("a", 2, 1))).revision == 2

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,17 +15,20 @@ from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Principal
-from waygraph.registry.model.changes import AgentEntry
-from waygraph.registry.model.errors import InvalidSetting, SourceError, UnknownName
+from waygraph.registry.model.changes import AgentEntry, Policy
+from waygraph.registry.model.errors import InvalidSetting, NotAllowed, SourceError, UnknownName
 from waygraph.registry.model.identity import sealed_agent, sealed_tool
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.migrate import migrate
+from waygraph.registry.taxonomy.category_names import domains
 from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.rows import put_taxonomy
+from waygraph.registry.taxonomy.structure import read_drift
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
-from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors
+from waygraph.registry.taxonomy.vectors_build import Vectors, build_by_vectors, build_by_words
 
 THEMES = {
     "boats": "sail a boat across the harbour with wind and rudder",
@@ -55,8 +59,8 @@ def entries(visible_to: tuple[str, ...] = ()) -> list[AgentEntry]:
     return [entry(theme, number, visible_to=visible_to) for theme in THEMES for number in range(EACH)]
 
 
-def feed(registry: LocalRegistry, told: Sequence[AgentEntry]) -> None:
-    sync(registry, Manifest(source="themes", entries=tuple(told)), allow_mass_removal=True)
+def feed(registry: LocalRegistry, told: Sequence[AgentEntry], policy: Policy | None = None) -> None:
+    sync(registry, Manifest(source="themes", entries=tuple(told), policy=policy), allow_mass_removal=True)
 
 
 @pytest.fixture
@@ -112,22 +116,52 @@ def test_a_tree_is_open_to_cypher(registry: LocalRegistry) -> None:
     assert [tuple(row) for row in rows] == [(path.rpartition("/")[2], by.value)]
 
 
+def names_current(registry: LocalRegistry) -> list[str]:
+    return [each.name for each in registry.read(read_drift) if each.current]
+
+
 def test_one_of_several_is_current(registry: LocalRegistry) -> None:
-    registry.build_taxonomy(small)
+    """A new one, unless it is built apart. What is built again stays what it was, also where it sorts other things."""
+    registry.build_taxonomy(small, keep_current=True)
+    assert names_current(registry) == ["main"]
     tools = registry.build_taxonomy(small, name="tools", of=Of.TOOLS)
     assert current(registry) == tools
     assert set(tools.below(tools.root)) == {tool.id for tool in registry.tools()}
-    main = registry.taxonomy("main")
-    assert main is not None
-    assert not main.current
-    registry.forget_taxonomy("tools")
-    assert current(registry).name == "main"
-    registry.forget_taxonomy()
-    assert registry.taxonomy() is None
-    with pytest.raises(UnknownName):
-        registry.forget_taxonomy()
+    registry.build_taxonomy(small)
+    assert not registry.build_taxonomy(small, name="trial", of=Of.TOOLS, keep_current=True).current
+    registry.build_taxonomy(small, name="trial", of=Of.AGENTS)
+    assert names_current(registry) == ["tools"]
     with pytest.raises(InvalidSetting, match="letters"):
         registry.build_taxonomy(small, name="a/b")
+
+
+def test_an_operator_chooses_the_current_one(registry: LocalRegistry) -> None:
+    for name, of in (("main", Of.AGENTS), ("tools", Of.TOOLS), ("trial", Of.AGENTS)):
+        registry.build_taxonomy(small, name=name, of=of)
+    before = registry.status().state.revision
+    assert registry.operator.use_taxonomy("main").revision == before + 1
+    assert (names_current(registry), registry.browse().of) == (["main"], Of.AGENTS)
+    assert registry.operator.use_taxonomy("main").revision == before + 1, "it was that"
+    registry.operator.use_taxonomy("tools")
+    assert (names_current(registry), registry.browse().of) == (["tools"], Of.TOOLS)
+    with pytest.raises(UnknownName, match="tools"):
+        registry.operator.use_taxonomy("tool")
+    with pytest.raises(NotAllowed):
+        registry.operator.use_taxonomy("main", principal=PUBLIC)
+    for name, others in (("trial", ["tools"]), ("tools", ["main"]), ("main", [])):
+        registry.forget_taxonomy(name)
+        assert names_current(registry) == others
+    with pytest.raises(UnknownName):
+        registry.forget_taxonomy()
+
+
+def test_a_check_finds_that_none_is_current(registry: LocalRegistry) -> None:
+    tree = registry.build_taxonomy(small)
+    odd = replace(tree, current=False)
+    registry.change(lambda session: (session.begin(), session.write(lambda graph: put_taxonomy(graph, odd, tree))))
+    assert [each for each in examine(registry, deep=True) if "0 current ones" in each.detail]
+    registry.build_taxonomy(small, keep_current=True)
+    assert not [each for each in examine(registry, deep=True) if not each.ok]
 
 
 def test_a_sync_keeps_it_current(registry: LocalRegistry) -> None:
@@ -221,6 +255,7 @@ def test_ids_stay_where_little_changes(registry: LocalRegistry) -> None:
     kept = before.categories.keys() & after.categories.keys()
     assert len(kept) >= 0.95 * len(before.categories)
     assert all(set(before.below(before.categories[e])) & set(after.below(after.categories[e])) for e in kept)
+    assert [after.categories[each].name for each in kept] == [before.categories[each].name for each in kept]
 
 
 def test_several_parents_and_any_builder(registry: LocalRegistry) -> None:
@@ -281,10 +316,18 @@ def test_an_export_brings_it_back(registry: LocalRegistry, tmp_path: Path) -> No
             other.operator.export("json").partition('"taxonomies"')[2]
             == registry.operator.export("json").partition('"taxonomies"')[2]
         )
-        other.build_taxonomy(small, private=True)
+        other.operator.use_taxonomy("main")
         for manifest in read_path(str(file), Settings(), kind="export"):
             sync(other, manifest)
         assert current(other).name == "main"
+    told = json.loads(file.read_text(encoding="utf-8"))
+    for each in told["taxonomies"]:
+        each["current"] = False
+    file.write_text(json.dumps(told), encoding="utf-8")
+    with LocalRegistry.open(":memory:", settings=Settings(), environ={}) as other:
+        for manifest in read_path(str(file), Settings(), kind="export"):
+            sync(other, manifest)
+        assert names_current(other) == ["main"]
     told = json.loads(file.read_text(encoding="utf-8"))
     told["taxonomies"][0]["categories"][0]["children"] = ["nothing"]
     file.write_text(json.dumps(told), encoding="utf-8")
@@ -304,7 +347,58 @@ def test_vectors_made_anew_keep_it(registry: LocalRegistry) -> None:
     feed(registry, [*entries(), entry("dogs", 90), entry("dogs", 91)])
     assert not leaf_of(current(registry), "dogs-91")
     with pytest.raises(InvalidSetting, match="reindex"):
-        registry.build_taxonomy()
+        registry.build_taxonomy(small)
+
+
+def by_words(services: Sequence[Service], vectors: Vectors, before: Taxonomy | None) -> Taxonomy:
+    return build_by_words(services, vectors, before, SMALL)
+
+
+def test_words_stand_in_where_nothing_has_a_vector(registry: LocalRegistry) -> None:
+    """The tree is kept by words: what comes, changes and outgrows a leaf; also after the registry has vectors again."""
+    registry.reindex(embedder="none")
+    assert registry.build_taxonomy().built_by == "words"
+    before = registry.build_taxonomy(by_words)
+    themes = {leaf_of(before, f"{theme}-0")[0][0] for theme in THEMES}
+    assert len(themes) == len(THEMES)
+    assert {by for category in before.categories.values() for by in category.holds.values()} == {By.WORDS}
+    crew = entry("chess", 60, visible_to=("crew",))
+    told = [entry("boats", 0, text=f"{THEMES['stars']}, place 70"), *entries()[1:], entry("dogs", 90), crew]
+    feed(registry, told)
+    after = current(registry)
+    for entity, like in (("dogs-90", "dogs-1"), ("boats-0", "stars-1"), ("chess-60", "chess-1")):
+        assert leaf_of(after, entity) == [(leaf_of(after, like)[0][0], By.NEAREST)]
+    more = [entry("dogs", 10 + each, text=f"groom a poodle with brush and shampoo, salon {each}") for each in range(8)]
+    feed(registry, [*told, *more])
+    split = current(registry)
+    assert leaf_of(split, "dogs-12")[0][0] != leaf_of(split, "dogs-1")[0][0]
+    assert [each.far for each in registry.read(read_drift)] == [0]
+    registry.reindex(embedder="minilm")
+    feed(registry, [*told, *more, entry("tax", 95)])
+    assert leaf_of(current(registry), "tax-95") == [(leaf_of(split, "tax-1")[0][0], By.NEAREST)]
+    assert [finding for finding in examine(registry, deep=True) if not finding.ok] == []
+
+
+def test_what_waits_or_is_restricted_names_nothing(registry: LocalRegistry) -> None:
+    """Neither a tool that waits for approval nor an agent that not everyone may see."""
+    secret = [entry("dogs", 50 + each, text="walk a quokka", visible_to=("crew",)) for each in range(EACH)]
+    feed(registry, [*entries(), *secret])
+    feed(registry, [*entries(), *secret], policy="hold")
+    zeppelins = (sealed_tool(Tool(id=f"boats-{n}/zeppelin", agent_id=f"boats-{n}", name="zeppelin")) for n in range(8))
+    boats = [replace(item, tools=(*item.tools, new)) for item, new in zip(entries(), zeppelins, strict=False)]
+    feed(registry, [*boats, *entries()[len(boats) :], *secret])
+    assert {tool.name for tool in registry.tools() if tool.pending} == {"zeppelin"}
+    for build in (build_by_vectors, build_by_words):
+        services: list[Service] = []
+
+        def builder(told: Sequence[Service], *given: Any, build: Any = build, seen: Any = services) -> Taxonomy:
+            seen += told
+            return cast("Taxonomy", build(told, *given, SMALL))
+
+        tree = registry.build_taxonomy(builder)
+        assert len(services) == len(THEMES) * EACH
+        assert not [word for service in services for word in ("zeppelin", "quokka") if word in service.text]
+        assert leaf_of(tree, "dogs-50")[0][1] is By.NEAREST
 
 
 def test_names_say_what_tells_siblings_apart() -> None:
@@ -322,5 +416,5 @@ def test_names_say_what_tells_siblings_apart() -> None:
     for child in built.root.children:
         category = built.categories[child]
         (theme,) = {name.partition("-")[0] for name in built.below(category)}
-        assert set(category.name.split("-")) <= set(THEMES[theme].split())
+        assert set(category.name.split("-")) <= {*THEMES[theme].split(), *domains()}
         assert "tool" not in category.name

@@ -70,6 +70,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "learn export": [["learn", "export"]],
     "learn forget": [["learn", "forget"]],
     "taxonomy build": [["taxonomy", "build"], ["taxonomy", "build", "--of", "tools", "--leaf-size", "9"]],
+    "taxonomy use": [["taxonomy", "use", "main"]],
     "taxonomy show": [["taxonomy", "show"]],
     "taxonomy status": [["taxonomy", "status"]],
     "taxonomy check": [["taxonomy", "check"]],
@@ -201,10 +202,12 @@ def test_a_change_has_the_documented_shape(own: Path, tmp_path: Path, capsys: py
         file.write_text(f"waygraph: 1\nagents:\n- {{id: x, description: {said}, tools: [{{name: {said}}}]}}\n")
         printed(capsys, own, "ingest", str(file))
     found = json.loads(printed(capsys, own, "changes", "--json"))
-    assert [(each["tool"], each["what"]) for each in found["changes"] if each["source"]] == [
+    assert [(each["tool"], each["what"]) for each in found["changes"] if each["source"] == str(file)] == [
         ("one", "removed"),
         ("another", "added"),
         ("", "changed"),
+        ("", "added"),
+        ("", "added"),
     ]
     assert misfit(found, shapes["changes"], shapes) == ""
 
@@ -252,5 +255,5 @@ def test_every_command_is_documented(words: tuple[str, ...]) -> None:
 def test_every_documented_command_exists() -> None:
     known = {" ".join(words) for words in command_names()}
     for page in (REFERENCE, SHAPES):
-        told = re.findall(r"^#+ waygraph (.+)$", page.read_text(encoding="utf-8"), re.M)
+        told = re.findall(r"^#+ waygraph (.+?)(?: --[\w-]+)?$", page.read_text(encoding="utf-8"), re.M)
         assert set(told) == known

@@ -6,6 +6,8 @@ import pytest
 
 from tests.cypher_page import ANSWERS, DIFFERENCES, PAGE, documented, fill, labels_of, properties_of, questions
 from tests.docs.pages import rows
+from waygraph.registry import Settings
+from waygraph.registry.graph.schema import GRAPH
 from waygraph.registry.model.errors import CypherError
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -13,7 +15,8 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
     folder = tmp_path_factory.mktemp("page")
-    with LocalRegistry.open(folder / "page.grafeo", embedder="none", environ={}) as opened:
+    chosen = Settings(data_dir=str(folder))
+    with LocalRegistry.open(folder / "page.grafeo", embedder="none", settings=chosen, environ={}) as opened:
         fill(opened, folder)
         yield opened
 
@@ -33,8 +36,9 @@ def test_a_question_has_its_answer(title: str, registry: LocalRegistry) -> None:
 
 
 def test_the_graph_is_as_documented(registry: LocalRegistry) -> None:
-    """The page names every label, and every property that a node or edge has."""
+    """The page has the table of the schema, which names every label, and every property that a node or edge has."""
     common, _ = documented()
+    assert common == {kind: set(properties.split()) for kind, properties in GRAPH.items()}
     assert labels_of(registry) == {pattern for pattern in common if "[" not in pattern}
     for pattern, properties in common.items():
         assert properties_of(registry, pattern) - properties == set(), pattern

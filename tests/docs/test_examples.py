@@ -39,7 +39,7 @@ def test_commands_exist(page: Path) -> None:
 def command_lines(page: Path) -> Iterator[str]:
     for kind in ("sh", "text", "console"):
         for block in blocks(page, kind):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 if match := re.match(r"(?:\$ )?(waygraph .*)", line):
                     yield match[1]
 

@@ -19,8 +19,8 @@ from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import read_graph_view, read_state, read_tools
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.index.local import index_upkeep, publication
+from waygraph.registry.index.local.file import IndexFile, folder_of
 from waygraph.registry.model.errors import RegistryError, WaygraphError
 from waygraph.registry.model.nouns import Route
 from waygraph.registry.model.settings import Settings
@@ -65,15 +65,34 @@ def rival(source: str, number: int) -> Manifest:
     return Manifest(source=source, namespace=source, entries=tuple(entries))
 
 
+def sync_in_threads(pipe: Connection, path: Path, sources: tuple[str, ...], first: int) -> None:
+    """Each source in a thread of its own, again and again; acknowledges each write by its source and number."""
+    telling = threading.Lock()
+
+    def work(source: str) -> None:
+        for number in range(first, first + 1000):
+            sync(registry, rival(source, number), allow_mass_removal=True)
+            with telling:
+                pipe.send((source, number))
+
+    with opened(path) as registry:
+        workers = [threading.Thread(target=work, args=(source,)) for source in sources]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+
 def ingest_and_stop_before_publishing(pipe: Connection, path: Path, number: int) -> None:
     """Says `publishing` when the graph is committed and nothing of the index is written yet, and waits there."""
-    _wait_at(generation, "publish", pipe, "publishing")
+    _wait_at(publication, "publish_changes" if number > 1 else "publish_whole", pipe, "publishing")
     ingest_on(pipe, path, number, number)
 
 
 def ingest_and_stop_before_pointing(pipe: Connection, path: Path, number: int) -> None:
-    """Says `pointing` when the new generation is built but not yet the current one, and waits there."""
-    _wait_at(generation, "write_atomically", pipe, "pointing")
+    """Says `pointing` when all of the new revision is written but not yet shown, and waits there."""
+    place, name = (IndexFile, "put_header") if number > 1 else (index_upkeep, "sync_path")
+    _wait_at(place, name, pipe, "pointing")
     ingest_on(pipe, path, number, number)
 
 
@@ -196,6 +215,8 @@ def _told_by_tools(registry: LocalRegistry) -> tuple[int, set[int], int]:
 def read_damaged(pipe: Connection, read: Callable[[Path], object], path: Path, files: list[Path], plan: Damage) -> None:
     """Damages one of the files at a time, reads everything, puts the file back; tells each damage and its outcome."""
     chance, right = random.Random(plan.seed), read(path)  # noqa: S311
+    folder, sound = folder_of(path), path.with_name("sound.index")
+    shutil.copytree(folder, sound)
     for _ in range(plan.rounds):
         file = chance.choice(files)
         whole = file.read_bytes()
@@ -209,6 +230,9 @@ def read_damaged(pipe: Connection, read: Callable[[Path], object], path: Path, f
         except BaseException as error:  # noqa: BLE001 - a panic is no Exception
             pipe.send(f"foreign: {error!r}")
         _replace(file, whole)
+        if folder in file.parents:  # what was built anew goes
+            shutil.rmtree(folder)
+            shutil.copytree(sound, folder)
 
 
 def damaged(whole: bytes, kind: str, at: int, chance: random.Random) -> bytes:

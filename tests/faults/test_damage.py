@@ -1,5 +1,6 @@
 """Damaged files: what is read is right, or one of our errors says what is wrong; nothing crashes."""
 
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -16,11 +17,11 @@ from tests.faults.processes import child
 from tests.faults.programs import Damage, opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.generation import CURRENT, LEASE, current_name, folder_of, is_pending, mark_pending
-from waygraph.registry.index.local.publish import publish_graph
-from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed, WaygraphError
-from waygraph.registry.model.files import write_lock
+from waygraph.registry.index.local import publication
+from waygraph.registry.index.local.file import Intent, current_path, folder_of, is_damaged, open_to_write
+from waygraph.registry.index.local.index_upkeep import publish_changes
+from waygraph.registry.index.local.publication import is_behind
+from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -36,12 +37,17 @@ def path(tmp_path: Path) -> Path:
     return place
 
 
-def index_files(path: Path) -> list[Path]:
-    """Every file of the current generation that a reader reads, and the pointer to it."""
-    folder = folder_of(path)
-    files = [file for file in (folder / current_name(folder)).rglob("*") if file.is_file() and file.stat().st_size]
-    unread = {LEASE, generation.GRAPH}
-    return [folder / CURRENT, *sorted(file for file in files if file.name not in unread)]
+def index_file(path: Path) -> Path:
+    file = current_path(folder_of(path))
+    assert file is not None
+    return file
+
+
+def mark_pending(path: Path) -> None:
+    """As a writer does that is about to commit."""
+    file = open_to_write(index_file(path))
+    file.put_intent(Intent())
+    file.close()
 
 
 OURS = ("RegistryUnusable", "StorageFailed")
@@ -69,56 +75,59 @@ def test_a_damaged_graph_file_reads_right_or_is_refused(path: Path, rounds: int)
 
 
 @SHORT_AND_LONG
-def test_a_damaged_index_answers_or_says_that_it_cannot_be_read(path: Path, rounds: int) -> None:
-    """No damage of a generation ends in a foreign exception or a crash. What stays readable and says another thing,
-    a changed letter, is what `doctor --deep` finds."""
-    seen = outcomes(programs.read_index, path, index_files(path), Damage(seed=5, rounds=rounds))
-    assert seen["RegistryUnusable"] > rounds // 3
+def test_a_damaged_index_never_gives_another_answer(path: Path, rounds: int) -> None:
+    """What is damaged is refused, or built anew before it is read; nothing else is ever answered, nothing crashes."""
+    seen = outcomes(programs.read_index, path, [index_file(path)], Damage(seed=5, rounds=rounds))
+    assert set(seen) == {"right", "RegistryUnusable"}
 
 
-def test_a_damaged_index_names_the_cure(path: Path) -> None:
-    """The error names the folder to remove; without it the next opening builds the index anew."""
-    folder = folder_of(path)
-    tables = folder / current_name(folder) / generation.TABLES
-    tables.write_bytes(tables.read_bytes()[:100])
-    with pytest.raises(RegistryUnusable) as caught:
-        opened(path)
-    assert str(folder) in str(caught.value)
-    assert "remove this folder" in str(caught.value)
-    for file in sorted(folder.rglob("*"), reverse=True):
-        file.rmdir() if file.is_dir() else file.unlink()
+def test_a_damaged_index_is_built_anew_by_the_next_comer(path: Path) -> None:
+    """The error says so, and the mark of the damage goes with it."""
+    file = index_file(path)
+    with opened(path) as registry:
+        registry.status()  # no record of a tool is read yet
+        connection = sqlite3.connect(file)
+        connection.execute("UPDATE record SET body = zeroblob(length(body))")
+        connection.commit()
+        connection.close()
+        with pytest.raises(RegistryUnusable, match="it is built anew from the graph"):
+            registry.tools()
+        assert is_damaged(folder_of(path))
     assert sound_revision(path) == 1
+    assert not is_damaged(folder_of(path))
+    assert not file.exists()
+    assert index_file(path).name == "index-00000002.sqlite"
 
 
-@pytest.mark.parametrize("content", [b"", b"../../etc", b"gen-0000000009-00000000", b"\xff\xfe\x00", b"\x00"])
-def test_a_pointer_to_nothing_is_refused_and_mended_by_its_removal(path: Path, content: bytes) -> None:
-    """A `current` that names no generation is an error of ours; without the file the index is built anew."""
-    (folder_of(path) / CURRENT).write_bytes(content)
-    with pytest.raises(WaygraphError):
-        opened(path)
-    (folder_of(path) / CURRENT).unlink()
+@pytest.mark.parametrize("content", [b"", b"no database at all", b"SQLite format 3\0"])
+def test_what_is_no_index_is_built_anew(path: Path, content: bytes) -> None:
+    index_file(path).write_bytes(content)
     assert sound_revision(path) == 1
 
 
 def as_before(folder: Path) -> None:
-    """What tantivy wrote in the place of postings; of its files the reader looks at the name of the list alone."""
-    texts = folder / current_name(folder) / generation.CAPABILITY_TEXT
-    for file in texts.iterdir():
+    """What an older Waygraph had in place of the file."""
+    for file in folder.iterdir():
         file.unlink()
-    (texts / "meta.json").write_text('{"segments": []}', encoding="utf-8")
+    (folder / "gen-0000000001-0a1b2c3d").mkdir()
+    (folder / "gen-0000000001-0a1b2c3d" / "state.json").write_text("{}", encoding="utf-8")
+    (folder / "current").write_text("gen-0000000001-0a1b2c3d", encoding="utf-8")
 
 
 def test_an_index_of_before_is_made_anew_by_whoever_opens_it(path: Path) -> None:
     as_before(folder_of(path))
     assert sound_revision(path) == 1
+    assert not list(folder_of(path).glob("gen-*"))
+    assert not (folder_of(path) / "current").exists()
     with opened(path) as registry:
         assert all(finding.ok for finding in examine(registry, deep=True))
 
 
-def test_an_index_of_before_beside_a_writer_says_what_it_is(path: Path) -> None:
-    as_before(folder_of(path))
-    with write_lock(path, 0), pytest.raises(RegistryUnusable, match=r"an older Waygraph wrote it\. The next write"):
-        opened(path)
+def test_a_file_of_another_format_is_made_anew(path: Path) -> None:
+    connection = sqlite3.connect(index_file(path))
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert sound_revision(path) == 1
 
 
 def half(content: bytes) -> bytes:
@@ -133,13 +142,13 @@ def test_a_sound_index_answers_when_the_last_write_cannot_be_published(
 ) -> None:
     """The mark of that write stays, a log line and the doctor tell of it, and a write is refused."""
     path.write_bytes(harm(path.read_bytes()))
-    mark_pending(folder_of(path))
+    mark_pending(path)
     with opened(path) as registry:
         assert registry.agents()
         assert "pending" in [finding.check for finding in examine(registry) if not finding.ok]
         with pytest.raises(RegistryUnusable):
             sync(registry, manifest(2))
-    assert is_pending(folder_of(path))
+    assert is_behind(folder_of(path))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -149,15 +158,15 @@ def test_what_could_not_be_shown_is_shown_when_there_is_room(path: Path, monkeyp
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with monkeypatch.context() as full:
-            full.setattr(embedded, "publish_graph", _no_room)
+            full.setattr(publication, "publish_changes", _no_room)
             with pytest.raises(NotPublished, match="what was written is kept, and shown as soon as it can be"):
                 sync(registry, manifest(2))
             assert registry.status().state.revision == 1
             time.sleep(0.3)
             assert registry.status().state.revision == 1
-            assert is_pending(folder_of(path))
+            assert is_behind(folder_of(path))
         assert comes_to(registry, 2)
-        assert not is_pending(folder_of(path))
+        assert not is_behind(folder_of(path))
     assert sound_revision(path) == 2
 
 
@@ -167,7 +176,7 @@ def test_what_another_process_left_behind_is_shown(path: Path, monkeypatch: pyte
     with opened(path) as registry:
         assert registry.status().state.revision == 1
         with opened(path) as other, monkeypatch.context() as killed:
-            killed.setattr(embedded, "publish_graph", _killed)
+            killed.setattr(publication, "publish_changes", _killed)
             with pytest.raises(MemoryError):
                 sync(other, manifest(2))
         assert comes_to(registry, 2)
@@ -180,7 +189,7 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
     begun, go_on, threads = threading.Event(), threading.Event(), list[str]()
     with opened(path) as registry:
         registry.agents()
-        publishes = publish_graph
+        publishes = publish_changes
 
         def slowly(*given: Any, **named: Any) -> Any:
             threads.append(threading.current_thread().name)
@@ -188,15 +197,15 @@ def test_who_asks_waits_for_no_publication(path: Path, monkeypatch: pytest.Monke
             assert go_on.wait(30)
             return publishes(*given, **named)
 
-        monkeypatch.setattr(embedded, "publish_graph", slowly)
-        mark_pending(folder_of(path))
+        monkeypatch.setattr(publication, "publish_changes", slowly)
+        mark_pending(path)
         for _ in range(20):
             assert registry.agents()
         assert begun.wait(30)
         assert registry.agents()
         go_on.set()
     assert threads[0] == "publish"
-    assert not is_pending(folder_of(path))
+    assert not is_behind(folder_of(path))
 
 
 def comes_to(registry: LocalRegistry, revision: int) -> bool:
@@ -220,12 +229,12 @@ def test_an_unforeseen_fault_of_the_publication_is_logged(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("unforeseen")
 
-    mark_pending(folder_of(path))
+    mark_pending(path)
     with monkeypatch.context() as patch:
-        patch.setattr(embedded, "publish_graph", fail)
+        patch.setattr(publication, "publish_changes", fail)
         with opened(path) as registry:
             assert registry.agents()
     assert "ValueError: unforeseen" in caplog.text
-    assert is_pending(folder_of(path))
+    assert is_behind(folder_of(path))
     assert sound_revision(path) == 1
-    assert not is_pending(folder_of(path))
+    assert not is_behind(folder_of(path))

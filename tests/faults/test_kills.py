@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults import programs
+from tests.faults.fleet import number_in
 from tests.faults.processes import child
+from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 
 TORTURE = pytest.mark.slow
@@ -38,6 +40,29 @@ def test_a_kill_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, rounds:
             writer.kill()
             acknowledged = max([first, *writer.said()])
         revision = settle(path, acknowledged)
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=TORTURE)])
+def test_a_kill_among_threads_that_write_loses_nothing_acknowledged(tmp_path: Path, rounds: int) -> None:
+    """Of each thread's source the last acknowledged state is there, whole, or the one that was being written."""
+    path, chance = tmp_path / "r.grafeo", random.Random(17)  # noqa: S311
+    numbers = dict.fromkeys("abcd", 0)
+    for _ in range(rounds):
+        first = max(numbers.values()) + 1
+        with child(programs.sync_in_threads, path, tuple(numbers), first) as writer:
+            acknowledged = dict([writer.hear()])
+            time.sleep(chance.uniform(0, 0.4))
+            writer.kill()
+            acknowledged |= dict(writer.said())
+        with opened(path) as registry:
+            agents = registry.agents()
+        for source, before in numbers.items():
+            found = [number_in(agent.description) for agent in agents if agent.id.startswith(source)]
+            [number] = set(found) or {0}
+            last = acknowledged.get(source)
+            assert number in ((last, last + 1) if last else (before, first))
+            assert len(found) == (3 + number % 4 if number else 0)
+            numbers[source] = number
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=TORTURE)])
@@ -89,7 +114,7 @@ def test_what_a_killed_writer_committed_is_published_by_whoever_opens_next(
         assert sound_revision(path) == revision + 1
         revision += 1
     assert not list((tmp_path / "r.grafeo.index").glob("building-*"))
-    assert len(list((tmp_path / "r.grafeo.index").glob("gen-*"))) == 1
+    assert len(list((tmp_path / "r.grafeo.index").glob("index-*.sqlite"))) == 1
 
 
 def test_the_next_ingest_also_finishes_what_a_killed_writer_began(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.faults.fleet import manifest, small
 from tests.faults.processes import Child, child
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER
 
 
@@ -51,7 +51,7 @@ def test_no_answer_is_of_two_revisions(tmp_path: Path, stack: ExitStack, ingests
     assert len(seen) >= ingests // 3
     assert ingests in seen
     assert sound_revision(path) == ingests
-    assert len(list(folder_of(path).glob("gen-*"))) <= 1 + len(readers) * 8
+    assert len(list(folder_of(path).glob("index-*.sqlite"))) == 1
 
 
 def test_no_answer_is_of_two_revisions_with_the_real_model(tmp_path: Path, stack: ExitStack) -> None:

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from benchmarks.loop.servers import SERVERS
-from tests.gateway.hosts import told
+from tests.gateway.hosts import over_http, told
 from tests.gateway_catalog import by_hand
 from tests.live_servers import real_server
 from tests.service import PROGRAM, process
@@ -81,7 +81,8 @@ def place(tmp_path: Path) -> Place:
         tools = [tool.id for tool in registry.tools()]
         groups = {"nature": [each for each in tools if each.startswith("weather/")]}
         groups["office"] = [each for each in tools if each not in groups["nature"]]
-        registry.build_taxonomy(by_hand({name: tuple(ids) for name, ids in groups.items()}), of=Of.TOOLS)
+        tree = by_hand({name: tuple(ids) for name, ids in groups.items()})
+        registry.build_taxonomy(tree, of=Of.TOOLS, private=True, shown_to_all=True)
         counts = count_transitions(CALLS_OF_OTHERS, AT)
         registry.change(lambda session: learn_transitions(session, counts, 90.0, 1_000))
     return place
@@ -115,6 +116,7 @@ async def converse(host: Client, place: Place) -> None:
     await fail(host, place)
     await change_subject(host, place)
     await ask_for_what_nobody_serves(host)
+    await browse_to_a_tool(host, place)
 
 
 async def repeat(host: Client, place: Place) -> None:
@@ -158,6 +160,30 @@ async def ask_for_what_nobody_serves(host: Client) -> None:
     assert "nothing" in answer["hint"]
 
 
+async def browse_to_a_tool(host: Client, place: Place) -> None:
+    """From an empty query, by what answers show, in parts, to the schema of a tool; then it is called."""
+
+    async def ask(**arguments: Any) -> dict[str, Any]:
+        return told(await host.call_tool("find_tools", {"query": "", "limit": 5, **arguments}))
+
+    top = await ask()
+    assert top["categories"].keys() == {"nature", "office"}
+    names, offset = list[str](), 0
+    while "mail__send_mail" not in names:
+        part = await ask(within="office", offset=offset)
+        names += [tool["name"] for tool in part["tools"]]
+        offset = part.get("next_offset", 0)
+        assert offset or "mail__send_mail" in names
+    assert len(names) == len(set(names)) > 5
+    shown = await ask(within="office", detail="schema", limit=50)
+    schema = next(tool["inputSchema"] for tool in shown["tools"] if tool["name"] == "mail__send_mail")
+    mail = {name: f"{name}@example.org" for name in schema["required"]}
+    assert await use(host, "mail__send_mail", **mail)
+    assert mail.items() <= place.rows("mail", "mails")[-1].items()
+    inside = await ask(query="send a message", within="nature")
+    assert {tool["name"].partition("__")[0] for tool in inside["tools"]} == {"weather"}
+
+
 def test_a_conversation_over_standard_input(place: Place) -> None:
     async def run() -> None:
         async with open_host(place.registry) as host:
@@ -179,6 +205,9 @@ def test_a_conversation_of_a_caller_with_a_group(place: Place, tmp_path: Path) -
             assert names
             assert not any(name.startswith(GROUP_ONLY) for name in names)
             assert not await use(other, "weather__get_current", city="Oslo")
+            assert told(await other.call_tool("find_tools", {"query": ""}))["categories"].keys() == {"office"}
+            async with over_http(f"{url}/mcp", "legacy", key=member) as third:
+                await browse_to_a_tool(third, place)
 
     with process(place.registry, tmp_path, embedder=DEFAULT_EMBEDDER, keys=keys) as service:
         anyio.run(run, service.url)

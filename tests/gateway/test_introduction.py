@@ -15,6 +15,7 @@ from tests.service import Served, agent, ingest, served
 from waygraph.api.mcp import Surface, tool_list
 from waygraph.api.mcp.meta_tools import instructions
 from waygraph.api.mcp.tool_list import SUMMARY_BYTES
+from waygraph.registry.model.settings import Settings
 
 
 def introduction(service: Served, era: Era, key: str = "", path: str = "/mcp") -> tuple[str, str]:
@@ -92,9 +93,11 @@ async def tokens_of(url: str, key: str) -> int:
     ids=("default", "Chinese", "digits", "router", "rfc"),
 )
 def test_what_is_told_before_any_search_is_small(surface: Surface, names: list[str], tmp_path: Path) -> None:
-    """For a model that reads it in every request: with a taxonomy too, and at the endpoint of a toolset."""
+    """For a model that reads it in every request: with a taxonomy that a model walks too, and at the endpoint of a
+    toolset.
+    """
     many = [agent(name.replace(" ", "-"), "a", "b", name=name, tags=[f"{name} tag"]) for name in names]
-    with served(auth=True, folder=tmp_path, surface=surface) as service:
+    with served(auth=True, folder=tmp_path, surface=surface, settings=Settings(walk="openai:m")) as service:
         ingest(service.admin(), "s", *many)
         ids = [each.id for each in service.registry.agents()]
         service.registry.operator.set_toolset("half", agents=ids[::2])
@@ -103,7 +106,9 @@ def test_what_is_told_before_any_search_is_small(surface: Surface, names: list[s
         service.registry.build_taxonomy(by_hand({"one": tuple(ids[:150]), "two": tuple(ids[150:])}))
         counts += [anyio.run(tokens_of, door, service.key()) for door in doors]
         assert max(counts) <= MOST_TOKENS
-        assert (counts[2] > counts[0]) == (surface == "default"), "`within` is offered by the default surface alone"
+        assert (counts[2] > counts[0]) == (surface == "default"), (
+            "`within` and `mode` are offered by the default surface alone"
+        )
 
 
 def test_hosts_are_told_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

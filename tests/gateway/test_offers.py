@@ -22,6 +22,7 @@ from tests.service import Served, served
 from tests.upstream.served import running
 from waygraph.api.mcp import offers, tool_list
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.routing.answering import NO_TAXONOMY
 
 PROGRAM = Path(library.__file__)
 DAY = "note://day/{date}{?lang}"
@@ -387,6 +388,17 @@ def test_of_many_servers_the_pinned_ones_are_asked(service: Served, monkeypatch:
         walk(over_http(f"{service.url}/mcp"), steps)
     finally:
         service.registry.operator.set("books", pinned=False)
+
+
+def test_servers_that_no_walk_chose_are_asked_and_that_is_said(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MOST_SERVERS", 1)
+
+    async def steps(host: Any) -> None:
+        found = told(await host.call_tool("find_tools", {"kind": "prompt", "query": "annex"}))
+        assert (bool(found["prompts"]), found["not_walked"]) == (True, NO_TAXONOMY)
+
+    with served(place.registry, settings=Settings(walk="openai:m")) as service:
+        walk(over_http(f"{service.url}/mcp"), steps)
 
 
 def test_a_toolset_has_the_prompts_of_whole_agents_alone(place: Place) -> None:

@@ -226,7 +226,9 @@ def test_steps_are_routed_each_by_itself(toolbox: Place) -> None:
             asked = {"steps": ["add two whole numbers", "zzz qqq"]}
             answer = told(await host.call_tool("route_agents", asked))
             assert ([agent["id"] for agent in answer["agents"]], answer["steps"]) == (["box"], [["box"], []])
-            for bad in ({}, {"steps": "add"}, {"steps": [1]}, {"steps": ["a"] * 51}, {"query": "a", "steps": ["b"]}):
+            both = told(await host.call_tool("route_agents", {**asked, "query": "numbers"}))
+            assert both["steps"] == answer["steps"]
+            for bad in ({}, {"steps": "add"}, {"steps": [1]}, {"steps": ["a"] * 51}, {"query": " ", "steps": ["b"]}):
                 assert (await host.call_tool("route_agents", bad)).is_error
 
     anyio.run(walk)

@@ -44,6 +44,10 @@ class AgentModels:
     right_tools: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Task → the names of its right tools."""
     requests: list[Mapping[str, Any]] = field(default_factory=list)
+    refused: str = ""
+    """`guide` is refused for a prompt that holds this."""
+    lives: dict[str, int] = field(default_factory=dict)
+    """Model → how often it answers, as `perfect` does, before it is there no more."""
 
 
 def arguments_of(tool: str) -> Mapping[str, Any]:
@@ -90,6 +94,46 @@ def looping(talk: Talk) -> Step:
     )
 
 
+def routed(talk: Talk) -> Step:
+    """Routes to each right tool, executes each once, and answers with all results."""
+    if talk.turn == 0:
+        return [("route", {"query": name}) for name in talk.right]
+    if talk.turn == 1:
+        return [("execute", {"name": name, "params": arguments_of(name)}) for name in talk.right]
+    return " ".join(talk.results[len(talk.right) :])
+
+
+def unrouted(talk: Talk) -> Step:
+    """Executes what it did not route to, with params that are none, and calls a tool by its own name."""
+    first = talk.right[0]
+    calls = [
+        ("execute", {"name": first, "params": {}}),
+        ("execute", {"name": first}),
+        ("execute", "no JSON"),
+        (first, {}),
+    ]
+    return calls if talk.turn == 0 else "Done."
+
+
+def tempted(talk: Talk) -> Step:
+    """Calls all that it found whose agent nobody serves."""
+    if talk.turn == 0:
+        return [("find_tools", {"query": name}) for name in talk.right]
+    strange = [name for name in talk.bound if "variants" in name or name.startswith("stranger")]
+    return [(name, {}) for name in strange] if talk.turn == 1 and strange else "Done."
+
+
+def fickle(talk: Talk) -> Step:
+    """Works well on a task that it sees for the first time, and refuses any other time."""
+    if talk.turn == 0:
+        SEEN[talk.task] = SEEN.get(talk.task, 0) + 1
+    return perfect(talk) if SEEN[talk.task] == 1 else REFUSAL
+
+
+SEEN: dict[str, int] = {}
+"""Of `fickle`: task → how often it began."""
+
+
 def refusing(_: Talk) -> Step:
     return REFUSAL
 
@@ -101,7 +145,8 @@ def confused(talk: Talk) -> Step:
 
 
 MODELS: Mapping[str, Callable[[Talk], Step]] = {
-    each.__name__: each for each in (perfect, careless, sloppy, looping, refusing, confused)
+    each.__name__: each
+    for each in (perfect, careless, sloppy, looping, refusing, confused, routed, unrouted, tempted, fickle)
 }
 
 
@@ -114,7 +159,10 @@ def judge(material: Mapping[str, Any]) -> str:
 
 @contextmanager
 def agent_models() -> Iterator[AgentModels]:
-    """On a free port of the loopback; `silent` is refused, `judge` judges, `vague` judges without a score."""
+    """On a free port of the loopback; `silent` is refused, `judge` judges, `vague` judges without a score.
+
+    `guide` opens and selects everything in a walk, and puts candidates in the order in which they are.
+    """
     models = AgentModels()
     with serving(_endpoint(models)) as address:
         models.url = f"{address}/v1"
@@ -129,7 +177,12 @@ def _endpoint(models: AgentModels) -> type[BaseHTTPRequestHandler]:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 models.requests.append(request)
-            is_known = request["model"] in {*MODELS, "judge", "vague"}
+            is_known = request["model"] in {*MODELS, "judge", "vague", "guide"}
+            if request["model"] in models.lives:
+                models.lives[request["model"]] -= 1
+                is_known = models.lives[request["model"]] >= 0
+            if request["model"] == "guide" and models.refused:
+                is_known = models.refused not in request["messages"][1]["content"]
             answer = _message(models, request) if is_known else {}
             choices = {"choices": [{"index": 0, "message": {"role": "assistant", **answer}}], "usage": TOKENS}
             body = json.dumps(choices if is_known else {"error": {"message": "no such model"}}).encode()
@@ -143,6 +196,11 @@ def _endpoint(models: AgentModels) -> type[BaseHTTPRequestHandler]:
 
 def _message(models: AgentModels, request: Mapping[str, Any]) -> dict[str, Any]:
     messages, name = request["messages"], request["model"]
+    if name == "guide":
+        told = json.loads(messages[1]["content"])
+        if "choices" in told:
+            return {"content": json.dumps({"numbers": [*range(1, len(told["choices"]) + 1)]})}
+        return {"content": json.dumps([each["id"] for each in told["candidates"]])}
     if name in ("judge", "vague"):
         return {"content": judge(json.loads(messages[1]["content"])) if name == "judge" else "well done"}
     talk = Talk(
@@ -152,7 +210,7 @@ def _message(models: AgentModels, request: Mapping[str, Any]) -> dict[str, Any]:
         results=[message["content"] for message in messages if message["role"] == "tool"],
         turn=sum(message["role"] == "assistant" for message in messages),
     )
-    step = MODELS[name](talk)
+    step = MODELS.get(name, perfect)(talk)
     if isinstance(step, str):
         return {"content": step}
     calls = [

@@ -270,9 +270,9 @@ def test_what_is_no_call_gives_the_step_up(message: Mapping[str, Any]) -> None:
 
 
 def test_a_model_is_asked_only_where_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["loop", "--mind", "openai:m"], {}) == 2
+    assert main(["loop", "--model", "openai:m"], {}) == 2
     assert "add --spend" in capsys.readouterr().err
     plain = world_at(tmp_path)
     assert {name for scale in scales(plain) for name in scale.minds} == set(MINDS)
-    with_model = replace(plain, mind="openai:m", environ={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
+    with_model = replace(plain, model="openai:m", environ={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"})
     assert [set(scale.minds) for scale in scales(with_model)] == [{"m"}]

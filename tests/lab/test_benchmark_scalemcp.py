@@ -9,7 +9,7 @@ import pytest
 from benchmarks import scalemcp
 from benchmarks.__main__ import main
 from benchmarks.published import CROSS, LLM, SCALEMCP
-from tests.fake_openai import KEY, fake_openai
+from tests.fake_openai import KEY, fake_openai, in_order
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +19,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "catalogs").mkdir()
     companies = "".join(f"Firm{n} Holdings,F{n}X,Trade\n" for n in range(20))
     (folder / scalemcp.COMPANIES).write_text(f"company,ticker,sector\n{companies}", encoding="utf-8")
-    options = ["--quick", "--data", str(folder), "--evals", str(folder)]
+    options = ["--quick", "--spend", "--data", str(folder), "--evals", str(folder)]
     with fake_openai() as endpoint:
-        endpoint.answers = ['{"order": [2, 1]}']
+        endpoint.answer = in_order(2, 1)
         environ = {
             "WAYGRAPH_CACHE_DIR": str(folder / "cache"),
             scalemcp.RERANKERS_VARIABLE: "openai:judge",

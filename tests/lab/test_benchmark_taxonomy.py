@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import taxonomy
+from benchmarks.naming import Request, judge_names
 from benchmarks.world import EXAMPLES, World, data_folder
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.registry.model.settings import Settings
@@ -54,7 +55,7 @@ def test_a_perfect_model_finds_all_that_is_right(registry: LocalRegistry, gold: 
     """It is asked of the root, then of what stands in the branches that it opened, put together as they are small."""
     tree = grown(TREE, registry)
     asked = Asked(id="q", texts=("do it",), gold=tuple(map(frozenset, gold)), gold_tools=())
-    answer = taxonomy.perfect_walks(tree, TREE if crosses else taxonomy.without_crosses(TREE))(asked)
+    answer = taxonomy.perfect_sets(tree, TREE if crosses else taxonomy.without_crosses(TREE))(asked)
     assert (sorted(answer.ids), answer.calls) == (sorted(gold), 2)
     assert answer.tokens > 0
 
@@ -65,6 +66,26 @@ def test_a_beam_reaches_the_leaves_that_are_nearest(registry: LocalRegistry) -> 
     tree = grown(TREE, registry)
     assert taxonomy.walk_by_vectors(tree, directions, near_x, 1) == ["a", "b"]
     assert taxonomy.walk_by_vectors(tree, directions, near_x, 2) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("names", "right"), [(("weather", "hotels"), (1.0, 0.75)), (("hotels", "weather"), (0.0, 0.25))]
+)
+def test_names_are_judged_blind(tmp_path: Path, names: tuple[str, str], right: tuple[float, float]) -> None:
+    """Of equal scores each counts its share; what stands under both siblings, or under none, is not judged."""
+    rows = [replace(category(name, holds=holds), id=holds) for name, holds in zip(names, ("ab", "cd"), strict=True)]
+    tree = taxonomy_of(category("root", "ab", "cd"), *rows)
+    requests = [
+        Request("what will the weather be tomorrow", (frozenset("a"),)),
+        Request("a room to sleep in tonight", (frozenset("d"),)),
+        Request("weather and hotels", (frozenset("a"), frozenset("c"))),
+        Request("of another catalogue", (frozenset("z"),)),
+    ]
+    world = World(settings=Settings(), environ={}, data=data_folder({}), cache=tmp_path)
+    (row,) = judge_names("by hand", tree, requests, world.embedder())
+    assert (row["choices"], row["chance"]) == (2, 0.5)
+    assert (row["embedder, name"], row["BM25, name"]) == right
+    assert list(judge_names("a root alone", taxonomy_of(rows[0]), requests, world.embedder())) == []
 
 
 @pytest.fixture

@@ -15,11 +15,13 @@ from tests.docs.test_cli_pages import documented, misfit
 from tests.lab.agent_models import KEY, REFUSAL, TOKENS, AgentModels, agent_models
 from tests.upstream.served import running
 from waygraph.api.cli.app import main
+from waygraph.api.mcp.meta_tools import instructions
 from waygraph.ingest.pipeline import ingest
 from waygraph.registry import Registry
 from waygraph.registry.model.identity import call_name
 from waygraph_lab.datasets.folder import write_server_config
 from waygraph_lab.evaluation.agents import score_in
+from waygraph_lab.evaluation.run import MOST_FAILURES
 from waygraph_lab.scalemcp.companies import KINDS, Company, Kind, NoValue, company_value, read_companies
 from waygraph_lab.scalemcp.company_servers import CompanyServers
 from waygraph_lab.scalemcp.generate import Choices, generate
@@ -166,9 +168,109 @@ def test_calls_that_are_none_are_told_and_count_as_wrong(world: World, capsys: p
 
 
 def test_a_judge_without_a_score_judges_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    (outcome,) = world.measure(capsys, "--model", "perfect", "--judge", "vague", "--recipe", "lexical")["outcomes"]
-    assert outcome["judged"] == 0
-    assert "task_completion" not in outcome["scores"]
+    """One that answers in words, and one that there is not: each is reported."""
+    for judge, reason in (("vague", "it answered no score"), ("absent", "127.0.0.1 refuses to answer (404)")):
+        (outcome,) = world.measure(capsys, "--model", "perfect", "--judge", judge, "--recipe", "lexical")["outcomes"]
+        assert (outcome["judged"], sum(outcome["unjudged"].values())) == (0, TASKS)
+        assert all(told.startswith(reason) for told in outcome["unjudged"])
+        assert "task_completion" not in outcome["scores"]
+    assert main(["eval", "agents", str(world.folder), "--model", "perfect", "--judge", "vague", "--tasks", "2"]) == 0
+    assert "perfect, hybrid: vague did not judge 2 of 2 tasks: it answered no score" in capsys.readouterr().err
+
+
+def test_a_router_gives_one_tool_and_runs_it(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model has route and execute as the gateway lists them, and nothing else however much it found."""
+    options = ["--surface", "router", "--recipe", "lexical", "--model", "routed", "--model", "unrouted"]
+    routed, unrouted = world.measure(capsys, *options)["outcomes"]
+    assert scores(routed) == {"tool_correctness": 1.0, "gold_coverage": 1.0}
+    assert (routed["surface"], routed["costs"]["turns"]) == ("router", 3)
+    listed = {json.dumps(request["tools"]) for request in world.models.requests}
+    assert [tool["function"]["name"] for tool in json.loads(listed.pop())] == ["route", "execute"]
+    assert not listed
+    assert all(instructions("router") in each["messages"][0]["content"] for each in world.models.requests)
+    asked = [request for request in world.models.requests if request["model"] == "routed"]
+    texts = {message["content"] for each in asked for message in each["messages"] if message["role"] == "tool"}
+    told = [json.loads(text) for text in texts if text.startswith("{")]
+    tools = [answer["tool"] for answer in told if "tool" in answer]
+    assert tools
+    assert all(tool["inputSchema"]["type"] == "object" and tool["agent"] for tool in tools)
+    assert scores(unrouted) == {"tool_correctness": 0.0, "gold_coverage": 0.0}
+    results = [call["result"] for task in unrouted["tasks"] for call in task["calls"]]
+    assert len(results) == 4 * TASKS
+    assert all(result.startswith("Error: ") for result in results)
+
+
+def test_runs_tell_how_far_they_differ(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a model that does well in one of two runs: the mean is half, and the spread that of 1 and 0."""
+    options = ["--model", "fickle", "--recipe", "lexical", "--runs", "2", "--temperature", "0.7", "--at-once", "1"]
+    (outcome,) = world.measure(capsys, *options)["outcomes"]
+    assert scores(outcome) == {"tool_correctness": 0.5, "gold_coverage": 0.5}
+    assert outcome["spread"] == pytest.approx({"tool_correctness": 0.7071, "gold_coverage": 0.7071}, abs=1e-4)
+    assert (outcome["asked"], outcome["runs"], outcome["temperature"]) == (2 * TASKS, 2, 0.7)
+    assert [task["run"] for task in outcome["tasks"]] == [1] * TASKS + [2] * TASKS
+    assert {request["temperature"] for request in world.models.requests} == {0.7}
+
+
+@pytest.mark.parametrize("stage", [["--walk", "openai:guide"], ["--recipe", "lexical", "--rerank", "openai:guide"]])
+def test_a_stage_that_fails_fails_the_task(
+    stage: list[str], world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What hybrid would have found is no measure of a walk; where each task fails there is no record at all."""
+    monkeypatch.setenv("WAYGRAPH_EMBEDDER", "")
+    (whole,) = world.measure(capsys, "--model", "perfect", *stage)["outcomes"]
+    assert (whole["failures"], scores(whole)["gold_coverage"]) == ({}, 1.0)
+    first = whole["tasks"][0]["gold_tools"][0][0]
+    world.models.refused = f'"request": "{call_name(*first.split("/"))}"'
+    hit = [task["id"] for task in whole["tasks"] if [first] in task["gold_tools"]]
+    (outcome,) = world.measure(capsys, "--model", "perfect", *stage)["outcomes"]
+    failed = [task["id"] for task in outcome["tasks"] if task["ending"] == "failed"]
+    assert set(hit) <= set(failed)
+    assert 0 < len(failed) < TASKS
+    assert sum(outcome["failures"].values()) == outcome["endings"]["failed"] == len(failed)
+    assert all("404" in reason for reason in outcome["failures"])
+    assert scores(outcome)["gold_coverage"] == pytest.approx(1 - len(failed) / TASKS, abs=1e-4)
+    world.models.refused = "{"
+    world.models.requests.clear()
+    command = ["eval", "agents", str(world.folder), "--tasks", "40", "--at-once", "1", "--model", "perfect", *stage]
+    assert main(command) == 1
+    assert "no task got an answer" in capsys.readouterr().err
+    assert sum(request["model"] == "perfect" for request in world.models.requests) == MOST_FAILURES
+
+
+def test_what_was_paid_for_is_kept(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a model that dies after two tasks the rest is not tried; of one that never lived the others' record stays."""
+    record = tmp_path / "kept.json"
+    world.models.lives["dying"] = 2 * 3
+    command = ["eval", "agents", str(world.folder), "--tasks", "12", "--at-once", "1", "--recipe", "lexical"]
+    assert main([*command, "--model", "dying", "--model", "absent", "--model", "perfect", "-o", str(record)]) == 1
+    assert "error: no task got an answer: 127.0.0.1 refuses to answer (404)" in capsys.readouterr().err
+    (dying,) = json.loads(record.read_bytes())["outcomes"]
+    assert scores(dying)["gold_coverage"] == pytest.approx(2 / 12, abs=1e-4)
+    untried = 12 - 2 - MOST_FAILURES
+    assert sorted(dying["failures"].values()) == sorted([MOST_FAILURES, untried])
+    assert dying["failures"]["not tried, as 5 failed in a row"] == untried
+    assert sum(request["model"] == "dying" for request in world.models.requests) == 2 * 3 + MOST_FAILURES
+    assert not any(request["model"] == "perfect" for request in world.models.requests)
+
+
+def test_noise_stands_beside_the_right_tools(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Variants of the dataset's own tools, and tools of another catalogue: found, never right, and run by nobody."""
+    tool = {"name": "current_stock_price", "description": "The price of a stock of any firm holdings, net income too"}
+    agent = {"id": "stranger", "name": "stranger", "description": "Stocks of all firms", "tools": [tool]}
+    (tmp_path / "agents.jsonl").write_text(json.dumps(agent) + "\n", encoding="utf-8")
+    noises = ("none", "mutation", f"external:{tmp_path}")
+    options = [word for noise in noises for word in ("--noise", noise)]
+    outcomes = world.measure(capsys, "--model", "tempted", "--recipe", "lexical", "--limit", "50", *options)["outcomes"]
+    calls = {each["noise"]: [call for task in each["tasks"] for call in task["calls"]] for each in outcomes}
+    assert list(calls) == list(noises)
+    assert not calls["none"]
+    assert any("variants/" in call["tool"] for call in calls["mutation"])
+    assert {call["tool"] for call in calls[noises[2]]} == {"stranger/current_stock_price"}
+    for call in (*calls["mutation"], *calls[noises[2]]):
+        assert (call["correct"], call["result"][:7]) == (False, "Error: ")
+    for wrong in ("mutations", "external", "external:"):
+        assert main(["eval", "agents", str(world.folder), "--model", "perfect", "--noise", wrong]) == 2
+        assert "expected none, external:SOURCE, mutation or mutation:DIR" in capsys.readouterr().err
 
 
 def test_what_cannot_be_measured_is_refused(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from waygraph.registry.catalog.searchable import Searchable
+from waygraph.registry.model.errors import NotReranked
 from waygraph.registry.model.nouns import Query, Route, Turn
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.routing.recipes import LEXICAL, PAPER, RECIPES, TOOLS, Recipe
@@ -108,6 +109,14 @@ def worse(record: Record, query: str) -> dict[str, Any]:
     found = next(each for each in copied["outcomes"][0]["queries"] if each["id"] == query)
     found |= {"agents": [], "votes": {}}
     return copied
+
+
+def test_an_outcome_with_a_failure_is_no_figure_of_a_benchmark(lexical: Outcome) -> None:
+    assert lexical.refuse_failures() is lexical
+    first, *others = lexical.judgements
+    failed = replace(lexical, judgements=(replace(first, failure="it is dead"), *others))
+    with pytest.raises(NotReranked, match="it is dead"):
+        failed.refuse_failures()
 
 
 def test_differences_tell_what_was_won_and_lost(record: Record) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from waygraph_lab.evaluation.dataset import Asked
+from waygraph_lab.evaluation.estimate import count_tokens
 from waygraph_lab.evaluation.sets import SetAnswer, judge_sets, measure_set
 
 A, B, AB = frozenset("a"), frozenset("b"), frozenset("ab")
@@ -39,3 +40,8 @@ def test_means_and_costs_are_over_queries() -> None:
     }
     with pytest.raises(ValueError, match="no query"):
         judge_sets([], lambda _: SetAnswer(ids=[]))
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("four", 1), ("fives", 2), ("订机票", 3), ("订机票 now", 4)])
+def test_a_token_is_four_letters_or_one_ideograph(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens

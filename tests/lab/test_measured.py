@@ -9,9 +9,11 @@ from benchmarks.__main__ import NAMES, PAGES
 from benchmarks.__main__ import main as benchmarks
 from benchmarks.peers import __main__ as peers
 from benchmarks.record import PROJECT
+from benchmarks.store import scale
+from benchmarks.store.figure import FILE
 from benchmarks.tables import DETAILS, SHOWN, SPEED, Pages, figures, read_records, render_pages
 from tests.docs.pages import rows
-from waygraph_lab.evaluation.plots import digest, place_of
+from waygraph_lab.evaluation.plots import digest, digest_of, place_of
 
 EVALS = PROJECT / "evals"
 
@@ -69,6 +71,8 @@ def test_the_figures_are_drawn_from_the_records(records: list[dict[str, object]]
         place_of(table, PAGES.figures, kind): digest(table) for table, kinds in figures(records) for kind in kinds
     }
     assert places
+    drawn = [each["details"] for each in records if each["name"] == scale.NAME]
+    places |= {place: digest_of(details) for place, details in zip([PAGES.figures / FILE], drawn, strict=False)}
     assert set(PAGES.figures.iterdir()) == set(places)
     for path, told in places.items():
         assert told in path.read_text(encoding="utf-8"), f"{path.name} is stale: run `make docs`"

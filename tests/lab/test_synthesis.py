@@ -16,7 +16,8 @@ import pytest
 from tests.fake_openai import KEY, USAGE, FakeOpenAI, fake_openai
 from waygraph.api.cli.app import main
 from waygraph.ingest.conversations import read_catalogue
-from waygraph.registry.language_model.answers import MOST_REFUSALS, object_in
+from waygraph.registry.language_model.answer_text import object_in
+from waygraph.registry.language_model.answers import MOST_REFUSALS
 from waygraph.registry.model.arguments import check_arguments
 from waygraph.registry.model.settings import Settings
 from waygraph_lab.synthesis.mutations import OPERATORS, Level
@@ -58,7 +59,7 @@ def letters(source: Path) -> Path:
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeOpenAI]:
     with fake_openai() as fake:
-        for name, value in {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY, "WAYGRAPH_OPENAI_RETRIES": "0"}.items():
+        for name, value in {**fake.environ, "WAYGRAPH_OPENAI_RETRIES": "0"}.items():
             monkeypatch.setenv(name, value)
         yield fake
 
@@ -216,6 +217,49 @@ def test_unfit_answers_are_survived_and_counted(  # noqa: PLR0917
     assert made["mutants"] == len(endpoint.requests) // 3 == 4
     assert made["unfit"][reason] >= 1
     assert sum(made["unfit"].values()) == made["tries"] - 4 == 8
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_failed_once_is_made_by_the_same_command(
+    level: Level, letters: Path, tmp_path: Path, endpoint: FakeOpenAI, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing unfit is kept: neither what is no JSON nor what no source may say."""
+    words = ("mutations", letters, tmp_path / "m", "--by", "openai:m", "--level", level, "-n", 2, "--at-once", 1)
+    unfit = iter(["I cannot.", '{"name": "x\\u0007y", "description": "Rings"}'] * TRIES_EACH)
+    endpoint.answer = lambda _: next(unfit)
+    assert generate(capsys, *words)["mutants"] == 0
+    endpoint.answer = lambda request: by_number(request, len(endpoint.requests))
+    made = generate(capsys, *words)
+    assert (made["mutants"], made["tries"], made["usage"]["calls"], made["usage"]["kept"]) == (2, 2, 2, 0)
+    assert generate(capsys, *words)["usage"]["kept"] == 2
+
+
+@pytest.mark.parametrize(
+    ("role", "unfit"),
+    [
+        ("You are the planner", {"task": "Write", "steps": []}),
+        ("You are the assistant", {"call": "mail/burn_letter", "arguments": {}}),
+        ("You are the given tool", {"failed": False}),
+        ("You are the user", {"text": " "}),
+    ],
+)
+def test_a_conversation_that_failed_once_is_played_by_the_same_command(  # noqa: PLR0917
+    role: str,
+    unfit: dict[str, Any],
+    letters: Path,
+    tmp_path: Path,
+    endpoint: FakeOpenAI,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    actions = [SEND, {"say": "Where to?"}, FIND, END] * (1 + TRIES_EACH)
+    play = play_as_told(actions)
+    endpoint.answer = lambda request: (
+        json.dumps(unfit) if request["messages"][0]["content"].startswith(role) else play(request)
+    )
+    words = ("trajectories", letters, tmp_path / "t", "--by", "openai:m", "-n", 1, "--at-once", 1)
+    assert generate(capsys, *words)["trajectories"] == 0
+    endpoint.answer = play_as_told(actions)
+    assert generate(capsys, *words)["trajectories"] == 1
 
 
 def test_an_endpoint_that_refuses_ends_the_run(
@@ -443,14 +487,20 @@ def test_chat_samples_end_with_the_label(played: Path, tmp_path: Path, capsys: p
     assert [json.loads(sample["messages"][2]["content"]) for sample in samples] == [
         ["mail/find_letter"], ["maps/find_way"], ["mail/send_letter"],
     ]  # fmt: skip
-    given = told(samples[2])
-    assert given["query"] == "User: Send it"
-    assert given["history"].startswith(
-        "User: Write to Ada\nAssistant: I will look for her letter\nCall: mail/find_letter"
-    )
-    assert "send_letter" not in given["history"]
-    assert len(given["history"]) < 700
-    assert len(given["candidates"]) == 2
+    given = told(samples[1])
+    assert [*given] == ["history", "request", "candidates"]
+    result = f"Dear Bob{'b' * 392}"
+    assert given["request"] == "Write to Ada", "a result is the last turn, and the request what the user said last"
+    assert given["history"] == [
+        {"assistant": "I will look for her letter"},
+        {"call": "mail/find_letter", "outcome": "ok", "result": result},
+    ]
+    after = told(samples[2])
+    assert (after["request"], after["history"][0]) == ("Send it", {"user": "Write to Ada"})
+    assert "send_letter" not in json.dumps(after["history"])
+    assert len(after["candidates"]) == 2
+    assert {"id": "mail/send_letter", "text": "send_letter: Sends a letter"} in after["candidates"]
+    assert "history" not in told(samples[0])
     generate(capsys, "router-data", played, out, "--level", "agents")
     agents = [json.loads(sample["messages"][2]["content"]) for sample in records(out)]
     assert agents == [["mail"], ["maps"], ["mail"], ["maps"]]

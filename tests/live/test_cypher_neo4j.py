@@ -120,7 +120,7 @@ def error_of(registry: Registry, statement: str) -> CypherError:
 READS: list[tuple[str, object]] = [
     ("MATCH (a:Agent {id: $agent}) RETURN a {.id, n: size([(a)-[:OWNS]->(t) | t.id])}", {"id": "bureau-fx", "n": 4}),
     ("MATCH (a:Agent|Source)((x)-[:CLAIMS]->(y)){0,1}(z) RETURN count(a)", 73),
-    ("CALL `db`.`relationshipTypes`() YIELD relationshipType AS r WITH r ORDER BY r RETURN collect(r)[1]", "OWNS"),
+    ("CALL `db`.`relationshipTypes`() YIELD relationshipType AS r WITH r ORDER BY r RETURN collect(r)[0]", "CLAIMS"),
     ("CALL db.index.fulltext.queryNodes('name', 'bureaufx') YIELD node RETURN node.id", "bureau-fx"),
     ("CALL db.schema.visualization() YIELD nodes RETURN size(nodes) > 4", True),
     (

@@ -15,9 +15,10 @@ from waygraph.registry.storage.local_registry import LocalRegistry
 
 @pytest.fixture(scope="module")
 def registry(neo4j_target: Target, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRegistry]:
-    place = on_server(neo4j_target, Settings())
+    folder = tmp_path_factory.mktemp("page")
+    place = on_server(neo4j_target, Settings(data_dir=str(folder)))
     with LocalRegistry.open(place.location, embedder="none", settings=place.settings, environ={}) as opened:
-        fill(opened, tmp_path_factory.mktemp("page"))
+        fill(opened, folder)
         yield opened
 
 

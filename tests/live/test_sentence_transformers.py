@@ -13,6 +13,7 @@ from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
 from waygraph.registry.registry import Registry
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.routing.rerank import Choice, open_reranker
+from waygraph.registry.routing.router_prompt import Candidate
 
 sentence_transformers = pytest.importorskip(
     "sentence_transformers",
@@ -93,7 +94,7 @@ def test_a_cross_encoder_puts_candidates_in_the_order_of_its_scores(tiny_cross_e
     scores = sentence_transformers.CrossEncoder(str(tiny_cross_encoder), num_labels=1).predict(
         [("pay a bill", text) for text in documents]
     )
-    order = reranker.order(Choice(query="pay a bill", names=(), documents=documents))
+    order = reranker.order(Choice(query="pay a bill", candidates=[Candidate("", text) for text in documents]))
     assert [float(scores[at]) for at in order] == sorted(map(float, scores), reverse=True)
     assert sorted(order) == list(range(len(documents)))
     assert order != tuple(range(len(documents)))

@@ -48,6 +48,7 @@ DEEP = [
         "claims",
         "call names",
         "transitions",
+        "subjects",
         "removed agents",
     ),
     *(
@@ -367,6 +368,7 @@ GRAPH_FAULTS = {
         "CREATE (a)-[:FOLLOWED_BY {before: '', count: 1.0, last_at: 'once'}]->(b)",
         "harbor-git → quarry-sql",
     ),
+    "subjects": ("MATCH (:Setting)-[of:OF]->(:Agent) DELETE of", "edges of changes and settings for"),
     "removed agents": ("MATCH (s:Setting {id: 'harbor-git'}) SET s.removed = true", "harbor-git"),
     "vectors": (ON_AGENT + "SET a.embedding = null", "quarry-sql has none"),
     "vector keys": (

@@ -288,6 +288,7 @@ def _lists() -> Iterator[Step]:
         Filters(kinds=("skill", "custom")),
         Filters(agent_ids=("1", "nobody")),
         Filters(kinds=("skill",), reachable=True),
+        Filters(without_tags=("sea",), without_kinds=("skill", "custom"), without_agent_ids=("1", "nobody")),
     ):
         yield call("agents_page", filters=filters, limit=4)
     yield call("agents_page", after="m", limit=2)

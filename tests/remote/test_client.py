@@ -126,6 +126,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "toolset": lambda registry: registry.toolset("a", principal=SOMEBODY),
     "set_toolset": lambda registry: registry.operator.set_toolset("a", agents=["a"], principal=SOMEBODY),
     "remove_toolset": lambda registry: registry.operator.remove_toolset("a", principal=SOMEBODY),
+    "use_taxonomy": lambda registry: registry.operator.use_taxonomy("a", principal=SOMEBODY),
     "approve": lambda registry: registry.operator.approve("a", principal=SOMEBODY),
     "remove": lambda registry: registry.operator.remove("a", principal=SOMEBODY),
     "forget": lambda registry: registry.operator.forget("a", principal=SOMEBODY),
@@ -224,16 +225,20 @@ def test_places_that_are_to_be_opened_as_stores_need_the_registry_itself() -> No
             ask()
 
 
+OF_CLIENTS = {"take", "ingest", "start_ingest", "ingest_status"}
+"""Methods of clients that a registry here has not."""
+
+
 def test_a_service_offers_every_method_with_the_same_arguments() -> None:
     """What a registry here has, and what its operator does; also for those who await it."""
     kinds = ((Registry, RemoteRegistry, AsyncRemoteRegistry), (LocalOperator, RemoteOperator, AsyncOperator))
     itself = {"open", "settings", "store", "exists", "stamp", "operator"}
     for here, *clients in kinds:
         for client in clients:
-            assert _public(client) - itself - {"take", "ingest"} == _public(here) - itself
+            assert _public(client) - itself - OF_CLIENTS == _public(here) - itself
             for name in _public(here) - itself:
                 assert _arguments(here, name) == _arguments(client, name), name
-    for name in ("take", "ingest"):
+    for name in OF_CLIENTS:
         assert _arguments(RemoteRegistry, name) == _arguments(AsyncRemoteRegistry, name)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 
-from tests.fake_openai import KEY, fake_openai
+from tests.fake_openai import fake_openai
 from tests.forward_proxy import ForwardProxy, forward_proxy
 from tests.mcp_stubs import http_servers
 from tests.service import served
@@ -89,7 +89,7 @@ def test_this_machine_is_asked_past_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ingest(registry, f"{pages.url}/agents.json")
         ingest(registry, servers.url("server-0").replace("127.0.0.1", "localhost"))
         assert len(registry.agents()) == 2
-        embedder = open_embedder("openai:m", WORDS, {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY})
+        embedder = open_embedder("openai:m", WORDS, fake.environ)
         assert embedder is not None
         assert len(embedder.embed(["tides"], "query")) == 1
 

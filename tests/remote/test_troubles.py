@@ -89,6 +89,10 @@ def look() -> Call[Any]:
     return calls.agent("a")
 
 
+BUSY = trouble(503, "service-busy", retryable=True)
+"""Too many writes wait."""
+
+
 def write() -> Call[Any]:
     return calls.forget("s")
 
@@ -143,7 +147,7 @@ def test_questions_are_safe_to_repeat_though_they_are_posted(client: Client, cal
     assert [seen.line.split()[0] for seen in service.seen] == ["POST", "POST"]
 
 
-@pytest.mark.parametrize("first", [reply(b"", 429, Retry_After="1"), trouble(429, "too-many-requests"), LOCKED])
+@pytest.mark.parametrize("first", [reply(b"", 429, Retry_After="1"), trouble(429, "too-many-requests"), LOCKED, BUSY])
 def test_a_write_is_sent_again_where_nothing_was_done(client: Client, first: Behaviour) -> None:
     with flaky(first, DONE) as service:
         assert client.ask(service.url, write()).revision == 7

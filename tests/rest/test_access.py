@@ -20,6 +20,14 @@ Call = Callable[[httpx2.Client], httpx2.Response]
 SERVER = "1.0.0.127/a"
 """The agent `a` in the list of servers, as this service names it by its address."""
 
+
+def _promised(client: httpx2.Client) -> str:
+    """An ingest of the caller's, if it may send one."""
+    sent = manifest("s", agent("a", "look"), dry_run=True)
+    answer = client.post("/v1/manifests", json=sent, headers={"Prefer": "respond-async"})
+    return str(answer.json()["id"]) if answer.status_code == 202 else "none"
+
+
 OPERATIONS: dict[str, tuple[str, Call]] = {
     "route": ("route", lambda c: c.post("/v1/route", json={"text": "look"})),
     "route_batch": ("route", lambda c: c.post("/v1/route/batch", json={"requests": [{"text": "look"}]})),
@@ -36,6 +44,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "toolset": ("read", lambda c: c.get("/v1/toolsets/some")),
     "set_toolset": ("write", lambda c: c.put("/v1/toolsets/some", json={"agents": ["a"]})),
     "remove_toolset": ("write", lambda c: c.delete("/v1/toolsets/other")),
+    "use_taxonomy": ("write", lambda c: c.put("/v1/taxonomy", json={"name": "main"})),
     "sources": ("read", lambda c: c.get("/v1/sources")),
     "changes": ("read", lambda c: c.get("/v1/changes")),
     "status": ("read", lambda c: c.get("/v1/status")),
@@ -43,6 +52,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "export": ("read admin", lambda c: c.get("/v1/export")),
     "metrics": ("read", lambda c: c.get("/metrics")),
     "manifests": ("write", lambda c: c.post("/v1/manifests", json=manifest("s", agent("a", "look"), dry_run=True))),
+    "ingest": ("write", lambda c: c.get(f"/v1/ingests/{_promised(c)}")),
     "approve": ("write", lambda c: c.post("/v1/approvals", json={"names": ["a"]})),
     "set_agent": ("write", lambda c: c.patch("/v1/agents/a", json={"pinned": False})),
     "set_tool": ("write", lambda c: c.patch("/v1/tools/a/look", json={"description": "It looks."})),
@@ -60,7 +70,7 @@ OPERATIONS: dict[str, tuple[str, Call]] = {
     "ai_catalog": ("", lambda c: c.get("/.well-known/ai-catalog.json")),
 }
 """Operation → the scopes that it needs; empty: anybody."""
-NEED_EVERYTHING = {"export", "metrics", "cypher", "usage", "set_toolset", "remove_toolset"}
+NEED_EVERYTHING = {"export", "metrics", "cypher", "usage", "set_toolset", "remove_toolset", "use_taxonomy"}
 
 
 @pytest.fixture

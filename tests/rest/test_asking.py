@@ -163,6 +163,18 @@ def test_filters_limit_what_is_found(client: httpx2.Client) -> None:
     kinds = route(client, text=TABLE, limit=50, filters={"kinds": ["a2a_agent", "skill"]})
     assert {match["agent"]["kind"] for match in kinds["matches"]} == {"a2a_agent", "skill"}
     assert found(route(client, text=TABLE, filters={"kinds": ["skill"], "agent_ids": ["trencher-tables"]})) == []
+    everything = route(client, text=TABLE, limit=50)
+    left_out = {"without_tags": ["restaurants"], "without_kinds": ["skill"], "without_agent_ids": ["crowsnest"]}
+    rest = route(client, text=TABLE, limit=50, filters=left_out)
+    assert rest["query"]["without_kinds"] == ["skill"]
+    fit = [
+        match["agent"]["id"]
+        for match in everything["matches"]
+        if match["agent"]["kind"] != "skill"
+        and match["agent"]["id"] != "crowsnest"
+        and "restaurants" not in match["agent"]["tags"]
+    ]
+    assert set(found(rest)) == set(fit) < set(found(everything))
     assert route(client, text=TABLE, filters={"tags": ["no such tag"]})["reason"]
 
 
@@ -205,7 +217,7 @@ def test_a_batch_answers_each_and_tells_what_is_wrong_with_one(client: httpx2.Cl
 
 ROUTES_OUT_OF_SHAPE: dict[str, object] = {
     "neither text nor steps": {},
-    "both": {"text": "a", "steps": ["b"]},
+    "a split that is a text": {"text": "a", "by_steps": "openai:m"},
     "an unknown field": {"text": "a", "txet": "b"},
     "a text that is none": {"text": 1},
     "steps that are a text": {"steps": "a"},

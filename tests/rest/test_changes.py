@@ -1,6 +1,7 @@
 """The log of changes, approvals, policies, and how sources stand, over REST."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,10 @@ from tests.service import Served, agent, assert_good, assert_problem, ingest, ma
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotAllowed, UnknownName
 from waygraph.registry.model.nouns import Principal, failing
+from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
+from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 
 @pytest.fixture
@@ -46,7 +51,13 @@ def routed(client: httpx2.Client, text: str, **said: object) -> set[str]:
 def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: httpx2.Client) -> None:
     """The newest first, with revision, source, texts and hashes; of one agent, since a time."""
     ingest(client, "s", agent("a", "look"), agent("b", "say"))
-    assert changes(client) == {"changes": [], "revision": 1, "following": ""}
+    arrivals = changes(client)
+    assert (arrivals["revision"], arrivals["following"]) == (1, "")
+    assert [(each["agent_id"], each["what"], each["after"]) for each in arrivals["changes"]] == [
+        ("source:s", "added", {"agents": 2, "tools": 2}),
+        ("b", "added", {"tools": 1}),
+        ("a", "added", {"tools": 1}),
+    ]
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b", "say"))
     between = datetime.now(UTC)
     ingest(client, "s", saying("a", "sings", "look", "new"), agent("b"))
@@ -56,10 +67,11 @@ def test_what_changed_is_told_as_the_registry_tells_it(blank: Served, client: ht
         ("b", "say", "removed"),
         ("a", "new", "added"),
         ("a", "look", "changed"),
+        *((each["agent_id"], "", "added") for each in arrivals["changes"]),
     ]
     assert told["changes"][2]["before"] == {"description": "look of a"}
     assert told["changes"][2]["after"] == {"description": "sings"}
-    assert ids(changes(client, agent="b")) == ids(told)[:1]
+    assert ids(changes(client, agent="b")) == [ids(told)[0], ids(told)[4]]
     there = between.astimezone(UTC).replace(tzinfo=None)
     elsewhere = (between + timedelta(hours=5)).replace(tzinfo=None).isoformat() + "+05:00"
     for since in (between.isoformat(), there.isoformat(), elsewhere, between.isoformat().replace("+00:00", "Z")):
@@ -74,7 +86,7 @@ def test_the_log_comes_in_parts(client: httpx2.Client, limit: int) -> None:
     for number in range(4):
         ingest(client, "s", saying("a", f"says {number}", "x", "y"))
     whole, found, place = ids(changes(client)), list[str](), ""
-    assert len(whole) == 8
+    assert len(whole) == 10
     while True:
         part = changes(client, limit=limit, cursor=place)
         found += ids(part)
@@ -195,10 +207,47 @@ def test_the_log_is_that_of_what_the_caller_sees(money: Served) -> None:
     admin, stranger = money.admin(), money.caller(groups=("kitchen",))
     ingest(admin, "mixed", agent("open", "look", "b"), agent("ledger", "b", visible_to=["finance"]))
     ingest(admin, "bait", saying("lure", "sends", "send"))
-    assert {each["agent_id"] for each in changes(admin)["changes"]} == {"open", "ledger", "lure", "other"}
+    sources = {each["agent_id"] for each in changes(admin)["changes"] if each["agent_id"].startswith("source:")}
+    assert {"source:mixed", "source:bait"} <= sources
+    assert {each["agent_id"] for each in changes(admin)["changes"]} - sources == {"open", "ledger", "lure", "other"}
     assert {each["agent_id"] for each in changes(stranger)["changes"]} == {"open", "lure"}
     assert changes(stranger, agent="ledger") == changes(stranger, agent="nobody")
     assert changes(stranger, agent="other")["changes"] == []
+
+
+def one_category(services: Sequence[Service], _: object, __: object) -> Taxonomy:
+    holds = {each.id: By.VECTORS for each in services}
+    tree = (
+        Category(id="all", name="", children=("things",), holds={}),
+        Category(id="things", name="things", holds=holds),
+    )
+    return Taxonomy(name="", of=Of.TOOLS, built_by="vectors", categories={each.id: each for each in tree})
+
+
+def test_changes_lead_to_what_they_are_about_for_who_sees_everything(guarded: Served) -> None:
+    """In Cypher, from a change to its tool, its category and what follows it; to others the log tells of their part."""
+    admin, stranger = guarded.admin(), guarded.caller("read", "cypher", "admin", groups=("kitchen",))
+    ledger = agent("ledger", "b", visible_to=["finance"])
+    ingest(admin, "s", agent("open", "look", "say"), ledger)
+    guarded.registry.build_taxonomy(one_category, of=Of.TOOLS)
+    calls = count_transitions([["open/look", "open/say"]], "2026-01-01T00:00:00+00:00")
+    guarded.registry.change(lambda session: learn_transitions(session, calls, 90.0, 100))
+    ingest(admin, "s", saying("open", "sings", "look", "say"), ledger)
+    assert_good(admin.patch("/v1/agents/ledger", json={"tags": ["books"]}))
+    statement = """
+        MATCH (s:Source)<-[:FROM]-(c:Change {what: 'changed'})-[:OF]->(t:Tool)<-[:HOLDS]-(it:Category)
+        MATCH (t)-[:FOLLOWED_BY]->(u:Tool)
+        RETURN s.id, t.id, it.name, u.id
+    """
+    told = assert_good(admin.post("/v1/cypher", json={"statement": statement}))
+    assert (told["rows"], told["notice"]) == ([["s", "open/look", "things", "open/say"]], "")
+    settings = assert_good(admin.post("/v1/cypher", json={"statement": "MATCH (:Setting)-[:OF]->(a) RETURN a.id"}))
+    assert settings["rows"] == [["ledger"]]
+    assert_problem(stranger.post("/v1/cypher", json={"statement": statement}), 403, NotAllowed)
+    assert [(each["agent_id"], each["tool"], each["what"]) for each in changes(stranger)["changes"]] == [
+        ("open", "say", "changed"), ("open", "look", "changed"), ("open", "", "added"),
+    ]  # fmt: skip
+    assert "ledger" not in json.dumps(changes(stranger))
 
 
 def test_an_id_that_comes_again_has_no_past(guarded: Served) -> None:
@@ -213,9 +262,10 @@ def test_an_id_that_comes_again_has_no_past(guarded: Served) -> None:
             assert_good(admin.delete("/v1/sources/s"))
         ingest(admin, "t", agent("twice", "look"))
         assert "confidential" in assert_whole(admin.get("/v1/changes"))
-        assert changes(stranger)["changes"] == []
+        assert [each["source"] for each in changes(stranger, agent="twice")["changes"]] == ["t"]
         ingest(admin, "t", agent("twice", "look", "more"))
-        assert [each["tool"] for each in changes(stranger)["changes"]] == ["more"]
+        assert [each["tool"] for each in changes(stranger, agent="twice")["changes"]] == ["more", ""]
+        assert "confidential" not in json.dumps(changes(stranger))
         assert_good(admin.delete("/v1/sources/t"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI, fake_openai, in_order
 from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, assert_problem, served
 from waygraph.ingest.sources.read import read_path
@@ -25,12 +25,12 @@ FAILED = "the operator's reranker gave no order"
 @pytest.fixture
 def fake() -> Iterator[FakeOpenAI]:
     with fake_openai() as running:
-        running.answers = ['{"order": [3, 1]}']
+        running.answer = in_order(3, 1)
         yield running
 
 
 def serve_catalog(fake: FakeOpenAI, rerank: str) -> Any:
-    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    environ = fake.environ
     settings = Settings(embedder="none", rerank=rerank, openai_retries=0, openai_timeout_s=5.0)
     return served(settings=settings, environ=environ)
 
@@ -126,7 +126,8 @@ def test_a_gateway_ranks_by_it_and_after_a_failure_offers_another(service: Serve
             assert (await names())[0] == fused[0]
             assert fused[0] not in await names(history=history)
             asked = json.loads(fake.requests[-1]["messages"][1]["content"])
-            assert asked["history"] == [{"call": fused[0], "outcome": "failed"}]
+            failed_id = service.registry.tool(fused[0]).id
+            assert asked["history"] == [{"call": failed_id, "outcome": "failed"}]
             fake.overloads = 1
             found = told(await host.call_tool("find_tools", {"query": TEXT}))
             assert FAILED in found["not_reranked"]

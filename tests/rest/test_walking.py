@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway.hosts import over_http, told
 from tests.service import Served, assert_good, served
 from waygraph.ingest.sources.read import read_path
@@ -49,7 +49,7 @@ def fake() -> Iterator[FakeOpenAI]:
 
 @pytest.fixture
 def service(fake: FakeOpenAI) -> Iterator[Served]:
-    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    environ = fake.environ
     settings = Settings(embedder="none", walk="openai:guide", openai_retries=0, openai_timeout_s=5.0)
     with served(settings=settings, environ=environ) as running:
         for manifest in read_path(str(CATALOG), Settings()):
@@ -73,6 +73,16 @@ def test_a_service_walks_by_the_operators_model(service: Served, fake: FakeOpenA
     assert OPERATORS_FAILED in failed["notice"]
     assert failed["matches"] == assert_good(client.post("/v1/route", json={"text": TEXT}))["matches"]
     assert "still answers 429" in service.log
+
+
+def test_what_the_request_excludes_is_no_choice_of_a_walk(service: Served) -> None:
+    client, text = service.client(), "book a table for dinner, not with Trencher Tables"
+    for path in ("/v1/route", "/v1/tools/search"):
+        answer = assert_good(client.post(path, json={"text": text, "recipe": "taxonomy", "limit": 20}))
+        assert answer["walked"]["selected"]
+        assert "trencher-tables" not in answer["walked"]["selected"]
+        assert answer["exclusions"] == ["trencher-tables"]
+        assert "trencher-tables" not in {match["agent"]["id"] for match in answer["matches"]}
 
 
 def test_a_client_asks_for_the_services_walk(service: Served) -> None:

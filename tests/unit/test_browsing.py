@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.model.errors import UnknownName
-from waygraph.registry.taxonomy.browse import browse, members_within, paths
+from waygraph.registry.taxonomy.browse import browse, members_within, paths, prune_taxonomy
 from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy
 
 type Shape = tuple[Sequence[str], Sequence["Shape"]]
@@ -66,6 +66,11 @@ def test_of_any_tree_only_what_is_seen_is_told(shape: Shape, seen: frozenset[str
             == len(members_within(taxonomy, path, seen))
             == len(members_within(taxonomy, path, every) & seen)
         )
+        for member in found.members:
+            assert browse(taxonomy, f"{path}/./{member}", seen).members == (member,)
+        if found.members:
+            here = browse(taxonomy, f"{path}/.", seen)
+            assert (here.members, here.children, here.count) == (found.members, (), len(found.members))
         for child in found.children:
             assert child.count == len(members_within(taxonomy, child.path, every) & seen) > 0
             assert set(child.examples) <= seen
@@ -87,3 +92,25 @@ def test_an_unknown_path_says_what_there_is() -> None:
     assert caught.value.nearest[0] == "n0/n00"
     with pytest.raises(UnknownName, match="The root holds: n0, n1"):
         browse(TREE, "travel", frozenset(ENTITIES))
+
+
+def test_a_description_that_names_examples_is_read_by_who_may_find_them_all() -> None:
+    """One of a model is written by the model, and stays."""
+    categories = {
+        "root": Category(id="root", name="", children=("bread",), holds={}),
+        "bread": Category(
+            id="bread",
+            name="bread",
+            depth=1,
+            description="a, b",
+            examples=("a", "b"),
+            holds=dict.fromkeys("ab", By.VECTORS),
+        ),
+    }
+    for built_by, seen, description in (("vectors", "ab", "a, b"), ("words", "a", ""), ("openai:m", "a", "a, b")):
+        tree = Taxonomy(name="main", of=Of.AGENTS, built_by=built_by, categories=categories)
+        assert browse(tree, "", frozenset(seen)).children[0].description == description
+        assert browse(tree, "bread", frozenset(seen)).description == description
+        part = prune_taxonomy(tree, frozenset(seen).__contains__)
+        assert part
+        assert part.categories["bread"].description == description

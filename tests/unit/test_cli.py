@@ -104,7 +104,7 @@ def test_explained_votes_add_up_to_the_score(run: Run) -> None:
         assert total.split("\t")[5] == row.split("\t")[2]
 
 
-@pytest.mark.parametrize("words", [["route"], ["route", "a", "--step", "b"]])
+@pytest.mark.parametrize("words", [["route"], ["find"], ["route", "a", "--step", "b", "--by-steps", "default"]])
 def test_route_wants_a_text_or_steps(words: list[str], run: Run) -> None:
     answer = run(*words)
     assert answer.status == 2
@@ -170,6 +170,24 @@ def test_agents_and_tools_are_listed_whole(run: Run) -> None:
         f"bureau-fx/{tool['name']}" for tool in written["tools"]
     )
     assert [row[0] for row in run("agents", "--tag", "currency", "--kind", "mcp_server").rows] == ["bureau-fx"]
+    left_out = ("--without-tag", "currency", "--without-kind", "skill", "--without-agent", "crowsnest")
+    others = [row for row in agents if row[0] != "crowsnest" and row[1] != "skill"]
+    assert run("agents", *left_out).rows == [row for row in others if "currency" not in row[3].split(", ")]
+    assert run("route", "rates of currencies", "--without-kind", "robot").status == 2
+
+
+def test_texts_with_own_weights_are_kept_until_others_are_chosen(run: Run, own: Path) -> None:
+    """By reindex and ingest; equal weights are the same texts, others are refused, as is what is no form."""
+    assert run("reindex", "--texts", "tdwa:name=1,description=1,agent=2", on=own).status == 0
+    assert run("status", "--json", on=own).json["texts"] == "tdwa:name=0.25,description=0.25,agent=0.5"
+    assert run("find", "convert money", "-k", "1", on=own).rows[0][1].startswith("bureau-fx/")
+    assert run("doctor", "--deep", on=own).status == 0
+    again = run("ingest", CATALOG, "--texts", "tdwa:agent=.5,name=.25,description=.25", on=own)
+    assert again.status == 0
+    refused = run("ingest", CATALOG, "--texts", "tdwa:agent=1", on=own)
+    assert (refused.status, "reindex --texts" in refused.err) == (2, True)
+    wrong = run("reindex", "--texts", "tdwa:name=1,arguments=2", on=own)
+    assert (wrong.status, "the components are name" in wrong.err) == (2, True)
 
 
 def test_show_tells_what_operators_and_sources_say(run: Run, own: Path) -> None:

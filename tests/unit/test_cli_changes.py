@@ -90,9 +90,10 @@ def test_changes_are_chosen_by_time_agent_and_number(program: Program) -> None:
     for text in ("one", "two", "three"):
         program.say(moor=text)
         program.ingest()
-    assert len(json.loads(program.run("changes", "--json"))["changes"]) == 2
+    assert len(json.loads(program.run("changes", "--json"))["changes"]) == 4, "two changes, an agent and its source"
     assert len(json.loads(program.run("changes", "--limit", "1", "--json"))["changes"]) == 1
-    assert len(json.loads(program.run("changes", "--since", "1h", "--agent", "harbor", "--json"))["changes"]) == 2
+    assert len(json.loads(program.run("changes", "--since", "1h", "--agent", "harbor", "--json"))["changes"]) == 3
+    assert "harbor\t\tadded" in program.run("changes", "--agent", "harbor")
     status, _, err = program.all_of("changes", "--since", "2999-01-01")
     assert (status, err) == (0, "note: no change was recorded since then\n")
     assert program.all_of("changes", "--since", "soon")[0] == 2

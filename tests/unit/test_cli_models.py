@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import KEY, FakeOpenAI, fake_openai, in_order
 from waygraph.api.cli.app import main
 
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
@@ -57,7 +57,7 @@ def test_a_dry_run_pays_no_model(fake: FakeOpenAI, capsys: pytest.CaptureFixture
 
 def test_route_find_and_eval_take_a_reranker(fake: FakeOpenAI, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "ingest", str(CATALOG))
-    fake.answers = ['{"order": [2, 1]}']
+    fake.answer = in_order(2, 1)
     ask = ("book a table for dinner and pay", "--recipe", "lexical", "--json")
     for command, noun in (("route", "agent"), ("find", "tool")):
         plain = [each[noun]["id"] for each in json.loads(said(capsys, command, *ask))["matches"]]

@@ -3,19 +3,29 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.fake_openai import KEY, fake_openai
+from tests.fake_openai import fake_openai
 from waygraph.cypher.loader import parse
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Registry
 from waygraph.registry.graph.grafeo import GrafeoEngine
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.generation import current_name, folder_of
+from waygraph.registry.index.local.file import (
+    Columns,
+    IndexFile,
+    Intent,
+    current_path,
+    encode,
+    folder_of,
+    open_to_write,
+    seal,
+    unseal,
+)
 from waygraph.registry.model.files import write_lock
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage.integrity.examine import examine_at
@@ -24,7 +34,7 @@ from waygraph.registry.storage.integrity.findings import Finding
 CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
 AGENTS = ("quarry-sql", "harbor-git", "pigeon-mail")
 QUICK = [
-    *("registry", "graph file", "writer", "pending", "schema", "generation", "graph copy"),
+    *("registry", "graph file", "writer", "pending", "schema", "index", "graph copy"),
     *("sources", "embedder", "versions"),
 ]
 
@@ -36,7 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, 
     with fake_openai() as fake:
         yield (
             Settings(embedder="openai:a-model", cache_dir=str(cache), write_timeout_s=1),
-            {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY},
+            fake.environ,
         )
 
 
@@ -89,18 +99,19 @@ def tamper(path: Path, *statements: str) -> None:
 
 
 def current(path: Path) -> Path:
-    return folder_of(path) / current_name(folder_of(path))
-
-
-def flip(file: Path, at: float = 0.5) -> None:
-    """Changes one bit of one byte."""
-    content = bytearray(file.read_bytes())
-    content[int(len(content) * at)] ^= 1
-    file.write_bytes(content)
+    file = current_path(folder_of(path))
+    assert file is not None
+    return file
 
 
 def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def begin_to_write(path: Path) -> None:
+    """As a writer does before it commits."""
+    with closing(open_to_write(current(path))) as file:
+        file.put_intent(Intent())
 
 
 def test_a_sound_registry_is_well(look: Look) -> None:
@@ -113,15 +124,16 @@ def test_a_sound_registry_is_well(look: Look) -> None:
 
 
 def test_a_quick_look_changes_no_file(look: Look, path: Path) -> None:
-    """It reads only what is published, and leaves every byte and time as it was; the lock's file apart."""
+    """It leaves every byte and time as it was; the lock's file and a copy of the graph apart."""
     before = _files(path.parent)
     assert list(look()) == QUICK
     assert _files(path.parent) == before
 
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
-    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".lock")
-    return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+    files = {*folder.rglob("*")} - {*folder.glob("*.index/graph-*/**/*")}
+    here = (file for file in sorted(files) if file.is_file() and not file.name.endswith((".lock", "-shm", "-wal")))
+    return {str(file): (file.read_bytes(), file.stat().st_mtime_ns) for file in here}
 
 
 def test_a_deep_look_keeps_revision_and_index(look: Look, path: Path) -> None:
@@ -140,24 +152,24 @@ def test_no_registry(look: Look, path: Path) -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_missing_graph_file(look: Look, path: Path, deep: bool) -> None:
-    """The copy is examined in its place, no new graph is made, and an export is advised before any write."""
+    """No new graph is made, and a copy is advised."""
     path.unlink()
     findings = look(deep=deep)
-    assert faults(findings) == {"graph file"} | ({"live graph"} if deep else set())
-    assert "waygraph export" in findings["graph file"].advice
+    assert faults(findings) == {"graph file", "graph copy"} | ({"live graph", "copy"} if deep else set())
+    assert "from a copy" in findings["graph file"].advice
     assert not path.exists()
 
 
 def test_a_foreign_graph_file(look: Look, path: Path) -> None:
     path.write_bytes(b"something else" * 1000)
-    assert faults(look(deep=True)) == {"graph file", "live graph"}
+    assert faults(look(deep=True)) == {"graph file", "graph copy", "live graph", "copy"}
     assert path.read_bytes() == b"something else" * 1000
 
 
 def test_a_writer_is_named(look: Look, path: Path) -> None:
     """Who holds the lock is told, and that the deep look had to do with the copy."""
     with write_lock(path, 1):
-        generation.mark_pending(folder_of(path))
+        begin_to_write(path)
         findings = look(deep=True)
     assert faults(findings) == {"live graph"}
     assert "process" in findings["writer"].detail
@@ -166,7 +178,7 @@ def test_a_writer_is_named(look: Look, path: Path) -> None:
 
 
 def test_a_writer_that_died_before_publishing(look: Look, path: Path) -> None:
-    generation.mark_pending(folder_of(path))
+    begin_to_write(path)
     findings = look()
     assert not findings["pending"].ok
     assert "waygraph status" in findings["pending"].advice
@@ -174,25 +186,35 @@ def test_a_writer_that_died_before_publishing(look: Look, path: Path) -> None:
 
 def test_another_embedder(look: Look, path: Path) -> None:
     """Vectors of another model than the one at hand are told apart before a query is asked."""
-    state = json.loads((current(path) / "state.json").read_text())
-    (current(path) / "state.json").write_text(json.dumps({**state, "embedder": "onnx:other@abc"}))
+    with closing(open_to_write(current(path))) as file:
+        header = file.header()
+        file.put_header(replace(header, state=replace(header.state, embedder="onnx:other@abc")))
     findings = look()
     assert not findings["embedder"].ok
     assert "onnx:other@abc" in findings["embedder"].detail
 
 
-def test_a_copy_of_another_revision(look: Look, path: Path) -> None:
+def test_a_graph_of_another_revision(look: Look, path: Path) -> None:
     """Cypher and exports would answer from another revision than routes."""
-    tamper(current(path) / "graph.grafeo", "MATCH (r:Registry) SET r.revision = 1")
+    tamper(path, "MATCH (r:Registry) SET r.revision = 1")
     assert "graph copy" in faults(look())
 
 
-@pytest.mark.parametrize("name", ["state.json", "tables.json", "sources.json", "vectors.npy", "names.json", "lease"])
-@pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_an_index_that_cannot_be_read(look: Look, path: Path, name: str, damage: Callable[[Path], None]) -> None:
-    damage(current(path) / name)
-    if (name, damage) != ("lease", truncate):  # the lease is empty anyway
-        assert "generation" in faults(look())
+@pytest.mark.parametrize("damage", [truncate, lambda file: file.write_bytes(b"something else" * 1000)])
+def test_an_index_that_cannot_be_read_is_built_anew(look: Look, path: Path, damage: Callable[[Path], None]) -> None:
+    damage(current(path))
+    assert "index" in faults(look())
+    look(deep=True)
+    assert faults(look(deep=True)) == set()
+
+
+@pytest.mark.parametrize("table", ["columns", "record", "words", "posting", "part", "agent"])
+def test_damage_inside_the_index_is_named_once(look: Look, path: Path, table: str) -> None:
+    """What was found is built anew by the next look."""
+    with closing(open_to_write(current(path))) as file:
+        file.run(f"UPDATE {table} SET body = zeroblob(length(body))")  # noqa: S608 - one of these names
+    assert faults(look(deep=True)) != set()
+    assert faults(look(deep=True)) == set()
 
 
 TOOL = "quarry-sql/run_query"
@@ -230,6 +252,12 @@ GRAPH_FAULTS = [
         "CREATE (a)-[:FOLLOWED_BY {before: '', count: 1.0, last_at: 'once'}]->(b)",
         "transitions",
         "harbor-git → quarry-sql",
+    ),
+    ("MATCH (:Setting)-[of:OF]->(:Agent) DELETE of", "subjects", "12 edges of changes and settings for 13"),
+    (
+        "MATCH (c:Change {agent_id: 'quarry-sql'})-[:OF]->(a:Agent) CREATE (c)-[:OF]->(a)",
+        "subjects",
+        "14 edges of changes and settings for 13",
     ),
     ("MATCH (s:Setting {id: 'harbor-git'}) SET s.removed = true", "removed agents", "harbor-git"),
     ("MATCH (t:Tool {id: '" + TOOL + "'}) SET t.embedding = null", "vectors", f"{TOOL} has none"),
@@ -281,76 +309,55 @@ def test_a_graph_that_is_no_registry_any_more(look: Look, path: Path) -> None:
     assert "live graph" in faults(look(deep=True))
 
 
-def change_vector(folder: Path) -> None:
-    matrix = np.load(folder / "vectors.npy")
-    matrix[-1, 0] += 0.01
-    np.save(folder / "vectors.npy", matrix)
+def change_each(table: str, key: str, change: Callable[[bytes], bytes]) -> Callable[[IndexFile], None]:
+    """Writes bodies anew, sealed as a writer seals them."""
+
+    def damage(file: IndexFile) -> None:
+        for place, body in file.fetch(f"SELECT {key}, body FROM {table}"):  # noqa: S608 - names of ours
+            changed = seal(change(unseal(body, place)), place)
+            file.run(f"UPDATE {table} SET body = ? WHERE {key} = ?", changed, place)  # noqa: S608
+
+    return damage
 
 
-def swap_texts(folder: Path) -> None:
-    shutil.rmtree(folder / "capability_text")
-    shutil.copytree(folder / "agent_text", folder / "capability_text")
+def change_source(file: IndexFile) -> None:
+    serial = file.header().parts["sources"]
+    body = seal(encode([]), ("sources", serial))
+    file.run("UPDATE part SET body = ? WHERE name = 'sources'", body)
 
 
-def replace_in(name: str, old: str, new: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        content = (folder / name).read_text(encoding="utf-8")
-        assert old in content
-        (folder / name).write_text(content.replace(old, new, 1), encoding="utf-8")
+def change_state(file: IndexFile) -> None:
+    header = file.header()
+    file.put_header(replace(header, state=replace(header.state, tools=header.state.tools + 1)))
 
-    return change
+
+def longer_texts(body: bytes) -> bytes:
+    columns = Columns.unseal(seal(body, 0), 0)
+    return unseal(columns._replace(lengths=columns.lengths + 1).seal(0), 0)
 
 
 @pytest.mark.parametrize(
     ("damage", "check"),
     [
-        (replace_in("state.json", '"tools":', '"tools":1'), "index state"),
-        (replace_in("tables.json", "Quarry SQL", "Quarry sql"), "index tables"),
-        (replace_in("names.json", "quarrysql", "quarrysqx"), "index tables"),
-        (replace_in("tools.jsonl", "Execute a SQL", "Execute b SQL"), "index records"),
-        (replace_in("sources.json", '"rank":0', '"rank":1'), "index sources"),
-        (lambda folder: (folder / "keys.json").write_text("[]"), "index keys"),
-        (change_vector, "index vectors"),
-        (swap_texts, "index texts"),
-        (lambda folder: flip(folder / "offsets.npy", 0.9), "index records"),
+        (change_state, "index state"),
+        (change_each("columns", "number", longer_texts), "index rows"),
+        (change_each("record", "row", lambda body: body.replace(b"SQL", b"sql")), "index records"),
+        (change_each("vector", "row", lambda body: body[:-4] + b"\0\0\0\0"), "index vectors"),
+        (change_each("posting", "key", lambda body: body * 2), "index words"),
+        (change_source, "index sources"),
     ],
 )
 def test_an_index_that_differs_from_the_graph(
-    look: Look, path: Path, damage: Callable[[Path], None], check: str
+    look: Look, path: Path, damage: Callable[[IndexFile], None], check: str
 ) -> None:
-    """Each published file is compared with what the graph gives now; the advice mends it."""
-    damage(current(path))
+    """Each part is compared with what the graph gives now; the advice mends it."""
+    with closing(open_to_write(current(path))) as file:
+        damage(file)
     findings = look(deep=True)
     assert check in faults(findings)
     assert str(folder_of(path)) in findings[check].advice
     shutil.rmtree(folder_of(path))
-    assert faults(look(deep=True)) - {"schema", "generation", "graph copy"} == set()
     assert faults(look(deep=True)) == set()
-
-
-def test_a_changed_copy_of_the_graph(look: Look, path: Path) -> None:
-    tamper(current(path) / "graph.grafeo", "MATCH (t:Tool {id: '" + TOOL + "'}) SET t.description = 'other'")
-    assert faults(look(deep=True)) == {"index copy"}
-
-
-@pytest.mark.parametrize("damage", [truncate, flip])
-def test_every_file_of_the_index_is_looked_at(
-    look: Look, path: Path, sound: Path, damage: Callable[[Path], None]
-) -> None:
-    """Whichever file is cut to half or has one bit changed, a finding says so, and the doctor itself never fails."""
-    unseen = []
-    for name in sorted(file.relative_to(current(path)) for file in current(path).rglob("*") if _holds_bytes(file)):
-        shutil.rmtree(path.parent)
-        shutil.copytree(sound, path.parent)
-        damage(current(path) / name)
-        if not faults(look(deep=True)):
-            unseen.append(name.name)
-    # A bit of a page of Grafeo's in which nothing lies.
-    assert set(unseen) <= ({"graph.grafeo"} if damage is flip else set())
-
-
-def _holds_bytes(file: Path) -> bool:
-    return file.is_file() and file.stat().st_size > 0
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_an_answer_that_is_none_is_refused(fake: FakeOpenAI, opener: Opener, gar
 
 def test_the_environment_is_handed_in(fake: FakeOpenAI) -> None:
     """Key and address come from the mapping given, limits from the settings."""
-    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    environ = fake.environ
     embedder = open_embedder("openai:any-model?dimension=4", Settings(openai_batch_texts=1), environ)
     assert isinstance(embedder, OpenAIEmbedder)
     assert embedder.embed(["a", "b"], "document").shape == (2, 4)
@@ -172,7 +172,7 @@ def test_each_address_has_a_document_cache_of_its_own(tmp_path: Path) -> None:
     settings = Settings(cache_dir=str(tmp_path))
     with fake_openai() as one, fake_openai() as other:
         for fake, batches in ((one, 1), (other, 1), (one, 1)):
-            opened = OpenedEmbedders(settings, {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY})
+            opened = OpenedEmbedders(settings, fake.environ)
             chosen = opened.open_for_documents("openai:any-model?dimension=4")
             assert chosen.embedder is not None
             chosen.embedder.embed(["a"], "document")

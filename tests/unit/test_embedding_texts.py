@@ -1,14 +1,17 @@
 """Which texts are embedded, and with what weights."""
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from waygraph.registry.embedding import texts as embedding_texts
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.texts import (
     Parts,
@@ -24,7 +27,9 @@ from waygraph.registry.embedding.texts import (
     unit_mean,
 )
 from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
+from waygraph.registry.model.text_forms import is_form, read_form
 
 GITHUB = Agent(id="github", name="GitHub", description="Repositories and issues.")
 SCHEMA = {
@@ -124,6 +129,52 @@ def test_what_a_tool_lacks_leaves_its_weight_to_the_rest() -> None:
     np.testing.assert_allclose(unit_mean(rows, [2], parts.shares), unit_mean(rows, [2], (0.5, 0.5)), atol=1e-7)
 
 
+OWN = "tdwa:name=1,parameters=1,agent=2"
+
+
+def test_own_weights_and_components_make_the_parts() -> None:
+    parts = tool_parts(read_form(OWN), GITHUB, ASKED, 1000)
+    assert parts == Parts(("search", "q (what to find), limit", GITHUB.name), (0.25, 0.25, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("concat", "concat"),
+        (OWN, "tdwa:name=0.25,parameters=0.25,agent=0.5"),
+        ("tdwa: agent = 4, name = 2, parameters = 2, questions = 0", "tdwa:name=0.25,parameters=0.25,agent=0.5"),
+        ("tdwa:name=.2,description=.2,parameters=.2,questions=.4", "tdwa-1"),
+        ("tdwa:questions=5,description=3,name=2", "tdwa-2"),
+        ("tdwa:name=1,description=1,questions=1", "tdwa:name=0.333333,description=0.333333,questions=0.333333"),
+    ],
+)
+def test_equal_texts_have_one_form(text: str, form: str) -> None:
+    assert read_form(text) == form
+    assert read_form(form) == form
+    assert is_form(form)
+    assert is_form(text) == (text == form)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tdwa", "texts must be one of contextual, plain, concat, tdwa-1, tdwa-2, or weights such as tdwa:name=.2"),
+        ("tdwa:", "the components are name, description, parameters, questions, agent, not ''"),
+        ("tdwa:names=1", "not 'names'. Did you mean 'name'"),
+        ("tdwa:name", "'name' needs a weight from 0 to 1000"),
+        ("tdwa:name=much", "'name' needs a weight"),
+        ("tdwa:name=nan", "'name' needs a weight"),
+        ("tdwa:name=-1", "'name' needs a weight"),
+        ("tdwa:name=1,name=2", "'name' stands there twice"),
+        ("tdwa:name=0,agent=0", "one weight at least"),
+        (7, "not 7"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(text: Any, why: str) -> None:
+    with pytest.raises(InvalidSetting, match=re.escape(why)):
+        read_form(text)
+
+
 class _Axes:
     """Gives each text an axis of its own; names what it embedded."""
 
@@ -158,6 +209,34 @@ def test_a_vector_is_the_weighted_sum_at_length_one() -> None:
         "Find issues.": round(0.3 / length, 4),
         "Where is the bug?": round(0.25 / length, 4),
         "Any open issue?": round(0.25 / length, 4),
+    }
+
+
+def test_texts_are_embedded_in_parts_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of several parts, too; progress tells of all of them."""
+    calls: list[list[str]] = []
+    told: list[tuple[int, int]] = []
+
+    class Words:
+        fingerprint, dimension = "words", 3
+
+        def embed(self, texts: Sequence[str], role: Role, *, progress: Progress | None = None) -> NDArray[np.float32]:
+            assert role == "document"
+            calls.append(list(texts))
+            if progress:
+                progress(len(texts), len(texts))
+            return np.asarray([[len(text), ord(text[0]), 1] for text in texts], np.float32)
+
+    texts = {"a": ("one", "two"), "b": ("two",), "c": ("three", "one"), "d": (), "e": ("two", "six")}
+    made_of = {entity: Parts(its) for entity, its in texts.items()}
+    whole = new_vectors(made_of, {}, Words()).vectors
+    calls.clear()
+    monkeypatch.setattr(embedding_texts, "ENTITIES_AT_ONCE", 1)
+    parts = new_vectors(made_of, {}, Words(), lambda done, total: told.append((done, total))).vectors
+    assert calls == [["one", "two"], ["three"], ["six"]]
+    assert told == [(2, 4), (3, 4), (4, 4)]
+    assert {each: np.asarray(vector).tolist() for each, vector in parts.items()} == {
+        each: np.asarray(vector).tolist() for each, vector in whole.items()
     }
 
 

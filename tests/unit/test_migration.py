@@ -24,10 +24,12 @@ from waygraph.cypher import load
 from waygraph.registry.graph.contents import Contents
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import StoredAgent
+from waygraph.registry.index.local.file import folder_of
 from waygraph.registry.model.errors import CopyDiffers, InvalidSetting, RegistryNotFound, RegistryUnusable
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.storage import migrate as migration
 from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.graph_copy import open_copy
 from waygraph.registry.storage.integrity.examine import examine_at
 from waygraph.registry.storage.migrate import MigrationReport, migrate_at, parts_of
 from waygraph.registry.storage.noun_list import read_whole
@@ -76,14 +78,12 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def everything(path: Path) -> list[str]:
-    """All nodes and edges of the published graph with all their properties; when its schema was made apart."""
-    with closing(EmbeddedStore(path, Settings())) as store:
-        copy = store.index().graph_copy
-        with closing(GrafeoEngine.open_copy(copy)) as engine:
-            database = engine._database
-            nodes = database.execute_cypher("MATCH (n) WHERE NOT n:Migration RETURN labels(n) AS l, n AS n")
-            edges = database.execute_cypher("MATCH (a)-[e]->(b) RETURN a.id AS a, type(e) AS t, e AS e, b.id AS b")
-            rows = [*map(dict, nodes), *map(dict, edges)]
+    """All nodes and edges of the graph with all their properties; when its schema was made apart."""
+    with open_copy(path, folder_of(path)) as copy, closing(GrafeoEngine.open_copy(copy)) as engine:
+        database = engine._database
+        nodes = database.execute_cypher("MATCH (n) WHERE NOT n:Migration RETURN labels(n) AS l, n AS n")
+        edges = database.execute_cypher("MATCH (a)-[e]->(b) RETURN a.id AS a, type(e) AS t, e AS e, b.id AS b")
+        rows = [*map(dict, nodes), *map(dict, edges)]
     for row in rows:
         for entity in ("n", "e"):
             row[entity] = {k: v for k, v in row.get(entity, {}).items() if not k.startswith("_")}

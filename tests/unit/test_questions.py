@@ -110,7 +110,7 @@ def test_a_tool_is_found_by_its_questions_and_they_are_kept(tmp_path: Path) -> N
         assert registry.find_tools(query, recipe="lexical").matches == ()
 
 
-@pytest.mark.parametrize("form", ["concat", "tdwa-1", "tdwa-2"])
+@pytest.mark.parametrize("form", ["concat", "tdwa-1", "tdwa-2", "tdwa:name=.2,questions=.7,agent=.1"])
 def test_a_registry_of_weighted_texts_is_sound(tmp_path: Path, form: TextForm) -> None:
     """Routed by the default recipe, examined whole, exported and taken in again: the same vectors; and of a tool with
     another question only that question is embedded anew."""

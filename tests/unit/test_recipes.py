@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from math import inf, nan
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from waygraph.api.cli import options
 from waygraph.registry import RECIPES, RecipeLeg
+from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.routing.recipes import MINILM, Calibration
 
@@ -74,3 +76,8 @@ def test_a_calibration_holds_for_the_very_model_it_was_measured_with(model: str,
     calibration = Calibration(offset=0.0, slope=1.0, least=0.0, model=model)
     assert calibration.holds_for(fingerprint) is holds
     assert replace(HYBRID, calibrations=(calibration,)).calibration(fingerprint) == (calibration if holds else None)
+
+
+def test_the_help_names_what_the_core_knows() -> None:
+    assert list(options.RECIPES) == sorted(RECIPES)
+    assert get_args(options.Policy) == get_args(Policy)

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import pytest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Agent, Filters, Principal, Query
-from waygraph.registry.index.local.generation import folder_of
+from waygraph.registry.index.local.file import current_path, folder_of
 from waygraph.registry.model.errors import (
     InvalidSetting,
     RegistryUnusable,
@@ -80,7 +81,7 @@ def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: LocalRegis
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     path.unlink()
     shutil.rmtree(f"{path}.wal", ignore_errors=True)
-    with pytest.raises(RegistryUnusable, match=r"the graph file is gone.*graph\.grafeo"):
+    with pytest.raises(RegistryUnusable, match=r"the graph file is gone"):
         ingest(registry, tmp_path / "b.json", agent("beta"))
     assert not path.exists()
     assert held(path) == ["alpha"]
@@ -89,7 +90,7 @@ def test_a_graph_that_is_gone_is_not_begun_anew(path: Path, registry: LocalRegis
 def test_a_process_that_runs_follows_the_repair_of_the_index(
     path: Path, registry: LocalRegistry, tmp_path: Path
 ) -> None:
-    """With the folder of generations removed, the next answer comes from an index built anew."""
+    """With the folder of the index removed, the next answer comes from an index built anew."""
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     assert registry.route("parcels of alpha").matches
     shutil.rmtree(folder_of(path))
@@ -98,9 +99,10 @@ def test_a_process_that_runs_follows_the_repair_of_the_index(
 
 def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: LocalRegistry, tmp_path: Path) -> None:
     ingest(registry, tmp_path / "a.json", agent("alpha"))
-    folder = folder_of(path)
-    damaged = folder / (folder / "current").read_text() / "sources.json"
-    damaged.write_text("{")
+    connection = sqlite3.connect(str(current_path(folder_of(path))))
+    connection.execute("UPDATE part SET body = zeroblob(length(body)) WHERE name = 'sources'")
+    connection.commit()
+    connection.close()
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     assert [source.agent_ids for source in registry.sources()] == [("alpha",)]
 
@@ -300,9 +302,8 @@ def test_nothing_goes_while_a_file_of_the_folder_cannot_be_read(registry: LocalR
     assert again() == ["a", "b"]
 
 
-def test_a_generation_ends_with_its_last_reader(path: Path, tmp_path: Path) -> None:
-    """Not when somebody looks for circles of references: until then its files would take memory and disk."""
-    gc.collect()
+def test_an_index_is_opened_once_whatever_is_written(path: Path, tmp_path: Path) -> None:
+    """Readers of later revisions share the file, and let go of it when the registry is closed."""
     gc.disable()
     try:
         with LocalRegistry.open(path, embedder="none") as registry:
@@ -313,15 +314,13 @@ def test_a_generation_ends_with_its_last_reader(path: Path, tmp_path: Path) -> N
                     assert registry.find_tools(Query(text="parcels of b"), principal=principal).matches
                 with pytest.raises(UnknownName):
                     registry.agent("nobody")
-            assert mapped_generations(path) == {(folder_of(path) / "current").read_text()}
-        assert mapped_generations(path) == set()
+            assert set(open_files(path)) == {f"index-00000001.sqlite{end}" for end in ("", "-shm", "-wal")}
+        assert open_files(path) == []
     finally:
         gc.enable()
 
 
-def mapped_generations(path: Path) -> set[str]:
-    """Of which this process has files in its memory."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    return {
-        line.partition(f"{folder_of(path)}/")[2].partition("/")[0] for line in lines if str(folder_of(path)) in line
-    }
+def open_files(path: Path) -> list[str]:
+    """Of the index, by this process."""
+    links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [Path(link).name for link in links if link.startswith(str(folder_of(path)))]

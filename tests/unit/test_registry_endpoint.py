@@ -9,16 +9,16 @@ from threading import Event
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.neo4j_fixtures import SERVERS
 from tests.places import Place, Servers, new_place
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import writer
-from waygraph.registry.index.local.generation import folder_of, is_pending
+from waygraph.registry.index.local.file import folder_of
+from waygraph.registry.index.local.publication import Publication, is_behind
 from waygraph.registry.model.errors import EmbedderMismatch, StorageFailed
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.storage.embedded import LiveGraph
 from waygraph.registry.storage.integrity.examine import examine
 from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -49,7 +49,7 @@ def endpoint_settings(folder: Path) -> Settings:
 
 
 def opens(place: Place, fake: FakeOpenAI) -> Opens:
-    environ = {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
+    environ = fake.environ
     return lambda: LocalRegistry.open(place.location, settings=place.settings, environ=environ)
 
 
@@ -95,7 +95,8 @@ def test_vectors_of_another_length_are_refused_before_they_are_committed(
             registry.route("parcels")
         assert registry.route("alpha", recipe="lexical").matches
         assert registry.status().state.revision == 1
-        assert not is_pending(folder_of(tmp_path / "r.grafeo"))
+        folder = folder_of(tmp_path / "r.grafeo")
+        assert not (folder.exists() and is_behind(folder))
 
 
 def test_reindex_takes_the_new_length(fake: FakeOpenAI, opened_anywhere: Opens, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_a_reindex_that_was_not_published_is_published_with_its_vectors(
         ingest(registry, tmp_path / "a.json", "alpha", "beta")
     fake.dimension = OTHER_LENGTH
     with opened() as registry, monkeypatch.context() as patch:
-        patch.setattr(LiveGraph, "publish", _fail)
+        patch.setattr(Publication, "publish", _fail)
         with pytest.raises(StorageFailed):
             registry.reindex()
     with opened() as registry:

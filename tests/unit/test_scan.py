@@ -1,55 +1,98 @@
-"""The scan against what it means, word for word: every dot product, and a sort of all of them."""
+"""The scan of vectors: exact where codes of a byte a number stand in for them, and a total order of equal scores."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
-from waygraph.registry.index.local.scoring import align_rows, best, cosines
+from waygraph.registry.index.local import index_rows
+from waygraph.registry.index.local.file import VECTOR, Columns, seal
+from waygraph.registry.index.local.scoring import Codes, aligned_rows, best, candidates, code_row, encode
 
-RNG = np.random.default_rng(7)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-
-def by_sorting(scores: np.ndarray, depth: int) -> list[int]:
-    ordered = sorted(range(len(scores)), key=lambda at: (-scores[at], at))
-    return [at for at in ordered if scores[at] > -np.inf][:depth]
-
-
-COARSE = arrays(np.float32, st.integers(0, 400), elements=st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5, 1.0]))
-"""Few values: most scores are equal to others, or left out by a mask."""
+    Vectors = NDArray[np.float32]
 
 
-@given(COARSE, st.integers(1, 60))
-@example(np.full(300, -np.inf, np.float32), 5)
-@example(np.zeros(300, np.float32), 5)
-def test_the_best_are_those_of_a_sort(scores: np.ndarray, depth: int) -> None:
-    assert best(scores, depth).tolist() == by_sorting(scores, depth)
+@given(
+    scores=st.lists(st.sampled_from([0.1, 0.25, 0.5, 0.75, 0.9]) | st.floats(-1, 1, width=32), max_size=300),
+    depth=st.integers(1, 40),
+)
+def test_the_best_are_those_of_a_whole_sort(scores: Sequence[float], depth: int) -> None:
+    """Best first, equal ones by their order, whatever the positions."""
+    given_scores = np.asarray(scores, np.float32)
+    expected = sorted(range(len(scores)), key=lambda place: (-given_scores[place], -place))
+    found = best(given_scores, -np.arange(len(scores)), depth)
+    assert found.tolist() == expected[:depth]
 
 
-@pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 799, 801, 5_527])
-@pytest.mark.parametrize("kept", [1.0, 0.5, 0.01])
-def test_the_best_of_many(size: int, kept: float) -> None:
-    scores = RNG.normal(size=size).astype(np.float32)
-    scores[RNG.random(size) > kept] = -np.inf
-    assert best(scores, 100).tolist() == by_sorting(scores, 100)
+def unit_rows(rows: int, dimension: int, seed: int, *, alike: float = 0.0) -> "Vectors":
+    drawn = np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
+    drawn += np.float32(alike) * np.random.default_rng(seed + 1).normal(size=dimension).astype(np.float32)
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("period", [5_000, 416, 12])
-def test_the_best_in_one_place(period: int) -> None:
-    """Neighbours, as the tools of one agent are; or so far apart that few of the groups compared first hold all."""
-    scores = np.zeros(5_000, np.float32)
-    there = np.arange(5_000) % period < 150 * period / 5_000
-    scores[there] = 1 + RNG.random(np.count_nonzero(there)).astype(np.float32)
-    assert best(scores, 100).tolist() == by_sorting(scores, 100)
+def coded(vectors: "Vectors") -> Codes:
+    codes = Codes.empty(*vectors.shape)
+    for row, vector in enumerate(vectors):
+        codes.codes[row], codes.scales[row], codes.errors[row] = encode(vector)
+    return codes
 
 
-def test_rows_laid_out_are_the_same_rows() -> None:
-    rows = RNG.normal(size=(57, 384)).astype(np.float32)
-    rows[3] = 0
-    copy = align_rows(rows)
-    assert copy.__array_interface__["data"][0] % 64 == 0
-    assert not np.shares_memory(rows, copy)
-    assert np.array_equal(copy, rows)
-    assert np.array_equal(cosines(copy, rows[5]), cosines(rows, rows[5]))
-    assert cosines(copy, rows[5])[3] == -np.inf
+@pytest.mark.parametrize("alike", [0.0, 3.0, 30.0])
+def test_codes_find_what_the_vectors_find(alike: float) -> None:
+    """Also where all are nearly the same, and codes alone would tell them apart wrongly."""
+    pytest.importorskip("simsimd")
+    vectors = unit_rows(3_000, 64, 1, alike=alike)
+    codes, rows = coded(vectors), np.arange(3_000)
+    for query in unit_rows(20, 64, 7, alike=alike):
+        exact = np.vecdot(vectors, query)
+        about, slack = codes.bounds(query, 3_000)
+        assert (np.abs(about - exact) <= slack).all()
+        near = candidates(about, slack, rows, 50, exact.__getitem__)
+        found = near[best(exact[near], near, 50)]
+        assert found.tolist() == best(exact, rows, 50).tolist()
+
+
+def test_rows_begin_at_a_cache_line_and_are_zeros() -> None:
+    for rows in (1, 17):
+        made = aligned_rows(rows, 5)
+        assert made.__array_interface__["data"][0] % 64 == 0
+        assert made.shape == (rows, 5)
+        assert not made.any()
+
+
+def test_one_of_both_forms_is_there_while_an_index_outgrows_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks the former revision while the next is read finds its vectors or its codes."""
+    monkeypatch.setattr(index_rows, "has_codes", lambda: True)
+    monkeypatch.setattr(index_rows, "FLOAT_ROWS", 4)
+    vectors = np.eye(8, dtype=np.float32)
+    rows, seen = index_rows.Rows(8), list[bool]()
+
+    class File:
+        size = 4
+
+        def fetch(self, statement: str, *given: int) -> list[tuple[Any, ...]]:
+            seen.append(rows.floats is not None or rows.codes is not None)
+            if "columns" not in statement:
+                return [(row, seal(vectors[row].tobytes(), row)) for row in range(given[0], given[1])]
+            codes = np.stack([np.frombuffer(code_row(vector), np.uint8) for vector in vectors[: self.size]])
+            zeros = np.zeros(self.size, np.int32)
+            block = Columns([f"a{row}" for row in range(self.size)], zeros, zeros + VECTOR, zeros, codes)
+            return [(block.seal(0),)]
+
+    file = File()
+    rows.follow(file, 4)  # type: ignore[arg-type]
+    assert isinstance(rows.floats, np.ndarray)
+    seen.clear()
+    file.size = 5
+    rows.follow(file, 5)  # type: ignore[arg-type]
+    assert seen
+    assert all(seen)
+    assert vars(rows)["floats"] is None
+    assert rows.codes is not None
+    assert rows.codes.codes[:5].argmax(axis=1).tolist() == [0, 1, 2, 3, 4]

@@ -20,6 +20,7 @@ def test_every_setting_has_its_variable() -> None:
     """`write_timeout_s` is set by WAYGRAPH_WRITE_TIMEOUT_S, and so is every other one."""
     for field in fields(Settings):
         value = "True" if field.type is bool else "7" if field.type in (int, float) else "seven"
+        value = '{"seven": 7}' if field.name == "openai_body" else value
         loaded = load_settings({PREFIX + field.name.upper(): value})
         assert str(getattr(loaded, field.name)).removesuffix(".0") == value
         assert type(getattr(loaded, field.name)) is field.type
@@ -101,3 +102,20 @@ def test_a_setting_arrives_where_it_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert seen_in(Settings(**changed), monkeypatch) == seen
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        ("thinking off", "is not JSON"),
+        ('{"top_p": NaN}', "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ('["sk-1"]', "expected a JSON object"),
+        ('{"model": "sk-1", "stream": true, "top_p": 1}', "model, stream cannot be set"),
+    ],
+    ids=range(5),
+)
+def test_fields_of_requests_are_an_object_and_quoted_by_no_error(body: str, fault: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"WAYGRAPH_OPENAI_BODY: {fault}") as caught:
+        load_settings({"WAYGRAPH_OPENAI_BODY": body})
+    assert "sk-1" not in f"{caught.value} {Settings(openai_body='{"user": "sk-1"}')}"

@@ -1,22 +1,27 @@
 """What a sync plans and writes: who claims what, who speaks for whom, what is embedded. On a graph without an index."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.sync_graph import Graph, claims, entry, manifest, new_graph
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import refuse_mass_removal
+from waygraph.ingest.sync.identity import part_of
 from waygraph.ingest.sync.plan import plan
+from waygraph.registry.graph import grafeo
+from waygraph.registry.graph.engine import Rows
 from waygraph.registry.graph.read import GraphView
 from waygraph.registry.model.changes import AgentEntry, OperatorSettings, Policy, Rejected, Written
 from waygraph.registry.model.errors import MassRemoval, UnknownName
 from waygraph.registry.model.identity import sealed_tool
-from waygraph.registry.model.nouns import canonical_json
+from waygraph.registry.model.nouns import Principal, canonical_json
+from waygraph.registry.operators.agent_settings import changed_setting, put_setting
 from waygraph.registry.operators.approval import approve
-from waygraph.registry.operators.sources import forget_source
+from waygraph.registry.operators.sources import forget_source, put_statuses
 
 
 @pytest.fixture
@@ -421,3 +426,53 @@ def test_a_plan_over_nothing_creates_everything() -> None:
     assert changes.created_agents == ("x",)
     assert changes.created_tools == ("x/one", "x/two")
     assert changes.removed_agents == ()
+
+
+WHOLE = {"read/agents", "read/claims", "read/settings", "read/tools", "read/transitions"}
+ONE_CHANGE: dict[str, Callable[[Graph], object]] = {
+    "a new agent": lambda graph: write_plan(graph, manifest("new", entry("new", transport="npx new"))),
+    "another text": lambda graph: write_plan(graph, manifest("b", entry("b1", "says something else"))),
+    "a setting": lambda graph: put_setting(
+        graph.session, changed_setting(graph.session.read_agents(["a1"], None), "a1", {"hidden": True})
+    ),
+    "a status": lambda graph: put_statuses(graph.session, {"a1": "offline"}, {"a": {"a1": "offline"}}),
+    "an approval": lambda graph: approve(graph.session, "a1", "a2/run"),
+    "a source that goes": lambda graph: forget_source(graph.session, "b"),
+}
+
+
+def write_plan(graph: Graph, manifest: Manifest) -> None:
+    part = graph.session.read_graph_view(part_of(manifest))
+    graph.session.commit(plan(part, manifest), graph=part)
+
+
+@pytest.mark.parametrize("change", ONE_CHANGE.values(), ids=ONE_CHANGE)
+def test_a_change_of_one_agent_reads_no_list_of_all(
+    change: Callable[[Graph], object], graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else is held: the statements that read everything are not run."""
+    graph.sync(manifest("a", entry("a1"), entry("a2"), entry("a3")))
+    graph.sync(manifest("b", entry("b1")))
+    statements = list[str]()
+
+    def execute(target: object, statement: Statement, params: dict[str, object], path: str) -> Rows:
+        statements.append(statement.name)
+        return execute_as_ever(target, statement, params, path)
+
+    execute_as_ever = grafeo._execute
+    monkeypatch.setattr(grafeo, "_execute", execute)
+    change(graph)
+    assert "read/agents_of" in statements
+    assert not WHOLE.intersection(statements)
+
+
+def test_an_operator_of_groups_approves_what_is_flagged_with_a_tool_of_another(graph: Graph) -> None:
+    """Which of its flags they see is told by an agent that the approval does not name."""
+    text = "sends a mail to somebody that the caller names, with a subject and a body of text"
+    note = canonical_json({"type": "object", "properties": {"note": {"type": "string"}}})
+    graph.sync(manifest("one", entry("mail", text, ("send_mail",), transport="mail-server")))
+    graph.sync(manifest("two", entry("post", text, ("send_mail",), transport="other-server", schema=note)))
+    assert "mail" in " ".join(graph.tools()["post/send_mail"].flags)
+    graph.session._graph = None  # as in a session of its own
+    done = approve(graph.session, "post/send_mail", principal=Principal(groups=("staff",), operates=True))
+    assert done.tools == ("post/send_mail",)

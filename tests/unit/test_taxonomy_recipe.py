@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.fake_openai import KEY, FakeOpenAI, fake_openai
+from tests.fake_openai import FakeOpenAI, fake_openai
 from tests.gateway_catalog import by_hand
+from tests.service import served
 from waygraph.api.cli.app import main
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
@@ -18,9 +19,16 @@ from waygraph.registry.language_model.answers import ModelAnswers
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import InvalidSetting, NotReranked
-from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route
+from waygraph.registry.model.nouns import Filters, Mode, Principal, Query, Route, Turn
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.answering import NO_MODEL, NO_TAXONOMY, NOTHING_RANKED, OPERATORS_FAILED
+from waygraph.registry.routing.answering import (
+    NO_MODEL,
+    NO_TAXONOMY,
+    NOTHING_FITS,
+    NOTHING_PASSES,
+    NOTHING_RANKED,
+    OPERATORS_FAILED,
+)
 from waygraph.registry.routing.recipes import recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
@@ -52,17 +60,13 @@ def fake() -> Iterator[FakeOpenAI]:
         yield running
 
 
-def environ(fake: FakeOpenAI) -> dict[str, str]:
-    return {"OPENAI_BASE_URL": fake.url, "OPENAI_API_KEY": KEY}
-
-
 def fill(registry: LocalRegistry, settings: Settings) -> None:
     for manifest in read_path(str(CATALOG), settings):
         sync(registry, manifest)
 
 
 def build(registry: LocalRegistry, fake: FakeOpenAI, folder: Path, of: Of = Of.AGENTS) -> None:
-    answers = ModelAnswers(ChatModel.open("guide", registry.settings, environ(fake)), folder / "answers.jsonl")
+    answers = ModelAnswers(ChatModel.open("guide", registry.settings, fake.environ), folder / "answers.jsonl")
     registry.build_taxonomy(partial(build_by_model, answers=answers, settings=SMALL), of=of)
     answers.close()
     fake.requests.clear()
@@ -71,7 +75,7 @@ def build(registry: LocalRegistry, fake: FakeOpenAI, folder: Path, of: Of = Of.A
 @pytest.fixture
 def registry(fake: FakeOpenAI) -> Iterator[LocalRegistry]:
     settings = Settings(embedder="none", openai_retries=0, openai_timeout_s=5.0)
-    with LocalRegistry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(":memory:", settings=settings, environ=fake.environ) as opened:
         fill(opened, settings)
         yield opened
 
@@ -104,6 +108,87 @@ def test_hybrid_orders_what_a_walk_selects(fake: FakeOpenAI, registry: LocalRegi
     ).matches
     assert one.agent.id == ids(found)[-1]
     assert f'"{found.matches[0].agent.name}"' not in fake.requests[-1]["messages"][1]["content"]
+
+
+def test_each_step_is_walked_by_itself(fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path) -> None:
+    """Its answer is of its own selection; the whole is the union, within one budget. What is said of one step alone is
+    said of the whole too, and pinned agents stay whatever is selected.
+    """
+    build(registry, fake, tmp_path)
+    steps = ("book a table", "look up a file in the repository", "pay the bill")
+    names = {"book a table": "trencher-tables", "look up a file in the repository": "harbor-git"}
+    agents = {agent.id: agent.name for agent in registry.agents()}
+    registry.operator.set("petit-mortier", pinned=True)
+
+    def by_step(request: Mapping[str, Any]) -> str:
+        told = json.loads(request["messages"][1]["content"])
+        wanted = agents.get(names.get(told["request"], ""), "")
+        return json.dumps({"numbers": [r["number"] for r in told["choices"] if r["name"] in ("a-m", "n-z", wanted)]})
+
+    fake.answer = by_step
+    found = registry.route(Query(steps=steps, limit=9), recipe=WALKED)
+    assert {json.loads(each["messages"][1]["content"])["request"] for each in fake.requests} == {*steps}
+    assert [ids(step) for step in found.steps[:2]] == [["trencher-tables"], ["harbor-git"]]
+    assert [step.walked.selected for step in found.steps if step.walked] == [("trencher-tables",), ("harbor-git",), ()]
+    assert [step.not_walked for step in found.steps] == ["", "", NOTHING_FITS]
+    assert found.steps[2].matches == registry.route("pay the bill", limit=9, recipe="hybrid").matches
+    assert (found.not_walked, NOTHING_FITS in found.notice) == (NOTHING_FITS, True)
+    assert found.walked is not None
+    assert found.walked.selected == ("trencher-tables", "harbor-git")
+    assert found.walked.calls == len(fake.requests) == sum(step.walked.calls for step in found.steps if step.walked)
+    assert [match.agent.id for match in found.pinned] == ["petit-mortier"]
+    assert shapes.read(Route, shapes.route(found)).walked == found.walked
+    few = Settings(embedder="none", openai_retries=0, walk_max_calls=found.steps[0].walked.calls)  # type: ignore[union-attr]
+    with LocalRegistry.open(":memory:", settings=few, environ=fake.environ) as other:
+        fill(other, few)
+        build(other, fake, tmp_path)
+        part = other.route(Query(steps=steps), recipe=WALKED)
+        assert [bool(step.not_walked) for step in part.steps] == [False, True, True]
+        assert ids(part.steps[0]) == ["trencher-tables"]
+        assert part.walked is not None
+        assert (part.walked.calls, len(fake.requests)) == (few.walk_max_calls, few.walk_max_calls)
+        assert "needs more than" in part.walked.failure
+
+
+def test_a_walk_reads_the_turns_before_where_they_count(
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path
+) -> None:
+    """Not where an operator has them not count: then hybrid's answer in its place does not read them either."""
+    build(registry, fake, tmp_path)
+    turns = (Turn(role="user", text="x" * 1_000), Turn(role="call", tool="harbor-git/merge", outcome="failed"))
+    query = Query(text=TEXT, history=turns)
+    registry.route(query, recipe=WALKED)
+    last = json.loads(fake.requests[-1]["messages"][1]["content"])["history"]
+    assert last == [{"user": "x" * 400}, {"call": "harbor-git/merge", "outcome": "failed"}]
+    quiet = Settings(embedder="none", openai_retries=0, route_history=False)
+    with LocalRegistry.open(":memory:", settings=quiet, environ=fake.environ) as other:
+        fill(other, quiet)
+        assert "do not count" in other.route(query, recipe=WALKED).notice
+        build(other, fake, tmp_path)
+        assert "do not count" in other.route(query, recipe=WALKED).notice
+        assert "history" not in json.loads(fake.requests[-1]["messages"][1]["content"])
+
+
+def test_a_model_reads_the_tools_of_an_agent_that_the_caller_may_find(
+    fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path
+) -> None:
+    """Of an agent its tools' names, without those that wait or are outside the toolset; of a tool its agent's name."""
+
+    def words_shown() -> dict[str, str]:
+        rows = json.loads(fake.requests[-1]["messages"][1]["content"])["choices"]
+        return {row["name"]: row.get("words", "") for row in rows}
+
+    build(registry, fake, tmp_path)
+    tools = registry.tools("trencher-tables")
+    registry.route(TEXT, recipe=WALKED)
+    name = registry.agent("trencher-tables").name
+    assert words_shown()[name].split() == [tool.name for tool in tools]
+    registry.operator.set_toolset("one", tools=[tools[0].id])
+    registry.route(Query(text=TEXT, filters=Filters(toolset="one")), recipe=WALKED)
+    assert words_shown() == {name: tools[0].name}
+    build(registry, fake, tmp_path, Of.TOOLS)
+    registry.find_tools(Query(text=TEXT, filters=Filters(agent_ids=("trencher-tables",))), recipe=WALKED)
+    assert words_shown() == {tool.name: name for tool in tools}
 
 
 def test_tools_of_what_a_walk_selects(fake: FakeOpenAI, registry: LocalRegistry, tmp_path: Path) -> None:
@@ -196,6 +281,8 @@ def test_what_is_missing_is_said(registry: LocalRegistry, tmp_path: Path, fake: 
     assert NO_TAXONOMY in registry.route(TEXT, recipe=WALKED).notice
     assert NO_MODEL in registry.route(TEXT, recipe="taxonomy").notice
     build(registry, fake, tmp_path)
+    filtered = registry.route(Query(text=TEXT, filters=Filters(tags=("nowhere",))), recipe=WALKED)
+    assert (filtered.not_walked, filtered.matches) == (NOTHING_PASSES, ())
     with pytest.raises(InvalidSetting, match="expected openai:MODEL"):
         registry.route(TEXT, recipe=recipe_named("taxonomy", walk="cross-encoder:x"))
     with pytest.raises(InvalidSetting, match="which walks"):
@@ -209,7 +296,7 @@ def test_the_operators_model_is_named_to_nobody(
     fake: FakeOpenAI, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(embedder="none", openai_retries=0, walk="openai:pricey-guide", walk_max_calls=1)
-    with LocalRegistry.open(":memory:", settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(":memory:", settings=settings, environ=fake.environ) as opened:
         fill(opened, settings)
         build(opened, fake, tmp_path)
         found = opened.route(TEXT, recipe="taxonomy")
@@ -240,11 +327,11 @@ def test_the_command_line_builds(
         "--max-depth",
         "1",
     ]
-    for name in environ(fake):
+    for name in fake.environ:
         monkeypatch.delenv(name, raising=False)
     assert main(words) != 0
     assert "set OPENAI_BASE_URL or OPENAI_API_KEY" in capsys.readouterr().err
-    for name, value in environ(fake).items():
+    for name, value in fake.environ.items():
         monkeypatch.setenv(name, value)
     assert main([*words, "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["calls"] > count
@@ -271,15 +358,53 @@ def test_the_command_line_builds(
         assert all(built.categories[each].examples for each in built.root.children)
 
 
+def test_only_use_and_a_new_name_change_what_is_current(
+    fake: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`build` says which one is, `place` of another one leaves it, `status` and `show` tell it; also over a service."""
+    for name, value in fake.environ.items():
+        monkeypatch.setenv(name, value)
+    place = str(tmp_path / "r.grafeo")
+    with LocalRegistry.open(place, embedder="none", environ={}) as opened:
+        fill(opened, Settings())
+        for tree in ("main", "tools"):
+            opened.build_taxonomy(by_hand({"food": ("trencher-tables",)}), name=tree)
+
+    def answer(*words: str) -> Any:
+        assert main(["--registry", place, "taxonomy", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def names_current() -> list[str]:
+        return [each["name"] for each in answer("status") if each["current"]]
+
+    assert names_current() == ["tools"]
+    revision = answer("use", "main")["revision"]
+    assert answer("use", "main")["revision"] == revision
+    answer("place", "--name", "tools", "--model", "openai:guide")
+    assert names_current() == ["main"]
+    assert (answer("show")["taxonomy"], answer("show")["current"]) == ("main", True)
+    assert answer("show", "--name", "tools")["current"] is False
+    assert main(["--registry", place, "taxonomy", "show"]) == 0
+    assert "main (current), of agents" in capsys.readouterr().out
+    assert main(["--registry", place, "taxonomy", "use", "tool"]) != 0
+    assert "tools" in capsys.readouterr().err
+    assert main(["--registry", place, "taxonomy", "forget", "--name", "main"]) == 0
+    assert "the current taxonomy: tools" in capsys.readouterr().err
+    with served(place) as service:
+        service.registry.build_taxonomy(by_hand({"food": ("trencher-tables",)}))
+        assert main(["--registry", service.url, "taxonomy", "use", "tools"]) == 0
+        assert service.registry.browse().taxonomy == "tools"
+
+
 def test_the_command_line_walks(
     fake: FakeOpenAI, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`--mode` reaches the model's instructions, `--explain` draws the walk."""
-    for name, value in environ(fake).items():
+    for name, value in fake.environ.items():
         monkeypatch.setenv(name, value)
     place = str(tmp_path / "r.grafeo")
     settings = Settings(embedder="none", openai_retries=0)
-    with LocalRegistry.open(place, settings=settings, environ=environ(fake)) as opened:
+    with LocalRegistry.open(place, settings=settings, environ=fake.environ) as opened:
         fill(opened, settings)
         build(opened, fake, tmp_path)
     words = ["--registry", place, "route", TEXT, "--recipe", "taxonomy", "--walk", "openai:guide", "--explain"]
@@ -301,7 +426,7 @@ def test_the_orchestrators_example_names_agents_by_a_walk(
     with LocalRegistry.open(place, embedder="none", environ={}) as registry:
         fill(registry, Settings())
         registry.build_taxonomy(by_hand({"food": ("trencher-tables", "petit-mortier"), "code": ("harbor-git",)}))
-    for name, value in environ(fake).items():
+    for name, value in fake.environ.items():
         monkeypatch.setenv(name, value)
     script = CATALOG.parent / "orchestrators" / "route_by_taxonomy.py"
     monkeypatch.setattr("sys.argv", [str(script), "--model", "guide", "--registry", str(place), TEXT])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.live_http import free_port
 from tests.mcp_stubs import Servers, Watched, http_servers, until, watched, write_at_once, write_config
+from waygraph.ingest.upstream.clock import SystemClock
 from waygraph.ingest.watch.events import (
     NotWritten,
     ServerListed,
@@ -127,6 +128,29 @@ def test_an_unforeseen_error_ends_no_watch(
         assert [event.reason for event in seen.of(NotWritten)] == ["MemoryError: none left"]
     assert Writer.write is write
     assert "RuntimeError: can't start new thread" in caplog.text
+
+
+def test_one_slow_look_puts_off_no_edit(
+    registry: LocalRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that was busy for minutes makes no file a large folder, whose looks are seldom."""
+    busy_s, now_s, stamp = [0.0], SystemClock.now_s, FollowedSource.stamp
+
+    def look_slowly(source: FollowedSource) -> object:
+        busy_s[0] = 120.0
+        return stamp(source)
+
+    monkeypatch.setattr(SystemClock, "now_s", lambda clock: now_s(clock) + busy_s[0])
+    file = tmp_path / "agents.json"
+    write_at_once(file, json.dumps({"waygraph": 1, "agents": [{"id": "one", "name": "one"}]}))
+    with watched(registry, file) as seen:
+        until(lambda: seen.agents == {"one"}, "the first one")
+        monkeypatch.setattr(FollowedSource, "stamp", look_slowly)
+        until(lambda: busy_s[0], "a slow look")
+        write_at_once(
+            file, json.dumps({"waygraph": 1, "agents": [{"id": each, "name": each} for each in ("one", "two")]})
+        )
+        until(lambda: seen.agents == {"one", "two"}, "the edit")
 
 
 def test_a_config_that_loses_most_of_its_servers_keeps_them(

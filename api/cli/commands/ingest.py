@@ -12,12 +12,13 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import (
+    TEXT_FORM,
+    TEXT_FORMS,
     AllowMassRemoval,
     AsJson,
     NameOptions,
     Policy,
     ServerOptions,
-    TextForm,
     Texts,
     after_dashes,
     invocation,
@@ -62,7 +63,8 @@ def ingest(
         ),
     ] = None,
     texts: Annotated[
-        TextForm | None, Option(help="The texts to embed, for a new registry. Default: contextual.")
+        str | None,
+        Option(help=f"The texts to embed, for a new registry: {TEXT_FORMS}. Default: contextual.", **TEXT_FORM),
     ] = None,
     questions: Annotated[
         int, Option(metavar="N", min=0, help="Make up questions for each tool, till it has N: it is found by them.")

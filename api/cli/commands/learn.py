@@ -56,12 +56,11 @@ def transitions(
     that the registry does not hold is left out.
     """
     from waygraph.ingest.conversations import read_call_counts
-    from waygraph.registry.model import shapes
-    from waygraph.registry.storage.embedded import now
+    from waygraph.registry.model import clock, shapes
 
     options = invocation(context)
     settings = options.settings()
-    counts = [each for file in files for each in read_call_counts(file, settings, now(), split=split)]
+    counts = [each for file in files for each in read_call_counts(file, settings, clock.now(), split=split)]
     with options.open_own() as registry:
         registry.status()  # what is not there is not made
         result = registry.change(

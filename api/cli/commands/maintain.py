@@ -1,5 +1,6 @@
 """`export`, `doctor` and others: take the registry along, see whether it is well, relate its tools."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,12 +10,13 @@ from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, invocation
 from waygraph.api.cli.render import views
-from waygraph.api.cli.render.output import Fields, Lines, Table, note, print_raw, read_fields, show
+from waygraph.api.cli.render.output import Cell, Fields, Lines, Table, note, print_raw, read_fields, show
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
     from waygraph.registry.storage.candidate_graph import Nearness
     from waygraph.registry.storage.integrity.findings import Finding
+    from waygraph.registry.storage.integrity.size import Size
 
 
 STANDARD_OUTPUT = Path("-")
@@ -56,9 +58,16 @@ def export(
 def doctor(
     context: typer.Context,
     deep: Annotated[bool, Option("--deep", help="Compare every record of the index with the graph.")] = False,
+    size: Annotated[
+        bool,
+        Option("--size", help="Measure here what 500 to 5,000 invented tools take, and estimate up to 1,000,000."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check that the registry is well; exit 1 and advice if not."""
+    if size:
+        _show_sizes(invocation(context), as_json)
+        return
     findings = _findings(invocation(context), deep)
     columns = "check, ok, detail, advice"
     documents = [dict(read_fields(each, columns)) for each in findings]
@@ -68,6 +77,37 @@ def doctor(
     if unwell:
         note(f"{len(unwell)} of {len(findings)} checks failed")
         raise typer.Exit(1)
+
+
+def _show_sizes(options: Invocation, as_json: bool) -> None:
+    import os
+
+    from waygraph.registry.embedding.factory import default_spec
+    from waygraph.registry.storage.integrity.size import Sizes, measure_sizes
+
+    def tables(sizes: Sizes) -> list[Table]:
+        return [size_table(sizes.measurements, "measured"), size_table(sizes.estimates, "estimated")]
+
+    def shape(sizes: Sizes) -> object:
+        return shapes.shape({"embedder": sizes.embedder, "measured": sizes.measurements, "estimated": sizes.estimates})
+
+    settings = options.settings()
+    embedder = options.embedder or settings.embedder or default_spec()
+    sizes = measure_sizes(settings, embedder, os.environ, progress=note)
+    show(sizes, shape, tables, as_json)
+
+
+def size_table(rows: "Sequence[Size]", title: str) -> Table:
+    """A row for each size, a column for each quantity."""
+    from waygraph.registry.storage.integrity.size import QUANTITIES
+
+    values: list[list[Cell]] = [[each.tools, *(_figure(getattr(each, name)) for name in QUANTITIES)] for each in rows]
+    return Table(["tools", *QUANTITIES], values, title)
+
+
+def _figure(value: float | None) -> str:
+    """Three digits, and `-` for what cannot be told."""
+    return "-" if value is None else f"{float(f'{value:.3g}'):,g}"
 
 
 def _findings(options: Invocation, deep: bool) -> "list[Finding]":

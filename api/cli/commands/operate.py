@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, TextForm, Texts, invocation, json_or_text
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, Invocation, Texts, invocation, json_or_text
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Table, note, show
 from waygraph.registry.model import shapes
@@ -145,7 +145,9 @@ def forget(
 
 def reindex(
     context: typer.Context,
-    texts: Annotated[TextForm | None, Option(help="The texts to embed from now on. Default: as they are.")] = None,
+    texts: Annotated[
+        str | None, Option(help=f"The texts to embed from now on: {TEXT_FORMS}. Default: as they are.", **TEXT_FORM)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Embed everything anew, with another embedder or other texts.
@@ -175,7 +177,7 @@ def changes(
     limit: Annotated[int, Option("--limit", "-k", min=1, help="How many to give at most.")] = 100,
     as_json: AsJson = False,
 ) -> None:
-    """List what sources changed of agents that were known before, the newest first.
+    """List what came, and what sources changed of what was known, the newest first.
 
     waygraph changes --since 2d --agent harbor-git
     """
@@ -193,19 +195,36 @@ def usage(
     agent: Annotated[str, Option(metavar="ID", help="Only the tools of this agent.")] = "",
     sort: Annotated[UsageSort, Option(help="Of what the first tools have the most.")] = "calls",
     limit: Annotated[int, Option("--limit", "-k", min=1, max=1000, help="How many to give at most.")] = 100,
+    in_graph: Annotated[
+        bool | None,
+        Option("--in-graph/--not-in-graph", help="Write each tool's counts into the graph for Cypher, or remove them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how often and how fast the gateways of this machine, or a service's, ran each tool.
 
     waygraph usage --sort errors
+
+    Without --in-graph the graph holds no counts. What is there holds until the next --in-graph.
     """
-    with invocation(context).open() as registry:
+    options = invocation(context)
+    with options.open() as registry:
         usages = registry.operator.usage(agent_id=agent, sort=sort, limit=limit)
+    if in_graph is not None:
+        _put_usage(options, is_shown=in_graph)
     counts = "calls, ok, tool error, refused, upstream failed, timed out, cancelled"
     columns = f"tool=tool_id, {counts}, p50 ms, p95 ms, last at"
     show(usages, shapes.usage, lambda each: [Table.of(each, columns)], as_json)
     if not usages and not as_json:
         note("no call was counted")
+
+
+def _put_usage(options: Invocation, *, is_shown: bool) -> None:
+    from waygraph.registry.storage.usage_file import put_usage
+
+    with options.open_own() as registry:
+        revision = put_usage(registry, is_shown=is_shown).revision
+    note(f"{'written into' if is_shown else 'removed from'} the graph: revision {revision}")
 
 
 def approve(
@@ -269,9 +288,12 @@ def _view_forget(result: "Forgotten") -> Iterator[Block]:
 
 
 def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
-    """A line for each, then the texts of each before and after."""
-    yield Table.of(records, "time=at, revision, agent=agent_id, tool, change=what, fields, source")
+    """A line for each, then the texts of each before and after; of what came, its numbers in the line."""
+    columns = "time=at, revision, agent=agent_id, tool, change=what, fields, source"
+    yield Table.of(records, columns, fields=lambda each: _numbers(each) or each.fields)
     for each in records:
+        if _numbers(each):
+            continue
         before, after = json.loads(each.before), json.loads(each.after)
         yield Table(
             columns=("field", "before", "after"),
@@ -282,6 +304,12 @@ def _view_changes(records: "Sequence[Change]") -> Iterator[Block]:
             yield Lines("\n".join(each.flags), title="suspicious")
         if each.covered:
             yield Aside(f"an operator's own words stand over: {', '.join(each.covered)}")
+
+
+def _numbers(change: "Change") -> str:
+    """Of an agent or source that came; empty for another change."""
+    counts = json.loads(change.after) if change.is_arrival and change.source else {}
+    return ", ".join(f"{name} {number}" for name, number in counts.items())
 
 
 def _text(value: object) -> Cell:

@@ -11,42 +11,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from waygraph.api.cli.options import AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
+from waygraph.api.cli.options import RECIPES, AsJson, Full, Groups, Texts, invocation, principal, with_option_groups
 from waygraph.api.cli.render import views
 from waygraph.api.cli.render.output import note, show
 from waygraph.registry.model import shapes
-from waygraph.registry.model.nouns import AGENT_KINDS, Agent, Filters, Query, Tool, Turn
+from waygraph.registry.model.nouns import AGENT_KINDS, Agent, AgentKind, Filters, Query, Tool, Turn
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
     from waygraph.registry.model.nouns import Route, ToolRoute
+    from waygraph.registry.model.settings import Settings
     from waygraph.registry.routing.recipes import Recipe
 
 
 Limit = Annotated[int, Option("--limit", "-k", help="How many to give at most.")]
 Text = Annotated[str, Argument(metavar="TEXT", help="The request, in plain words.", show_default=False)]
-Tags = Annotated[Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")]
-Kinds = Annotated[
-    Texts,
-    Option(
-        "--kind",
-        metavar="KIND",
-        help="Only agents of this kind: mcp_server, a2a_agent, skill, openapi, custom. Repeat.",
-    ),
-]
-Within = Annotated[
-    str, Option("--within", metavar="PATH", help="Only what is in this category, such as travel/flights.")
-]
-InToolset = Annotated[str, Option("--toolset", metavar="NAME", help="Only what is in this toolset.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions:
     """How to rank."""
 
-    recipe: Annotated[
-        str, Option(metavar="NAME", help="How to rank: agents, hybrid, lexical, paper, ranks or tools.")
-    ] = "hybrid"
+    recipe: Annotated[str, Option(metavar="NAME", help=f"How to rank: {', '.join(RECIPES)}.")] = "hybrid"
     rerank: Annotated[
         str,
         Option(
@@ -66,24 +52,79 @@ class RankOptions:
         str, Option(metavar="MODE", help="What it selects: get_all, get_important or get_one; default get_all.")
     ] = ""
 
-    def named_recipe(self) -> "Recipe":
-        from waygraph.registry.routing.recipes import recipe_named
+    step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, searched by itself. Repeat.")] = None
+    by_steps: Annotated[
+        str,
+        Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps, or default: WAYGRAPH_STEPS's."),
+    ] = ""
 
-        return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode)
+    def named_recipe(self) -> "Recipe":
+        from waygraph.registry.routing.recipes import BY_OPERATOR, recipe_named
+
+        steps_by = self.by_steps if self.by_steps == BY_OPERATOR else ""
+        return recipe_named(self.recipe, rerank=self.rerank, walk=self.walk, mode=self.mode, steps_by=steps_by)
+
+    def steps_of(self, text: str, settings: "Settings") -> tuple[str, ...]:
+        """As they are given, or as a model splits the text here. Raises BadParameter, and as `split_request`."""
+        from waygraph.registry.routing.recipes import BY_OPERATOR
+        from waygraph.registry.routing.steps import split_request
+
+        steps = tuple(self.step or ())
+        if not (text or steps) or (self.by_steps and (steps or not text)):
+            raise typer.BadParameter("give a TEXT, --step, or both; --by-steps needs a TEXT alone", param_hint="'TEXT'")
+        if self.by_steps in ("", BY_OPERATOR):
+            return steps
+        split_steps = split_request(text, self.by_steps, settings, os.environ)
+        return split_steps if len(split_steps) > 1 else ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions:
-    """What may be found, what came before, and who asks."""
+class AgentSelection:
+    """Which agents."""
 
-    tag: Tags = None
-    kind: Kinds = None
+    tag: Annotated[
+        Texts, Option("--tag", metavar="TAG", help="Only agents with this tag. Repeat for any of several.")
+    ] = None
+    kind: Annotated[
+        Texts, Option(metavar="KIND", help=f"Only agents of this kind: {', '.join(AGENT_KINDS)}. Repeat.")
+    ] = None
     agent: Annotated[Texts, Option(metavar="ID", help="Only this agent. Repeat for any of several.")] = None
+    without_tag: Annotated[Texts, Option(metavar="TAG", help="No agents with this tag. Repeat.")] = None
+    without_kind: Annotated[Texts, Option(metavar="KIND", help="No agents of this kind. Repeat.")] = None
+    without_agent: Annotated[Texts, Option(metavar="ID", help="Not this agent. Repeat.")] = None
     reachable: Annotated[
         bool, Option("--reachable", help="Leave out agents that `watch` could not reach, or that fail.")
     ] = False
-    within: Within = ""
-    toolset: InToolset = ""
+    within: Annotated[str, Option(metavar="PATH", help="Only what is in this category, such as travel/flights.")] = ""
+    toolset: Annotated[str, Option(metavar="NAME", help="Only what is in this toolset.")] = ""
+
+    def filters(self) -> Filters:
+        """Raises BadParameter for an unknown kind."""
+        return Filters(
+            tags=tuple(self.tag or ()),
+            kinds=_kinds(self.kind, "--kind"),
+            agent_ids=tuple(self.agent or ()),
+            without_tags=tuple(self.without_tag or ()),
+            without_kinds=_kinds(self.without_kind, "--without-kind"),
+            without_agent_ids=tuple(self.without_agent or ()),
+            reachable=self.reachable,
+            within=self.within,
+            toolset=self.toolset,
+        )
+
+
+def _kinds(names: Sequence[str] | None, option: str) -> tuple[AgentKind, ...]:
+    """Raises BadParameter for an unknown kind."""
+    for name in names or ():
+        if name not in AGENT_KINDS:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(AGENT_KINDS)}", param_hint=f"'{option}'")
+    return tuple(kind for kind in AGENT_KINDS if kind in (names or ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(AgentSelection):
+    """What may be found, what came before, and who asks."""
+
     strict: Annotated[
         bool, Option("--strict", help="Withhold an answer that may not fit, and name what came nearest.")
     ] = False
@@ -106,13 +147,10 @@ class SearchOptions:
 
     def query(self, limit: int) -> Query:
         """Without its text. Raises InvalidQuery, BadParameter."""
-        selection = filters(
-            self.tag, self.kind, self.agent, reachable=self.reachable, within=self.within, toolset=self.toolset
-        )
         calls = [Turn(role="call", tool=tool) for tool in self.used_tools or ()]
         calls += [Turn(role="call", tool=tool, outcome="failed") for tool in self.failed_tools or ()]
         turns = (*(_read_history(self.history_file) if self.history_file else ()), *calls)
-        return Query(text="", limit=limit, filters=selection, strict=self.strict, history=turns)
+        return Query(text="", limit=limit, filters=self.filters(), strict=self.strict, history=turns)
 
 
 def _read_history(file: Path) -> tuple[Turn, ...]:
@@ -131,29 +169,6 @@ def _read_history(file: Path) -> tuple[Turn, ...]:
         raise typer.BadParameter(f"{file} cannot be read: {why}", param_hint="'--history'") from exc
 
 
-def filters(
-    tags: Sequence[str] | None,
-    kinds: Sequence[str] | None,
-    agents: Sequence[str] | None = None,
-    *,
-    reachable: bool = False,
-    within: str = "",
-    toolset: str = "",
-) -> Filters:
-    """What may be found. Raises BadParameter for an unknown kind."""
-    for kind in kinds or ():
-        if kind not in AGENT_KINDS:
-            raise typer.BadParameter(f"{kind!r} is not one of {', '.join(AGENT_KINDS)}", param_hint="'--kind'")
-    return Filters(
-        tags=tuple(tags or ()),
-        kinds=tuple(known_kind for known_kind in AGENT_KINDS if known_kind in (kinds or ())),
-        agent_ids=tuple(agents or ()),
-        reachable=reachable,
-        within=within,
-        toolset=toolset,
-    )
-
-
 EVEN = 0.5
 """A confidence is a probability; below this one, nothing fits is the likelier answer."""
 
@@ -164,14 +179,14 @@ def route(
     context: typer.Context,
     text: Text = "",
     *,
-    step: Annotated[Texts, Option(metavar="TEXT", help="A step of the request, instead of TEXT. Repeat.")] = None,
-    by_steps: Annotated[str, Option(metavar="SPEC", help="Let openai:MODEL split TEXT into its steps.")] = "",
     limit: Limit = 5,
     rank: RankOptions,
     agent_weight: Annotated[float | None, Option(help="Weight of agents, instead of the recipe's.")] = None,
     tool_weight: Annotated[float | None, Option(help="Weight of tools, instead of the recipe's.")] = None,
     search: SearchOptions,
-    explain: Annotated[bool, Option("--explain", help="Draw the votes that put each agent there.")] = False,
+    explain: Annotated[
+        bool, Option("--explain", help="Draw the walk, and the votes that put each agent there.")
+    ] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,16 +194,10 @@ def route(
 
     waygraph route "book a table for four" --explain
     """
-    if bool(text) == bool(step) or (by_steps and step):
-        raise typer.BadParameter("give a TEXT, or one --step or more without --by-steps", param_hint="'TEXT'")
-    query, steps = search.query(limit), tuple(step or ())
-    if by_steps:
-        from waygraph.registry.routing.steps import split_request
-
-        text, steps = "", split_request(text, by_steps, invocation(context).settings(), os.environ)
+    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
     with invocation(context).open() as registry:
         answer = registry.route(
-            replace(query, text=text, steps=steps),
+            query,
             recipe=rank.named_recipe(),
             agent_weight=agent_weight,
             tool_weight=tool_weight,
@@ -203,12 +212,15 @@ def route(
 @with_option_groups
 def find(
     context: typer.Context,
-    text: Text,
+    text: Text = "",
     *,
     limit: Limit = 5,
     rank: RankOptions,
     search: SearchOptions,
     schema: Annotated[bool, Option("--schema", help="Print the input schema of each tool too.")] = False,
+    explain: Annotated[
+        bool, Option("--explain", help="Draw the walk, and the votes that put each tool there.")
+    ] = False,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -216,10 +228,12 @@ def find(
 
     waygraph find "convert currency" --schema
     """
-    query = replace(search.query(limit), text=text)
+    if schema and explain:
+        raise typer.BadParameter("give --schema or --explain", param_hint="'--explain'")
+    query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
     with invocation(context).open() as registry:
         answer = registry.find_tools(query, recipe=rank.named_recipe(), principal=principal(search.group))
-    view = views.tool_route_with_schemas if schema else views.tool_route
+    view = views.tool_route_with_schemas if schema else views.explained_tool_route if explain else views.tool_route
     show(answer, shapes.tool_route, view, as_json, brief=not full)
     _remark(answer, as_json)
 
@@ -233,19 +247,17 @@ def _remark(answer: "Route | ToolRoute", as_json: bool) -> None:
             note(f"confidence {answer.confidence:.2f}: it is likelier that nothing fits")  # a terminal shows it anyhow
 
 
+@with_option_groups
 def agents(
     context: typer.Context,
     *,
-    tag: Tags = None,
-    kind: Kinds = None,
-    within: Within = "",
-    toolset: InToolset = "",
+    selection: AgentSelection,
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
     """List the agents."""
     with invocation(context).open() as registry:
-        items = registry.agents_page(filters=filters(tag, kind, within=within, toolset=toolset)).items
+        items = registry.agents_page(filters=selection.filters()).items
     show(items, shapes.agents, views.agents, as_json, brief=not full)
 
 

@@ -57,8 +57,14 @@ def build(
     context: typer.Context,
     *,
     name: Annotated[str, Option(metavar="NAME", help="A taxonomy of this name is replaced.")] = "main",
-    of: Annotated[Literal["agents", "tools"], Option(help="What is sorted.")] = "agents",
-    by: Annotated[Literal["vectors"] | None, Option(help="Without a language model; the default.")] = None,
+    of: Annotated[
+        Literal["agents", "tools"] | None,
+        Option(help="What is sorted. Default: agents, or tools if all agents fit into one leaf and the tools do not."),
+    ] = None,
+    by: Annotated[
+        Literal["vectors", "words"] | None,
+        Option(help="Without a language model. Default: vectors, or words if nothing has a vector."),
+    ] = None,
     model: Annotated[str, Option(metavar="openai:MODEL", help="A language model of OPENAI_BASE_URL designs it.")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="Only tell what a model would cost.")] = False,
     private: Annotated[
@@ -67,38 +73,69 @@ def build(
     show_to_all: Annotated[
         bool, Option("--show-to-all", help="With --private: show it all the same, names and descriptions too.")
     ] = False,
+    keep_current: Annotated[
+        bool, Option("--keep-current", help="A tree of a new name does not become the current one.")
+    ] = False,
     limits: BuildOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Build a tree of categories, in place of the one of the same name, and make it the current one.
+    """Build a tree of categories, in place of the one of the same name.
 
     waygraph taxonomy build --by vectors
 
-    It is made of what everyone may see; the rest is placed by its vectors. A build by a model that was stopped goes on
-    when it is started again.
+    It is made of what everyone may see; the rest goes to the nearest leaf. A build by a model that was stopped goes on
+    when it is started again. A tree of a new name becomes the current one. Of several, `taxonomy use` chooses.
     """
     from waygraph.registry.model.errors import InvalidSetting
+    from waygraph.registry.taxonomy import vectors_build
     from waygraph.registry.taxonomy.structure import Structure
     from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
-    from waygraph.registry.taxonomy.vectors_build import build_by_vectors
 
     if by and model:
-        raise InvalidSetting("--by vectors needs no model; leave out --model, or --by")
+        raise InvalidSetting(f"--by {by} needs no model; leave out --model, or --by")
     settings = TaxonomySettings(**vars(limits))
     options = invocation(context)
     own = options.settings()
     with options.open_own(own) as registry, ExitStack() as stack:
+        kind, reason = (Of(of), "") if of else _choose_kind(registry, settings.leaf_size, private)
+        note(reason)
         if dry_run:
             from waygraph.registry.taxonomy.model_build import estimate_build
 
-            services = _services(registry, Of(of), private)
-            show(estimate_build(services, settings), shapes.shape, _view_numbers, as_json)
+            show(estimate_build(_services(registry, kind, private), settings), shapes.shape, _view_numbers, as_json)
             return
-        builder: Builder = partial(build_by_vectors, settings=settings)
+        builders = {"vectors": vectors_build.build_by_vectors, "words": vectors_build.build_by_words}
+        builder: Builder = partial(builders.get(by or "", vectors_build.build_without_model), settings=settings)
         if model:
             builder = _model_builder(model, settings, own, stack)
-        tree = registry.build_taxonomy(builder, name=name, of=Of(of), private=private, shown_to_all=show_to_all)
+        tree = registry.build_taxonomy(
+            builder,
+            name=name,
+            of=kind,
+            private=private,
+            shown_to_all=show_to_all,
+            keep_current=keep_current,
+        )
+        if tree.built_by == "words" and not by:
+            note("built by words, since nothing here has a vector; `waygraph reindex --embedder minilm` makes them")
+        note(_explain_undivided(registry, tree, private))
+        _note_current(registry)
     show(Structure.of(tree), shapes.shape, _view_numbers, as_json)
+
+
+@taxonomy.command()
+def use(
+    context: typer.Context,
+    name: Annotated[str, Argument(metavar="NAME", help="Which taxonomy.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a taxonomy the current one: what is browsed, walked and searched by `--within`.
+
+    waygraph taxonomy use tools
+    """
+    with invocation(context).open() as registry:
+        result = registry.operator.use_taxonomy(name)
+    show(result, shapes.shape, views.write, as_json)
 
 
 @taxonomy.command()
@@ -111,15 +148,22 @@ def place(
 ) -> None:
     """Have a model place what was put into the nearest category since the build, by a call for each level.
 
+    The current taxonomy stays the current one.
+
     waygraph taxonomy place --model openai:gpt-5-mini
     """
     from waygraph.registry.taxonomy.model_build import place_by_model
     from waygraph.registry.taxonomy.structure import Structure
+    from waygraph.registry.taxonomy.tree import By
 
     options = invocation(context)
     own = options.settings()
     with options.open_own(own) as registry, ExitStack() as stack:
         former = _find_taxonomy(registry, name)
+        if not any(By.NEAREST in category.holds.values() for category in former.categories.values()):
+            note("nothing to place: since the build nothing was put into the nearest category")
+            show(Structure.of(former), shapes.shape, _view_numbers, as_json)
+            return
         builder = partial(place_by_model, answers=_model_answers(model, own, stack))
         tree = registry.build_taxonomy(
             builder, name=name, of=former.of, private=bool(former.private), shown_to_all=former.shown_to_all
@@ -180,7 +224,7 @@ def diff(context: typer.Context, first: Side, second: Side, as_json: AsJson = Fa
     from waygraph.registry.taxonomy.structure import compare_taxonomies
 
     with invocation(context).open_own() as registry:
-        was, now = (_side(registry, each) for each in (first, second))
+        was, now = (find_or_read(registry, each) for each in (first, second))
     show(compare_taxonomies(was, now), shapes.shape, _view_difference, as_json)
 
 
@@ -202,24 +246,32 @@ def forget(
     name: Annotated[str, Option(metavar="NAME", help="Which taxonomy.")] = "main",
     as_json: AsJson = False,
 ) -> None:
-    """Remove a taxonomy. Agents and tools stay."""
+    """Remove a taxonomy. Agents and tools stay. If it was the current one, the first that is left is."""
 
     with invocation(context).open_own() as registry:
         result = registry.forget_taxonomy(name)
+        _note_current(registry)
     show(result, shapes.shape, views.write, as_json)
 
 
 def _find_taxonomy(registry: "LocalRegistry", name: str, groups: "Sequence[str] | None" = None) -> "Taxonomy":
     """Raises UnknownName, also for one of which nothing may be seen."""
     from waygraph.registry.model.errors import UnknownName
+    from waygraph.registry.taxonomy.browse import BUILD_FIRST
 
     tree = registry.taxonomy(name or None, principal=principal(groups))
     if tree is None:
-        raise UnknownName("taxonomy", name or "the current one", ())
+        raise UnknownName("taxonomy", name or "current", (), hint="" if name else BUILD_FIRST)
     return tree
 
 
-def _side(registry: "LocalRegistry", side: str) -> "Taxonomy":
+def _note_current(registry: "LocalRegistry") -> None:
+    """Which taxonomy is current, where there is one."""
+    if tree := registry.taxonomy():
+        note(f"the current taxonomy: {tree.name}")
+
+
+def find_or_read(registry: "LocalRegistry", side: str) -> "Taxonomy":
     """Of a name or a file. Raises UnknownName, InvalidSetting."""
     from waygraph.registry.model.errors import InvalidSetting
     from waygraph.registry.taxonomy.tree import Taxonomy, check_taxonomy
@@ -239,6 +291,33 @@ def _services(registry: "LocalRegistry", of: "Of", private: bool) -> "list[Servi
 
     placeable = registry.read(partial(read_placeable, of=of))
     return [each.service for each in placeable.values() if private or each.is_public]
+
+
+def _choose_kind(registry: "LocalRegistry", leaf_size: int, private: bool) -> "tuple[Of, str]":
+    """What a tree is of where nobody chose it, and why."""
+    from waygraph.registry.taxonomy.tree import Of
+
+    agents, tools = (len(_services(registry, of, private)) for of in (Of.AGENTS, Of.TOOLS))
+    if agents <= leaf_size < tools:
+        reason = f"of tools: all agents ({agents}) fit into one leaf of {leaf_size}, the tools ({tools}) do not"
+        return Of.TOOLS, f"{reason}; --of agents sorts agents"
+    return Of.AGENTS, f"of agents ({agents}); --of tools sorts tools ({tools})"
+
+
+def _explain_undivided(registry: "LocalRegistry", tree: "Taxonomy", private: bool) -> str:
+    """Why a tree is its root alone, and what to do about it; empty if it is not."""
+    from waygraph.registry.taxonomy.tree import Of
+
+    if tree.root.children:
+        return ""
+    number, size = len(tree.root.holds), tree.settings.leaf_size
+    if number > size:
+        return f"nothing was divided: no part of the {tree.of} ({number}) is told apart from the rest"
+    options = {} if tree.of is Of.TOOLS else {"--of tools ": len(_services(registry, Of.TOOLS, private))}
+    least = 2 * (tree.settings.delete_size + 1)
+    advice = [f"{of}--leaf-size {n // 2}" for of, n in {"": number, **options}.items() if n >= least]
+    then = f"try {' or '.join(advice)}" if advice else f"fewer than {least} need no tree: search finds them"
+    return f"nothing was divided: all {tree.of} ({number}) fit into one leaf of {size}; {then}"
 
 
 def _model_builder(spec: str, settings: "TaxonomySettings", own: "Settings", stack: ExitStack) -> "Builder":
@@ -292,6 +371,7 @@ def _category_json(view: _CategoryView) -> dict[str, Any]:
     category, taxonomy = view.category, view.taxonomy
     return {
         "taxonomy": taxonomy.name,
+        "current": taxonomy.current,
         "built_by": taxonomy.built_by,
         "of": taxonomy.of.value,
         "path": view.path,
@@ -310,7 +390,7 @@ def _view_category(view: _CategoryView) -> Iterator[Block]:
     category, taxonomy = view.category, view.taxonomy
     yield Fields(
         (
-            ("taxonomy", f"{taxonomy.name}, of {taxonomy.of}, built by {taxonomy.built_by}"),
+            ("taxonomy", f"{_label(taxonomy)}, of {taxonomy.of}, built by {taxonomy.built_by}"),
             ("path", view.path or "/"),
             ("description", category.description),
             ("boundary", category.boundary),
@@ -326,12 +406,16 @@ def _view_category(view: _CategoryView) -> Iterator[Block]:
         )
 
 
+def _label(taxonomy: "Taxonomy | Drift") -> str:
+    return f"{taxonomy.name} (current)" if taxonomy.current else taxonomy.name
+
+
 def _view_drift(drifts: "Sequence[Drift]") -> Iterator[Block]:
     columns = "taxonomy, of, built by, built at, categories, holds=entities, nearest, far, over size, unplaced"
     yield Table.of(
         drifts,
         columns,
-        taxonomy=lambda each: f"{each.name} (current)" if each.current else each.name,
+        taxonomy=_label,
         built_at=lambda each: each.built_at[:19],
     )
     for each in drifts:

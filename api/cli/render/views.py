@@ -10,31 +10,41 @@ from waygraph.registry.model.nouns import KNOWN, NOTICE, is_doubtful, suspicions
 if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
     from waygraph.registry.model.failures import Failure
-    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolRoute, Walked
+    from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
 
 
 def route(answer: "Route") -> Iterator[Block]:
     """The agents; for a request in steps each step's agents after them; pinned agents last."""
     yield _matches(answer.matches)
-    for number, step in enumerate(answer.steps, 1):
-        yield _matches(step.matches, title=f"step {number}: {step.query.text}")
+    for step, title in _steps(answer):
+        yield _matches(step.matches, title=title)
     if answer.pinned:
         yield Table.of(answer.pinned, "agent=agent.id, description=agent.description", title="pinned")
     yield Aside(_circumstances(answer))
 
 
 def explained_route(answer: "Route") -> Iterator[Block]:
-    """The route, how a model walked to it, then the votes of each agent."""
+    """The route, how a model walked to it, then the votes of each agent; of steps one after the other."""
     yield from route(answer)
+    for part in answer.steps or (answer,):
+        step = part.query.text if answer.steps else ""
+        if part.walked:
+            yield _walk(part.walked, step)
+        for number, match in enumerate(part.matches, 1):
+            yield _votes(number, match.agent.id, match, step)
+
+
+def explained_tool_route(answer: "ToolRoute") -> Iterator[Block]:
+    """The same of tools."""
+    yield from tool_route(answer)
     if answer.walked:
         yield _walk(answer.walked)
-    for part in answer.steps or (answer,):
-        for number, match in enumerate(part.matches, 1):
-            yield _votes(number, match, part.query.text if answer.steps else "")
+    for number, match in enumerate(answer.matches, 1):
+        yield _votes(number, match.tool.id, match)
 
 
-def _walk(walk: "Walked") -> Lines:
-    """A line a category whose children were shown, as a tree, then a line a group."""
+def _walk(walk: "Walked", step: str = "") -> Lines:
+    """A line a category whose children were shown, as a tree, a line a group, and all that was selected."""
     lines = []
     for visit in sorted(walk.visits, key=lambda visit: visit.path.split("/")):
         indent, name = "  " * visit.path.count("/"), visit.path.rpartition("/")[2]
@@ -42,19 +52,34 @@ def _walk(walk: "Walked") -> Lines:
         lines.append(f"{'  ' if name else ''}{indent}{name or 'all'} → {', '.join(visit.opened) or 'none'}{rest}")
     places = [", ".join(path or "all" for path in pick.paths) for pick in walk.picks]
     lines += [f"{pick.selected} of {pick.shown} in {at}" for pick, at in zip(walk.picks, places, strict=True)]
+    lines += [f"selected: {', '.join(walk.selected)}"] if walk.selected else []
     lines += [walk.failure] if walk.failure else []
     opened_count = sum(len(visit.opened) for visit in walk.visits)
     total = opened_count + sum(len(visit.pruned) for visit in walk.visits)
     tokens = f"{walk.prompt_tokens} + {walk.completion_tokens} tokens"
-    title = f"walk {walk.mode}: {walk.calls} calls, {tokens}, {opened_count} of {total} categories opened"
+    purpose = f" for {step}" if step else ""
+    title = f"walk {walk.mode}{purpose}: {walk.calls} calls, {tokens}, {opened_count} of {total} categories opened"
     return Lines("\n".join(lines), title)
 
 
 def tool_route(answer: "ToolRoute") -> Iterator[Block]:
+    yield _tool_matches(answer)
+    for step, title in _steps(answer):
+        yield _tool_matches(step, title)
+    yield Aside(_circumstances(answer))
+
+
+def _tool_matches(answer: "ToolRoute", title: str = "") -> Table:
     numbers = iter(range(1, len(answer.matches) + 1))
     columns = "#=number, tool=tool.id, score, description=tool.description"
-    yield Table.of(answer.matches, columns, number=lambda _: next(numbers))
-    yield Aside(_circumstances(answer))
+    return Table.of(answer.matches, columns, title=title, number=lambda _: next(numbers))
+
+
+def _steps[R: ("Route", "ToolRoute")](answer: R) -> Iterator[tuple[R, str]]:
+    """Each step with its title; the whole request behind them."""
+    for number, step in enumerate(answer.steps, 1):
+        title = f"step {number}: {step.query.text}" if number <= len(answer.query.steps) else "the whole request"
+        yield step, f"{title} (not walked: {step.not_walked})" if step.not_walked else title
 
 
 def tool_route_with_schemas(answer: "ToolRoute") -> Iterator[Block]:
@@ -73,12 +98,12 @@ def _matches(matches: "Sequence[AgentMatch]", title: str = "") -> Table:
     return Table(columns=("#", "agent", "score", "tools"), rows=rows, title=title)
 
 
-def _votes(number: int, match: "AgentMatch", step: str) -> Table:
-    """The votes of one agent, and their sum: its score."""
+def _votes(number: int, name: str, match: "AgentMatch | ToolMatch", step: str = "") -> Table:
+    """The votes of one agent or tool, and their sum: its score."""
     votes = Table.of(
         match.votes,
         "entity=entity_id, leg, rank, score, weight, contribution, share",
-        title=f"{number}. {match.agent.id}{f' for {step}' if step else ''}",
+        title=f"{number}. {name}{f' for {step}' if step else ''}",
         share=lambda vote: Bar(vote.contribution / match.score if match.score else 0.0),
     )
     total = sum(vote.contribution for vote in match.votes)

@@ -1,20 +1,24 @@
 """What changes the registry: manifests of sources, what operators say; usage, and Cypher that a caller typed."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Path, Query
+from fastapi import Header, Path, Query, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from waygraph.api.rest.exchange import Exchange, handles
-from waygraph.api.rest.problems import problem_of
+from waygraph.api.rest.problems import as_json, problem_of
 from waygraph.api.rest.requests import (
     ApprovalRequest,
     CypherRequest,
     ManifestRequest,
     SettingsRequest,
+    TaxonomyRequest,
     ToolsetRequest,
     ToolSettingsRequest,
 )
@@ -25,7 +29,7 @@ from waygraph.ingest.sources.read import read_documents
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Document
-from waygraph.registry.model.errors import WaygraphError
+from waygraph.registry.model.errors import ServiceStopping, WaygraphError
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
@@ -40,11 +44,65 @@ HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 
 
 @handles(operations.MANIFESTS)
-def manifests(exchange: Exchange, body: ManifestRequest) -> Shape:
+async def manifests(
+    exchange: Exchange,
+    body: ManifestRequest,
+    prefer: Annotated[str, Header(description="`respond-async`: answer 202 at once, and do it later.")] = "",
+) -> Response:
     """Bring the registry to what a source says now. An export holds several sources: a report for each.
 
     With `kind` "export" it also restores what operators had set. That needs a caller who sees everything.
     """
+    content = await exchange.request.body()
+    may_write = exchange.operation.scope in exchange.caller.scopes  # who may not is refused at once, with a record
+    if may_write and "respond-async" in re.split(r"[\s,;]+", prefer.lower()):
+        return _take_later(exchange, body.source, content)
+    return await exchange.service.lanes.write(lambda: exchange.as_json(_take(exchange, body)), len(content))
+
+
+def _take_later(exchange: Exchange, source: str, content: bytes) -> Response:
+    """What waits is held as it was sent, since read it takes many times the room; also who sent it, who may have lost
+    the right to it when its turn comes.
+    """
+    exchange = replace(exchange, request=Request(exchange.request.scope))  # without its body
+    service = exchange.service
+
+    def take() -> Shape:
+        with _in_audit_if_refused(exchange, source):
+            caller = service.caller_now(exchange.request)
+        return _take(replace(exchange, caller=caller), ManifestRequest.model_validate(json.loads(content)))
+
+    def note_dropped() -> None:
+        with suppress(ServiceStopping), _in_audit_if_refused(exchange, source):
+            raise ServiceStopping
+
+    lane = service.lanes.write_lane(len(content))
+    ingest = service.ingests.add(exchange.caller, source, lane.submit, take, note_dropped)
+    place = operations.INGEST.path.format(ingest_id=ingest["id"])
+    headers = {"Location": place, "Preference-Applied": "respond-async"}
+    return as_json(ingest, headers, status=202)
+
+
+@contextmanager
+def _in_audit_if_refused(exchange: Exchange, source: str) -> Iterator[None]:
+    try:
+        yield
+    except WaygraphError:
+        with exchange.attempt("ingest", source):
+            raise
+
+
+@handles(operations.INGEST)
+def ingest(
+    exchange: Exchange, ingest_id: Annotated[str, Path(description="As the answer 202 has it.", max_length=64)]
+) -> Shape:
+    """Where a manifest stands that the service took after it had answered. For whoever sent it, and an admin who sees
+    everything. The last few that ended are kept, until the service stops.
+    """
+    return exchange.service.ingests.find(ingest_id, exchange.caller)
+
+
+def _take(exchange: Exchange, body: ManifestRequest) -> Shape:
     reports: list[Shape] = []
     try:
         details = _report_line(body.model_dump(include=HOW, exclude_defaults=True))
@@ -163,6 +221,18 @@ def remove_toolset(exchange: Exchange, name: ToolsetPath) -> Shape:
     """Remove a toolset; its tools stay. It needs a caller who sees everything."""
     with exchange.attempt("remove", f"toolset {name}") as attempt:
         result = exchange.registry.operator.remove_toolset(name, principal=exchange.caller.writer)
+        attempt.revision = result.revision
+    return shapes.shape(result)
+
+
+@handles(operations.USE_TAXONOMY)
+def use_taxonomy(exchange: Exchange, body: TaxonomyRequest) -> Shape:
+    """Make a taxonomy the current one: what is browsed, walked and searched `within`.
+
+    It needs a caller who sees everything.
+    """
+    with exchange.attempt("set", f"taxonomy {body.name}") as attempt:
+        result = exchange.registry.operator.use_taxonomy(body.name, principal=exchange.caller.writer)
         attempt.revision = result.revision
     return shapes.shape(result)
 

@@ -16,7 +16,15 @@ from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters
 from waygraph.registry.model.shapes import Shape
-from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_NAMES, MAX_PART, after, cursor
+from waygraph.registry.model.validation import (
+    FILTER_LISTS,
+    MAX_ID_CHARS,
+    MAX_NAME_CHARS,
+    MAX_NAMES,
+    MAX_PART,
+    after,
+    cursor,
+)
 from waygraph.registry.remote import operations
 from waygraph.registry.storage.export.formats import ExportFormat
 
@@ -62,12 +70,15 @@ class AgentFilters(BaseModel):
     tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents with any of these tags.")
     kind: list[AgentKind] = Field(default=[], max_length=5, description="Only agents of any of these kinds.")
     agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only these agents, by id.")
+    without_tag: list[Name] = Field(default=[], max_length=MAX_NAMES, description="No agents with any of these tags.")
+    without_kind: list[AgentKind] = Field(default=[], max_length=5, description="No agents of any of these kinds.")
+    without_agent: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Not these agents, by id.")
     reachable: bool = Field(default=False, description="Leave out agents that could not be reached, or fail.")
     within: CategoryPath = ""
     toolset: ToolsetName = ""
 
     def filters(self) -> Filters:
-        lists = {"tags": self.tag, "kinds": self.kind, "agent_ids": self.agent}
+        lists = {field: getattr(self, param) for param, field in FILTER_LISTS.items()}
         return shapes.read(Filters, {**self.model_dump(include={"reachable", "within", "toolset"}), **lists})
 
 
@@ -230,7 +241,7 @@ def sources(exchange: Exchange) -> Shape:
 
 @handles(operations.CHANGES)
 def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
-    """What sources changed of agents that were known before and of their tools, the newest first."""
+    """What came, and what sources changed of what was known: agents, tools and sources, the newest first."""
     page = exchange.registry.operator.changes(
         since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.principal
     )

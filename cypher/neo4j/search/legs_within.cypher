@@ -13,6 +13,8 @@ CALL () {
     AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
     AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
     AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
+    AND NOT any(tag IN owner.index_tags WHERE tag IN $ask.without_tags)
+    AND NOT owner.kind IN $ask.without_kinds AND NOT owner.id IN $ask.without_agent_ids
     AND (NOT $ask.reachable OR NOT owner:Unreachable)
   RETURN collect(owner.id) AS allowed
 }
@@ -61,6 +63,8 @@ CALL (allowed) {
       AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
       AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
       AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
+      AND NOT any(tag IN owner.index_tags WHERE tag IN $ask.without_tags)
+      AND NOT owner.kind IN $ask.without_kinds AND NOT owner.id IN $ask.without_agent_ids
       AND NOT node:Pending
       AND (NOT $ask.reachable OR NOT owner:Unreachable)
       AND (leg <> 'tool_vector' OR node:Tool)

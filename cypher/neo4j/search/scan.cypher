@@ -12,6 +12,8 @@ CALL () {
     AND ($ask.tags = [] OR any(tag IN owner.index_tags WHERE tag IN $ask.tags))
     AND ($ask.kinds = [] OR owner.kind IN $ask.kinds)
     AND ($ask.agent_ids = [] OR owner.id IN $ask.agent_ids)
+    AND NOT any(tag IN owner.index_tags WHERE tag IN $ask.without_tags)
+    AND NOT owner.kind IN $ask.without_kinds AND NOT owner.id IN $ask.without_agent_ids
     AND (NOT $ask.reachable OR NOT owner:Unreachable)
   WITH collect(owner) AS owners
   CALL (owners) {

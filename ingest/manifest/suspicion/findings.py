@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -31,6 +32,8 @@ OwnedElsewhere = Callable[[Collection[str]], Mapping[str, Collection[str]]]
 MAX_NAMES = 50
 MAX_READ_CHARS = 100_000
 """Of one text; that one is longer is told, as nobody looked through the rest."""
+_SHORT_CHARS = 100
+"""Texts up to here, such as names of parameters, come again and again: what was found of them is kept."""
 _SPACES = re.compile(r"\s{2,}")
 
 
@@ -129,7 +132,8 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
     )
     named_tools, notices = list[NamedTools](), dict[str, None]()
     for passage in dict.fromkeys(passages):
-        excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS])
+        is_long = len(passage.text) > MAX_READ_CHARS
+        excerpt = passage._replace(text=passage.text[:MAX_READ_CHARS]) if is_long else passage
         if _needs_a_look(excerpt.text):
             readings = _readings(excerpt.text)
             if len(flags) < MAX_FLAGS:
@@ -142,11 +146,18 @@ def _examine_texts(passages: Collection[Passage], purpose: Purpose) -> Findings:
 
 def _needs_a_look(text: str) -> bool:
     """False for most texts, and for JSON as it is written, in which no rule can find anything."""
+    return _look_at_short(text) if len(text) <= _SHORT_CHARS else _look(text)
+
+
+def _look(text: str) -> bool:
     if not text.isascii():
         return True
     small = text.lower()
     rules = load_rules()
     return rules.may_order(small) or has_one(rules.words_of_names, small) or any(encoded_text(text))
+
+
+_look_at_short = lru_cache(maxsize=2**15)(_look)
 
 
 def _reasons(passage: Passage, readings: Collection[str], purpose: Purpose) -> Iterator[str]:

@@ -123,6 +123,7 @@ def _spell_tags(tags: re.Match[str]) -> str:
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"[0-9a-fA-F]{24,}|(?:\\x[0-9a-fA-F]{2}){12,}|(?:%[0-9a-fA-F]{2}){12,}")
+_SHORTEST_RUN = 16
 _LEAST_BASE64, _LEAST_HEX = 200, 160
 """Characters of a run that is told of whatever it holds; of `\\x41` and `%41` a half and three quarters of that."""
 _LEAST_LETTERS = 20
@@ -138,6 +139,8 @@ _COMMAND = re.compile(
 
 def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
     """One reason a kind."""
+    if len(text) < _SHORTEST_RUN or max(map(len, text.split()), default=0) < _SHORTEST_RUN:
+        return  # so it is of most texts, and a run holds no spaces
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
         for match in pattern.finditer(text):
             run = match.group()
@@ -152,8 +155,9 @@ def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
 def _is_long(run: str, kind: str) -> bool:
     if kind == "hexadecimal":
         return len(run) >= {"\\": _LEAST_HEX // 2, "%": _LEAST_HEX * 3 // 4}.get(run[0], _LEAST_HEX)
-    is_mixed = any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
-    return len(run) >= _LEAST_BASE64 and is_mixed and len(set(run)) >= _LEAST_LETTERS
+    if len(run) < _LEAST_BASE64 or len(set(run)) < _LEAST_LETTERS:
+        return False
+    return any(c.islower() for c in run) and any(c.isupper() for c in run) and any(c.isdigit() for c in run)
 
 
 def decode_run(run: str, kind: str) -> str:

@@ -1,11 +1,10 @@
 """find_tools: what a language model is told that fits its request, in as few words as it needs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.access.policy import FREE, CallPolicy, Judgement, danger_of, judge
 from waygraph.registry.catalog.find_tools.resolve import (
@@ -44,13 +43,13 @@ from waygraph.registry.model.nouns import (
     reachable,
 )
 from waygraph.registry.routing.recipes import DEFAULT_RECIPE, RECIPES, Recipe
-from waygraph.registry.taxonomy.tree import Of
+from waygraph.registry.taxonomy.tree import HERE, SEPARATOR, Of
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
     from waygraph.registry.model.changes import ListedAgent, SourceSummary
-    from waygraph.registry.model.nouns import ToolRoute
-    from waygraph.registry.taxonomy.tree import Branch, CategoryView
+    from waygraph.registry.model.nouns import Route, ToolRoute
+    from waygraph.registry.taxonomy.tree import CategoryView
 
 
 def agents_of_namespace(registry: "Searchable", namespace: str, principal: Principal | None = None) -> frozenset[str]:
@@ -170,19 +169,23 @@ FAR = 100
 """The same, where those do not suffice."""
 REFUSED_TOLD = 5
 NO_AGENTS = "no agent is in this namespace"
+NO_TOOLS = "nothing here has a tool"
+STEP = "`within` goes into one, down to its tools; with a `query` too only it is searched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindAsked:
-    """What is asked. `limit` 1 to 50; `known`: tool's call name or id → version that the caller has.
+    """What is asked. `limit` of tools, 1 to 50; `known`: tool's call name or id → version that the caller has.
 
     `agent_ids`: only the tools of these; None: of all, an empty set: of none. `within`: only what is in this category
-    of the taxonomy. `browses`: whether an empty query is answered by the taxonomy, where there is one. `run_by`: the
-    tool that runs what is found; empty: each is called by its own name. `history`: as a query's; the answer's `notice`
-    says what of it is unknown.
+    of the taxonomy. `browses`: whether an empty query is answered by the taxonomy, where there is one; `offset`: how
+    many of what that answer lists are left out, since they were listed before. `run_by`: the tool that runs what is
+    found; empty: each is called by its own name. `tells_selection`: whether `selected` holds the ids of all that a walk
+    selected. `history`: as a query's; the answer's `notice` says what of it is unknown.
     """
 
     query: str = ""
+    steps: tuple[str, ...] = ()
     limit: int = DEFAULT_LIMIT
     detail: Detail = "summary"
     known: Mapping[str, str] = field(default_factory=dict)
@@ -190,17 +193,22 @@ class FindAsked:
     agent_ids: frozenset[str] | None = None
     within: str = ""
     browses: bool = False
+    offset: int = 0
     recipe: str | Recipe = DEFAULT_RECIPE
     run_by: str = "use_tool"
+    tells_selection: bool = False
     history: tuple[Turn, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolsAnswer:
-    """`tools`, best first, each as `describe_tool` has it. `facts`: what else the answer says, by name."""
+    """`tools`, best first, each as `describe_tool` has it. `facts`: what else the answer says, by name. `can_run`:
+    whether any of the tools can be run here.
+    """
 
     tools: Sequence[dict[str, Any]]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    can_run: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """How sure it is comes before the tools: a model reads it first."""
@@ -209,8 +217,23 @@ class ToolsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyAnswer:
-    """What there is to find, in numbers or in categories, and no tool. `facts`: what it says, by name."""
+class RowsAnswer:
+    """What `within` opens of a category: its `categories`, or the agents that are its `members`; and no tool.
+
+    `rows`: path → what it is, in few words.
+    """
+
+    kind: Literal["categories", "members"]
+    rows: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.facts, self.kind: dict(self.rows), "hint": STEP}
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewAnswer:
+    """What there is to find, in numbers, and no tool."""
 
     facts: Mapping[str, Any]
 
@@ -218,7 +241,7 @@ class SurveyAnswer:
         return dict(self.facts)
 
 
-type FindAnswer = ToolsAnswer | SurveyAnswer
+type FindAnswer = ToolsAnswer | RowsAnswer | OverviewAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,37 +278,72 @@ def answer_request(
     beside those); `confidence`, how likely any of it is right, where that is known; `better_agents`, those without
     tools that fit better; `hint`, what to do next. Nothing
     found, or with a strict policy nothing that surely fits: `reason` and `nearest`. An empty query: `overview`, or of a
-    taxonomy `categories`, and in one without any its tools; `holds` says how many tools or agents the category holds. A
-    tool that nothing runs here says so (`cannot_run`); where it is all of them, `hint` does.
+    taxonomy `categories`, in one without any its `members` or its tools; `holds` says how many tools or agents there
+    are, `next_offset` where the next part begins. A tool that nothing runs here says so (`cannot_run`); where it is all
+    of them, `hint` does.
 
     What has nothing to tell is left out. Raises InvalidQuery, UnknownName of another format, and what
     `Registry.find_tools` raises.
     """
     _check(request)
-    if not request.query.strip() and not (request.browses and (request.agent_ids is None or request.agent_ids)):
+    is_blank = not (request.query.strip() or request.steps)
+    if is_blank and not (request.browses and (request.agent_ids is None or request.agent_ids)):
         return _survey(registry, request, principal)
     if request.agent_ids is not None and not request.agent_ids:
         return ToolsAnswer([], {"reason": NO_AGENTS})
     judges = judging(registry, policy, principal)
-    if not request.query.strip():
+    if is_blank:
         return _browse(registry, request, judges, why_not)
     strict = judges.policy.strict
-    route = _route_tools(registry, request, principal, request.limit + SPARE, strict=strict)
+    spare = FAR if _asks_model(request.recipe) else SPARE  # no model is asked twice
+    route = _route_tools(registry, request, principal, request.limit + spare, strict=strict)
     candidates = _judge_matches(registry, request, route.matches, judges, why_not)
-    if len(route.matches) >= request.limit + SPARE and _callable(candidates) < request.limit:
+    if spare < FAR and len(route.matches) >= request.limit + SPARE and _callable(candidates) < request.limit:
         route = _route_tools(registry, request, principal, request.limit + FAR, strict=strict)
         candidates = _judge_matches(registry, request, route.matches, judges, why_not)
     agents = _describe_agents(registry, route.agents, principal)
     if not candidates:
         return _nothing(registry, request, principal, route, agents)
-    answer = _result_of(request, candidates)
+    # At least one tool a step.
+    answer = _result_of(replace(request, limit=max(request.limit, len(route.query.steps))), candidates)
     facts: dict[str, Any] = {"better_agents": agents} if agents else {}
     facts |= {"notice": route.notice} if request.history and route.notice else {}
-    facts |= {"not_reranked": route.not_reranked} if route.not_reranked else {}
+    facts |= _stages(request, route)
+    facts |= exclusions_field(route)
+    facts |= _tools_by_step(route, answer.tools, request.limit)
     facts |= confidence_field(route.confidence) if answer.tools else {}
     if route.is_doubtful and answer.tools:
         facts["hint"] = f"probably nothing here fits; {answer.facts['hint']}"
-    return ToolsAnswer(answer.tools, {**answer.facts, **facts})
+    return ToolsAnswer(answer.tools, {**answer.facts, **facts}, answer.can_run)
+
+
+def _asks_model(recipe: str | Recipe) -> bool:
+    """Before the search."""
+    choice = RECIPES.get(recipe) if isinstance(recipe, str) else recipe
+    return choice is not None and (choice.walk is not None or bool(choice.steps_by))
+
+
+STAGES = ("not_split", "not_walked", "not_reranked")
+
+
+def failed_stages(route: "Route | ToolRoute") -> dict[str, str]:
+    """Which stages of the recipe gave nothing, and why."""
+    return {name: text for name in STAGES if (text := getattr(route, name))}
+
+
+def _stages(request: FindAsked, route: "ToolRoute") -> dict[str, Any]:
+    """The same; of a walk on request all that it selected too."""
+    facts = failed_stages(route)
+    selection = route.walked.selected if request.tells_selection and route.walked else ()
+    return facts | ({"selected": list(selection)} if selection else {})
+
+
+def _tools_by_step(route: "ToolRoute", tools: Iterable[Mapping[str, Any]], limit: int) -> dict[str, Any]:
+    """Which of the tools are among the `limit` best of which step of the request, in the steps' order."""
+    names = {str(tool["name"]) for tool in tools}
+    steps = route.steps[: len(route.query.steps)]
+    rows = [[match.tool.call_name for match in step.matches[:limit] if match.tool.call_name in names] for step in steps]
+    return {"steps": rows} if rows else {}
 
 
 def _describe_agents(registry: "Searchable", agent_ids: Iterable[str], principal: Principal | None) -> dict[str, str]:
@@ -299,6 +357,11 @@ def confidence_field(confidence: float | None) -> dict[str, Any]:
     return {} if confidence is None else {"confidence": round(confidence, 2)}
 
 
+def exclusions_field(route: "Route | ToolRoute") -> dict[str, Any]:
+    """Ids of the agents that the request's words leave out; nothing where there are none."""
+    return {"exclusions": list(route.exclusions)} if route.exclusions else {}
+
+
 def _check(request: FindAsked) -> None:
     limit: object = request.limit
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_LIMIT:
@@ -309,6 +372,11 @@ def _check(request: FindAsked) -> None:
         raise UnknownName("tool format", str(request.tool_format), TOOL_FORMATS)
     if not isinstance(request.query, str):
         raise InvalidQuery("query must be a text")
+    offset: object = request.offset
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise InvalidQuery(f"offset must be a whole number, 0 or more, not {offset!r}")
+    if offset and (request.query.strip() or request.steps):
+        raise InvalidQuery("offset goes on in a category; of what fits a query, a larger limit shows more")
 
 
 def _route_tools(
@@ -318,6 +386,7 @@ def _route_tools(
     return registry.find_tools(
         Query(
             text=request.query,
+            steps=request.steps,
             limit=most,
             filters=Filters(within=request.within),
             strict=strict,
@@ -336,10 +405,14 @@ def _callable(candidates: Sequence[_JudgedTool]) -> int:
 def _judge_matches(
     registry: "Searchable", request: FindAsked, matches: Sequence[ToolMatch], judges: Judging, why_not: WhyNot
 ) -> list[_JudgedTool]:
-    """In order; a tool that is named outright and waits for approval, which no search finds, before all others."""
+    """In order; a tool that is named outright and waits for approval, which no search finds, before all others.
+
+    It stands in no category.
+    """
     in_order = exact_first(request.query, runnable_first(matches, why_not))
     pairs = [(match.agent, match.tool) for match in in_order]
-    if is_name_like(request.query) and not (pairs and exactness(request.query, pairs[0][1]) == 0):
+    is_named = bool(pairs) and exactness(request.query, pairs[0][1]) == 0
+    if is_name_like(request.query) and not (is_named or request.within):
         pair = named_outright(registry, request.query, judges.principal, request.agent_ids)
         pairs = [pair, *pairs] if pair else pairs
     return [_JudgedTool(agent, tool, judges.judge(agent, tool, by_name=True), why_not(agent)) for agent, tool in pairs]
@@ -361,7 +434,7 @@ def _result_of(request: FindAsked, candidates: Sequence[_JudgedTool]) -> ToolsAn
     if choices:
         reasons = "; ".join(dict.fromkeys(each.why_not for each in choices))
         facts["hint"] = _hint(request) if some_run else f"none of these can be run from here: {reasons}"
-    return ToolsAnswer([_entry(request, each, tell_why_not=some_run) for each in choices], facts)
+    return ToolsAnswer([_entry(request, each, tell_why_not=some_run) for each in choices], facts, some_run)
 
 
 def _entry(request: FindAsked, each: _JudgedTool, *, tell_why_not: bool) -> dict[str, Any]:
@@ -388,17 +461,21 @@ def _hint(request: FindAsked) -> str:
     return f'{run}; detail="schema" tells its parameters in full'
 
 
-def _survey(registry: "Searchable", request: FindAsked, principal: Principal | None) -> SurveyAnswer:
+def _survey(registry: "Searchable", request: FindAsked, principal: Principal | None) -> OverviewAnswer:
+    if request.offset:
+        raise InvalidQuery("offset goes on in a category of a taxonomy; this answer counts what there is, in one part")
     hint = "say in `query` what you want to do, or name a tool, to find those that fit"
-    return SurveyAnswer({"overview": overview(registry, principal, request.agent_ids), "hint": hint})
+    return OverviewAnswer({"overview": overview(registry, principal, request.agent_ids), "hint": hint})
 
 
+ROWS = 25
+"""Categories, or agents, of one answer."""
 _ABOUT_CHARS = 60
 _EXAMPLE_CHARS = 40
 
 
 def _browse(registry: "Searchable", request: FindAsked, judges: Judging, why_not: WhyNot) -> FindAnswer:
-    """Of the category the children; of one without any its tools. Without a taxonomy the overview.
+    """Of the category the children; of one without any its agents or tools. Without a taxonomy the overview.
 
     Raises UnknownName for a category that is not there.
     """
@@ -409,53 +486,102 @@ def _browse(registry: "Searchable", request: FindAsked, judges: Judging, why_not
         if request.within or (isinstance(exc, UnknownName) and exc.noun != "taxonomy"):
             raise
         return _survey(registry, request, judges.principal)  # none is built, or the service is of before
-    if not (view.path or view.children):
-        return _survey(registry, request, judges.principal)  # so few that nothing divides them
     place: dict[str, Any] = {"within": view.path} if view.path else {}
     place |= {"holds": {view.of.value: view.count}, "by": view.built_by}
-    if not view.children:
-        answer = _tools_of(registry, request, view, judges, why_not)
-        return ToolsAnswer(answer.tools, place | dict(answer.facts))
-    facts = place | {"categories": {child.path: _category_text(child) for child in view.children}}
-    if view.path and view.members:
-        facts["here"] = [each[:_EXAMPLE_CHARS] for each in view.members[: request.limit]]
-    step = "`within` goes into a category, down to its tools; with a `query` too only it is searched"
-    return SurveyAnswer(facts | {"hint": step})
+    if view.children:
+        rows = list(_category_rows(view))
+        return _rows_answer(request, "categories", rows[request.offset : request.offset + ROWS], len(rows), place)
+    tools = view.members if view.of is Of.TOOLS else _tools_of_few(registry, request, view, judges.principal)
+    if tools is None:
+        part = _member_rows(registry, view, view.members[request.offset : request.offset + ROWS], judges.principal)
+        return _rows_answer(request, "members", part, len(view.members), place)
+    answer = _tools_part(registry, request, tools, judges, why_not)
+    return ToolsAnswer(answer.tools, {**place, **answer.facts})
 
 
-def _category_text(child: "Branch") -> str:
-    """Such as `12: skyscan, aviato. Fares and seats`."""
-    text = f"{child.count}: {', '.join(each[:_EXAMPLE_CHARS] for each in child.examples)}"
-    about = " ".join(child.description.split())
+def _rows_answer(
+    request: FindAsked,
+    kind: Literal["categories", "members"],
+    rows: Iterable[tuple[str, str]],
+    total: int,
+    place: Mapping[str, Any],
+) -> RowsAnswer:
+    return RowsAnswer(kind, dict(rows), {**place, **_next(request, ROWS, total)})
+
+
+def _next(request: FindAsked, most: int, total: int) -> dict[str, Any]:
+    """Where the next part begins, if there is one."""
+    if request.offset >= total > 0:
+        return {"reason": f"offset is behind the last of {total}"}
+    end = request.offset + most
+    return {"next_offset": end} if end < total else {}
+
+
+def _category_rows(view: "CategoryView") -> Iterator[tuple[str, str]]:
+    """Path → such as `12: skyscan, aviato. Fares and seats`; the last one is what stands in no other."""
+    for child in view.children:
+        yield child.path, _row(f"{child.count}: {_examples(child.examples)}", child.description)
+    if view.members:
+        path = f"{view.path}{SEPARATOR}{HERE}" if view.path else HERE
+        yield path, _row(f"{len(view.members)}: {_examples(view.members[:2])}", "In none of the others")
+
+
+def _member_rows(
+    registry: "Searchable", view: "CategoryView", agent_ids: Sequence[str], principal: Principal | None
+) -> Iterator[tuple[str, str]]:
+    """Of agents whose text is in doubt the path alone: a model reads it."""
+    for each in _list_by_id(registry, agent_ids, principal):
+        path = f"{view.path}{SEPARATOR}{each.agent.id}" if view.path else each.agent.id
+        yield path, _row("", "" if is_doubtful(each.agent) else each.agent.description)
+
+
+def _list_by_id(
+    registry: "Searchable", agent_ids: Sequence[str], principal: Principal | None
+) -> "Sequence[ListedAgent]":
+    if not agent_ids:
+        return ()
+    return registry.agents_page(filters=Filters(agent_ids=tuple(agent_ids)), principal=principal).items
+
+
+def _tools_of_few(
+    registry: "Searchable", request: FindAsked, view: "CategoryView", principal: Principal | None
+) -> list[Tool] | None:
+    """All of one agent, or of several if one answer tells them all."""
+    if len(view.members) > request.limit:
+        return None
+    agents = _list_by_id(registry, view.members, principal)
+    are_few = sum(max(each.tools, 1) for each in agents) <= request.limit
+    all_have_tools = all(each.tools or each.agent.kind == "skill" for each in agents)
+    if len(agents) > 1 and not (are_few and all_have_tools):
+        return None
+    return [tool for each in agents for tool in _tools_of_agent(registry, each.agent, principal)]
+
+
+def _examples(ids: Sequence[str]) -> str:
+    return ", ".join(each[:_EXAMPLE_CHARS] for each in ids)
+
+
+def _row(counts: str, description: str) -> str:
+    about = " ".join(description.split())
     short = about if len(about) <= _ABOUT_CHARS else about[: _ABOUT_CHARS - 1].rsplit(" ", 1)[0] + "…"
-    return f"{text}. {short}" if short else text
+    return ". ".join(filter(None, (counts, short)))
 
 
-def _tools_of(
-    registry: "Searchable", request: FindAsked, view: "CategoryView", judges: Judging, why_not: WhyNot
+def _tools_part(
+    registry: "Searchable", request: FindAsked, tools: Sequence[Tool | str], judges: Judging, why_not: WhyNot
 ) -> ToolsAnswer:
-    """Tools of what stands in a category, as many as may be told: the first of each agent, then the second of each.
-
-    `also`: ids of what else stands in it. A `query` finds its tools.
-    """
-    members = view.members[: request.limit + SPARE]
-    if view.of is Of.TOOLS:
-        tools = [registry.tool(each, principal=judges.principal) for each in members]
-        owners = {tool.agent_id: registry.agent(tool.agent_id, principal=judges.principal) for tool in tools}
-    else:
-        owners = {each: registry.agent(each, principal=judges.principal) for each in members}
-        rows = [_tools_of_agent(registry, owner, judges.principal) for owner in owners.values()]
-        tools = [tool for row in zip_longest(*rows) for tool in row if tool is not None]
+    """`tools`: all of a category, each as it is, or its id."""
+    rows = tools[request.offset : request.offset + request.limit]
+    part = [registry.tool(each, principal=judges.principal) if isinstance(each, str) else each for each in rows]
+    owners = {each: registry.agent(each, principal=judges.principal) for each in {tool.agent_id for tool in part}}
     candidates = [
         _JudgedTool(owner, tool, judges.judge(owner, tool, by_name=True), why_not(owner))
-        for tool in tools
+        for tool in part
         for owner in (owners[tool.agent_id],)
     ]
     answer = _result_of(request, candidates)
-    names = {tool["name"] for tool in answer.tools}
-    entities_shown = {tool.id if view.of is Of.TOOLS else tool.agent_id for tool in tools if tool.call_name in names}
-    also = [each[:_EXAMPLE_CHARS] for each in view.members if each not in entities_shown]
-    return ToolsAnswer(answer.tools, {**answer.facts, "also": also}) if also else answer
+    following = _next(request, request.limit, len(tools)) if tools else {"reason": NO_TOOLS}
+    return ToolsAnswer(answer.tools, {**following, **answer.facts})
 
 
 def _tools_of_agent(registry: "Searchable", agent: Agent, principal: Principal | None) -> list[Tool]:
@@ -470,14 +596,15 @@ def _nothing(
     route: "ToolRoute",
     agents: Mapping[str, str],
 ) -> ToolsAnswer:
-    near = nearest(registry, request.query, principal, request.agent_ids)
+    near = nearest(registry, request.query, principal, request.agent_ids, steps=request.steps, within=request.within)
     facts: dict[str, Any] = {"better_agents": agents} if agents else {}
     facts |= {"reason": route.reason}
     if near:
         facts |= {"nearest": near, "hint": "these are the nearest: if one is meant, find it by its name"}
     if route.notice:
         facts["notice"] = route.notice
-    return ToolsAnswer([], facts)
+    facts |= exclusions_field(route)
+    return ToolsAnswer([], facts | _stages(request, route))
 
 
 def capabilities(registry: "Searchable", notice: str = "") -> dict[str, Any]:

@@ -108,13 +108,26 @@ def named_outright(
 
 
 def nearest(
-    registry: "Searchable", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable",
+    query: str,
+    principal: Principal | None,
+    agent_ids: frozenset[str] | None,
+    *,
+    steps: tuple[str, ...] = (),
+    within: str = "",
 ) -> list[str]:
-    """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first."""
-    matches = _near(registry, query, principal, agent_ids)
+    """Call names of what is nearest to the query by meaning or words, to a name by its letters; best first.
+
+    `within`: of this category alone, in which no name is looked up by its spelling.
+    """
+    matches = _near(
+        registry, Query(text=query, steps=steps, limit=_NEAR_READ, filters=Filters(within=within)), principal, agent_ids
+    )
     names = [match.tool.call_name for match in matches]
     if is_name_like(query):
-        names = _by_letters(bare(query), matches) or _by_spelling(registry, bare(query), principal, agent_ids)
+        names = _by_letters(bare(query), matches)
+        if not (names or within):
+            names = _by_spelling(registry, bare(query), principal, agent_ids)
     return names[:NEAREST]
 
 
@@ -133,12 +146,12 @@ def _by_spelling(
 
 
 def _near(
-    registry: "Searchable", query: str, principal: Principal | None, agent_ids: frozenset[str] | None
+    registry: "Searchable", query: Query, principal: Principal | None, agent_ids: frozenset[str] | None
 ) -> Sequence[ToolMatch]:
     among = None if agent_ids is None else sorted(agent_ids)
 
     def find_near(recipe: str | Recipe) -> Sequence[ToolMatch]:
-        return registry.find_tools(query, limit=_NEAR_READ, agent_ids=among, recipe=recipe, principal=principal).matches
+        return registry.find_tools(query, agent_ids=among, recipe=recipe, principal=principal).matches
 
     try:
         return find_near(_BY_MEANING) or find_near(_BY_WORDS)

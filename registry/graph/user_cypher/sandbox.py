@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
-from waygraph.registry.graph.schema import LABELS
+from waygraph.registry.graph.schema import GRAPH, LABELS, TYPES
 from waygraph.registry.graph.user_cypher.allow_list import KEYWORDS, TOKEN, check_read_only
 from waygraph.registry.model.changes import CypherResult
 from waygraph.registry.model.errors import (
@@ -321,18 +321,10 @@ def _out_of_memory(settings: Settings) -> CypherLimit:
     )
 
 
-_ENTITY = "name description status pending flags tags content_hash approved_hash vector_key embedding"
-_PROPERTIES = f"""
-    id {_ENTITY} kind version transport visible_to bundle_hash call_name input_schema output_schema annotations
-    questions namespace rank policy seen_at key hash since restricted pinned hidden removed at revision source agent_id
-    tool what fields before_hash after_hash before after commit embedder embedder_spec texts schema_version applied_at
-    count last_at of built_by built_at calls prompt_tokens completion_tokens settings current private shown_to_all
-    boundary axis depth examples position by tools agents callers covered failures pause_s
-"""
 NAMES: Mapping[str, frozenset[str]] = {
     "label": frozenset(LABELS),
-    "relationship type": frozenset({"OWNS", "CLAIMS", "FOLLOWED_BY", "ROOT", "HAS", "HOLDS", "INCLUDES"}),
-    "property": frozenset(_PROPERTIES.split()),
+    "relationship type": frozenset(TYPES),
+    "property": frozenset(" ".join(GRAPH.values()).split()),
 }
 
 

@@ -1,14 +1,11 @@
-"""The search index of the embedded engine: reads one generation, exact dot products and BM25."""
+"""The search index of the embedded engine at one revision: exact dot products and BM25 over the rows of one file."""
 
-import json
-import mmap
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cachetools import LRUCache
@@ -16,11 +13,28 @@ from cachetools import LRUCache
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.index.analyser import names_in, query_terms
-from waygraph.registry.index.call_graph import CallGraph, NextTools
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.generation import Lease, lease_current
-from waygraph.registry.index.local.scoring import Postings, VisibleTexts, align_rows, best, cosines
+from waygraph.registry.index.analyser import SATURATION, kept_length, names_in, query_terms, rarity, saturate
+from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
+from waygraph.registry.index.local.file import (
+    BARE,
+    GIVES,
+    IS_HIDDEN,
+    IS_PINNED,
+    NAME,
+    NEEDS,
+    PENDING,
+    TOOL,
+    VECTOR,
+    DamagedIndex,
+    Header,
+    IndexFile,
+    decode,
+    open_to_read,
+    unseal,
+    unusable,
+)
+from waygraph.registry.index.local.index_rows import AgentRecord, Postings, Rows
+from waygraph.registry.index.local.scoring import best, candidates
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
@@ -30,140 +44,120 @@ from waygraph.registry.index.search_index import (
     LegHits,
     Scope,
     Transitions,
-    agent_of_record,
     tool_of_record,
 )
-from waygraph.registry.model.changes import IndexState
-from waygraph.registry.model.errors import RegistryUnusable, WaygraphError
+from waygraph.registry.model.changes import OperatorSettings, SourceSummary
+from waygraph.registry.model.errors import IndexOutdated, RegistryUnusable
+from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
+from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waygraph.registry.embedding.embedder import Vector
-    from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 
     Mask = NDArray[np.bool_]
+    Places = NDArray[np.int64]
+    Shares = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+_SCOPES_KEPT, _WORDS_KEPT, _COUNTS_KEPT = 64, 2_048, 8_192
 
 
-# The names of a generation: folded name → rows of the entities that bear it.
-#
-# One JSON object, a line a name, the lines sorted by their bytes: so a name is found without reading the rest.
+class Living:
+    """Of one revision: which rows hold, and what they are; each bool or int32 of shape (rows,)."""
 
+    def __init__(self, file: IndexFile, header: Header, rows: Rows) -> None:
+        rows.follow(file, header.rows)
+        size = header.rows
+        self.alive = np.ones(size, np.bool_)
+        self.alive[file.dead_rows(header)] = False
+        self.ids, self.owners = rows.ids[:size], rows.owners[:size]
+        self.agents, self.flags, self.lengths = rows.agents[:size], rows.flags[:size], rows.lengths[:size]
+        self.ranks = rows.ranks(size)
+        flags = self.flags
+        self.profiles: Mask = self.alive & (flags & TOOL == 0)
+        self.tools: Mask = self.alive & (flags & TOOL > 0)
+        self.capabilities: Mask = self.tools | (self.alive & (flags & BARE > 0))
+        self.populations: Mapping[EntityKind, int] = {
+            "agent": int(np.count_nonzero(self.profiles)),
+            "tool": int(np.count_nonzero(self.capabilities)),
+        }
 
-_FIRST, _LAST = b"{\n", b"\n}\n"
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def write_names(file: Path, names: Mapping[str, Sequence[int]]) -> None:
-    """Raises OSError."""
-    lines = sorted(_key(name) + _encode(rows).encode() for name, rows in names.items())
-    file.write_bytes(_FIRST + b",\n".join(lines) + _LAST)
-
-
-class Names:
-    """Reads what `write_names` wrote. Threads may share it. Raises OSError, ValueError for damage."""
-
-    def __init__(self, file: Path) -> None:
-        with file.open("rb") as handle:
-            self._lines = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-        if self._lines[: len(_FIRST)] != _FIRST or self._lines[-len(_LAST) :] != _LAST:
-            raise ValueError("the names are cut short")
-
-    def rows(self, name: str) -> Sequence[int]:
-        """Of a folded name, by bisection; none for a name that nobody bears. Raises ValueError for a damaged line."""
-        key = _key(name)
-        # Both are where a line begins. No name's line is behind the last one, `}`: it begins with a quote.
-        low, high = len(_FIRST), len(self._lines)
-        while low < high:
-            begin = self._lines.rfind(b"\n", low, (low + high) // 2) + 1 or low
-            end = self._lines.find(b"\n", begin)
-            line = self._lines[begin:end]
-            if line.startswith(key):
-                rows: list[int] = json.loads(line[len(key) :].removesuffix(b","))
-                return rows
-            low, high = (end + 1, high) if line < key else (low, begin)
-        return ()
-
-
-def _key(name: str) -> bytes:
-    """What the name's line begins with, and no other's: a quote inside a name is escaped."""
-    return f"{_encode(name)}:".encode("utf-8", "surrogatepass")
-
-
-_MASKS_KEPT = 64
-_TOOL_BYTES_KEPT = 32 * 1024 * 1024
-"""Of the records of tools that were shown: once there are more, they are read anew."""
-_TEXTS: Mapping[Leg, tuple[str, EntityKind]] = {
-    "agent_text": (generation.AGENT_TEXT, "agent"),
-    "capability_text": (generation.CAPABILITY_TEXT, "tool"),
-}
-"""Where a text leg's postings are, and whose texts they are of."""
-
-
-class _Within(NamedTuple):
-    """The rows of a scope, and those that its principal may find whatever it filters: bool of shape (rows,), None: all.
-
-    Words are counted in the latter, of which `populations` tells how many there are.
-    """
-
-    mask: "Mask | None"
-    visible: "Mask | None"
-    populations: Mapping[EntityKind, int]
-    principal: Principal | None
+    def texts(self, leg: Leg) -> "Mask":
+        """The rows of a ranked list: bool of shape (rows,)."""
+        if leg in ("agent_text", "agent_vector"):
+            return self.profiles
+        return self.tools if leg == "tool_vector" else self.capabilities
 
 
 class LocalIndex:
-    """Implements SearchIndex over a generation's files; threads may share it. Rows are agents, then tools."""
+    """Implements SearchIndex; threads may share it. `follow` gives the index of a later revision of the same rows."""
 
-    def __init__(self, lease: Lease, half_life_days: float = HALF_LIFE_DAYS) -> None:
-        """`half_life_days`: of counted calls."""
-        self._lease, self._half_life_days = lease, half_life_days
-        self.path = lease.path
-        self._folder = lease.path.parent
-        self.state = IndexState(**_read_json(self.path / generation.STATE))
+    def __init__(
+        self, file: IndexFile, half_life_days: float = HALF_LIFE_DAYS, former: "LocalIndex | None" = None
+    ) -> None:
+        """`half_life_days`: of counted calls. Raises RegistryUnusable, StorageFailed."""
+        self._file, self._half_life_days = file, half_life_days
+        self._folder = file.path.parent
+        with self._readable():
+            self._version = file.version  # asked first: at worst the same revision is read twice
+            self.header = file.header()
+            self.has_intent = file.intent() is not None
+        self.state = self.header.state
         if self.state.schema_version > SCHEMA_VERSION:
-            raise RegistryUnusable(self.path, "a newer Waygraph wrote it. Upgrade waygraph.")
-        if generation.is_of_before(self.path):
-            raise RegistryUnusable(self.path, "an older Waygraph wrote it. The next write here makes it anew.")
-        tables = _read_json(self.path / generation.TABLES)
-        self._agents = [agent_of_record(row) for row in tables["agents"]]
-        self._by_id = {agent.id: agent for agent in sorted(self._agents, key=lambda agent: agent.id)}
-        self._pinned = [agent for agent in self._by_id.values() if agent.pinned]
-        self._tool_ids: list[str] = tables["tool_ids"]
-        _refuse_strays(self._agents, tables["tool_ids"], tables["owners"])
-        first = len(self._agents)
-        self._with_tools = len(set(tables["owners"]))
-        capabilities = len(self._tool_ids) + first - self._with_tools
-        self._populations: Mapping[EntityKind, int] = {"agent": first, "tool": capabilities}
-        self._pending_rows = np.asarray(tables.get(generation.PENDING_TOOLS, ()), dtype=np.int64) + first
-        self._owners = np.asarray([*range(first), *tables["owners"]], dtype=np.int64)
-        self._ids = np.asarray([*(agent.id for agent in self._agents), *self._tool_ids], dtype=object)
-        self._owner_ids = self._ids[self._owners] if len(self._ids) else self._ids
-        if self.state.dimension:
-            self._mapped_rows()  # damage is found now, not by a search
-        self._masks = LRUCache[Scope, "Mask | None"](_MASKS_KEPT)
-        self._texts_cache = LRUCache[tuple[Leg, Principal | None], VisibleTexts](_MASKS_KEPT)
-        self._text_indexes: dict[Leg, Postings] = {}
-        self._lock = threading.Lock()
-        self._tools: dict[str, Tool] = {}
-        self._tool_bytes = 0
-        self._values: dict[str, Sequence[Any]] = {}
+            raise RegistryUnusable(self._folder, "a newer Waygraph wrote it. Upgrade waygraph.")
+        self._rows: Rows = former._rows if former else Rows(self.state.dimension)
+        self._lock = Lock()
+        self._masks: LRUCache[Scope, Mask] = LRUCache(_SCOPES_KEPT)
+        self._leg_rows: LRUCache[tuple[Leg, Scope], Places] = LRUCache(_SCOPES_KEPT)
+        self._shares: LRUCache[tuple[Leg, str], Shares] = LRUCache(_WORDS_KEPT)
+        self._counts: LRUCache[object, int] = LRUCache(_COUNTS_KEPT)
+        self._values: dict[str, Any] = {}
 
     @classmethod
     def open(cls, folder: Path, half_life_days: float = HALF_LIFE_DAYS) -> "LocalIndex":
-        """The current generation. Raises RegistryNotFound, RegistryUnusable."""
-        lease = lease_current(folder)
-        with readable(folder):
-            return cls(lease, half_life_days)
+        """The current index. Raises RegistryNotFound, RegistryUnusable, StorageFailed."""
+        return cls(open_to_read(folder), half_life_days)
 
     @property
-    def graph_copy(self) -> Path:
-        """A copy of this revision's graph, for statements that people type."""
-        return self.path / generation.GRAPH
+    def is_replaced(self) -> bool:
+        """Whether the index must be opened anew: there is another one, or this one is damaged."""
+        return self._file.is_replaced
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing was written since. Raises as `open`."""
+        with self._readable():
+            return not self.is_replaced and self._file.version == self._version
+
+    def follow(self) -> "LocalIndex":
+        """The index of now, where it is not replaced: itself, if nothing was written. Raises as `open`."""
+        return self if self.is_current else LocalIndex(self._file, self._half_life_days, self)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raises RegistryUnusable for damage."""
+        try:
+            yield
+        except DamagedIndex as exc:
+            if self._file.is_replaced:
+                raise IndexOutdated from exc
+            self._file.is_damaged = True
+            raise unusable(self._folder, exc) from exc
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    @cached_property
+    def _living(self) -> Living:
+        """Read by the first question: who asks only for the state needs no rows."""
+        with self._readable(), self._file.lock, self._file.at_once():
+            return Living(self._file, self.header, self._rows)
 
     # -- search ------------------------------------------------------------------------------------
 
@@ -179,170 +173,256 @@ class LocalIndex:
         before: str = "",
     ) -> Hits:
         """As the protocol says; `vector` is float32 of shape (dimension,)."""
-        within = self._within(scope)
-        mask = within.mask
-        hits: dict[Leg, LegHits] = {}
         # In the order asked: what is built from the hits must not depend on the order of a set.
         chosen_legs = tuple(legs)
-        with readable(self._folder):
-            similarity = self._vector_legs(
-                hits, [leg for leg in chosen_legs if leg in VECTOR_LEGS], vector, depth, mask
-            )
-            words = query_terms(text, before)
-            text_legs = [leg for leg in chosen_legs if leg in TEXT_LEGS]
-            coverage = self._text_legs(hits, text_legs, words, depth, within)
+        hits: dict[Leg, LegHits] = {}
+        with self._readable():
+            mask = self._mask(scope)
+            vector_legs = [leg for leg in chosen_legs if leg in VECTOR_LEGS]
+            if vector is not None and self.state.dimension and vector_legs and self.header.rows:
+                with span("vectors"):
+                    hits |= self._vector_hits(vector_legs, vector, depth, scope)
+            similarity = max((leg.scores[0] for leg in hits.values() if leg.scores), default=0.0)
+            words, coverage = query_terms(text, before), 0.0
+            with span("words"):
+                for leg in (leg for leg in chosen_legs if leg in TEXT_LEGS):
+                    hits[leg], share = self._text_hits(leg, words, depth, mask, scope.principal)
+                    coverage = max(coverage, share)
             if "name" in chosen_legs:
                 with span("names"):
                     hits["name"] = self._name_hits(raw_text or text, mask)
-        legs = {leg: hits[leg] for leg in chosen_legs if leg in hits}
-        return Hits(legs, similarity, coverage, self, within.populations)
+            populations = self._populations(scope.principal)
+        return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
-    def _within(self, scope: Scope) -> "_Within":
-        mask, principal = self._mask(scope), scope.principal
-        visible = None if principal is None else self._mask(Scope(principal=principal))
-        if visible is None:
-            return _Within(mask, None, self._populations, principal)
-        agents, capabilities = visible[: len(self._agents)], visible[self._with_tools :]
-        return _Within(mask, visible, {"agent": int(agents.sum()), "tool": int(capabilities.sum())}, principal)
+    def _vector_hits(self, legs: Sequence[Leg], vector: "Vector", depth: int, scope: Scope) -> dict[Leg, LegHits]:
+        if not vector.any():
+            return {leg: LegHits([], [], []) for leg in legs}
+        rows = {leg: self._rows_of(leg, scope) for leg in legs}
+        floats, codes = self._rows.floats, self._rows.codes  # once: a later revision may change from one to the other
+        if floats is not None or codes is None:
+            scores = self._scores(floats, vector)
+            return {leg: self._best(rows[leg], scores[rows[leg]], depth) for leg in legs}
+        about, slack = codes.bounds(vector, self.header.rows)
+        exact_scores = np.empty(self.header.rows, np.float32)
+        read = np.zeros(self.header.rows, np.bool_)
 
-    def _vector_legs(
-        self,
-        leg_hits: dict[Leg, LegHits],
-        legs: Sequence[Leg],
-        vector: "Vector | None",
-        depth: int,
-        mask: "Mask | None",
-    ) -> float:
-        """Fills the vector legs; returns the highest cosine."""
-        if vector is None or not self.state.dimension or not legs or not len(self._ids):
-            return 0.0
-        with span("vectors"):
-            scores = cosines(self._rows, vector)
-            if mask is not None:
-                scores[~mask] = -np.inf
-            for leg in legs:
-                first, last = self._spans[leg]
-                rows = best(scores[first:last], depth) + first
-                leg_hits[leg] = self._hits(rows, scores[rows])
-        return max((hits.scores[0] for hits in leg_hits.values() if hits.scores), default=0.0)
+        def exact(places: "Places") -> "Vector":
+            missing = np.unique(places[~read[places]])
+            if len(missing):
+                exact_scores[missing], read[missing] = np.vecdot(self._rows.vectors(self._file, missing), vector), True
+            return exact_scores[places]
 
-    @cached_property
-    def _rows(self) -> "Vector":
-        """Read by the first question that has a vector: not every process asks one."""
-        return align_rows(self._mapped_rows())
+        hits = {}
+        for leg in legs:
+            near = candidates(about, slack, rows[leg], depth, exact)
+            hits[leg] = self._best(near, exact(near), depth)
+        return hits
 
-    def _mapped_rows(self) -> "Vector":
-        rows: Vector = np.load(self.path / generation.VECTORS, mmap_mode="r")
+    def _scores(self, floats: "Vector | None", vector: "Vector") -> "Vector":
+        """Cosines of all rows: float32 of shape (rows,). None: there are no vectors."""
+        if floats is None:
+            return np.zeros(self.header.rows, np.float32)
+        # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
+        scores: Vector = np.vecdot(floats[: self.header.rows], vector)
+        return scores
+
+    def _rows_of(self, leg: Leg, scope: Scope) -> "Places":
+        """The rows of a vector leg that may be found, and have a direction."""
+        with self._lock:
+            rows = self._leg_rows.get((leg, scope))
+        if rows is None:
+            living = self._living
+            rows = np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0))
+            with self._lock:
+                self._leg_rows[leg, scope] = rows
         return rows
 
-    @cached_property
-    def _spans(self) -> dict[Leg, tuple[int, int]]:
-        """The rows of each vector leg: agents with tools, agents without, tools lie in this order."""
-        agents, rows = len(self._agents), len(self._ids)
-        return {
-            "agent_vector": (0, agents),
-            "tool_vector": (agents, rows),
-            "capability_vector": (self._with_tools, rows),
-        }
+    def _text_hits(
+        self, leg: Leg, words: Sequence[str], depth: int, mask: "Mask", principal: Principal | None
+    ) -> tuple[LegHits, float]:
+        """And how much of the words, by their rarity, the best text holds. Words are counted in what one may see."""
+        total = self._populations(principal)["agent" if leg == "agent_text" else "tool"]
+        parts, best_possible = [], 0.0
+        for word in words:
+            rows, shares = self._word_shares(leg, word)
+            having = self._count_visible((leg, word), rows, principal)
+            rare = rarity(having, total)
+            best_possible += SATURATION * rare
+            if having:
+                parts.append((rows, shares * rare))
+        if not parts:
+            return LegHits([], [], []), 0.0
+        all_rows, all_shares = (np.concatenate(each) for each in zip(*parts, strict=True))
+        sums = np.bincount(all_rows, all_shares, self.header.rows)
+        rows = np.flatnonzero(sums)
+        rows = rows[mask[rows]]
+        hits = self._best(rows, sums[rows].astype(np.float32), depth)
+        return hits, hits.scores[0] / best_possible if hits.scores else 0.0
 
-    def _text_legs(
-        self, hits: dict[Leg, LegHits], legs: Sequence[Leg], words: Sequence[str], depth: int, within: "_Within"
-    ) -> float:
-        """Fills the text legs; returns the best coverage of the query's words."""
-        if not legs:
-            return 0.0
-        coverage = 0.0
-        with span("words"):
-            for leg in legs:
-                index = self._text_index(leg)
-                visible_texts = self._visible_texts(leg, index, within)
-                rows, scores = index.search(words, depth, within.mask, visible_texts)
-                hits[leg] = self._hits(rows, scores)
-                if len(scores):
-                    coverage = max(coverage, float(scores[0]) / index.best_possible(words, visible_texts))
-        return coverage
-
-    def _visible_texts(self, leg: Leg, index: Postings, within: "_Within") -> VisibleTexts | None:
-        """Kept for those that asked last."""
-        if within.visible is None:
-            return None
-        key = leg, within.principal
+    def _word_shares(self, leg: Leg, word: str) -> "Shares":
+        """The rows whose text holds the word, and what it adds to the score of each as a share of its rarity."""
         with self._lock:
-            texts = self._texts_cache.get(key)
-        if texts is None:
-            texts = index.count_visible(within.visible, within.populations[_TEXTS[leg][1]])
+            shares = self._shares.get((leg, word))
+        if shares is None:
+            living, postings = self._living, self._postings(word)
+            keep = living.texts(leg)[postings.rows]
+            rows = postings.rows[keep]
+            lengths = _KEPT_LENGTHS.of(living.lengths[rows])
+            shares = rows, saturate(postings.counts[keep], lengths, self._mean_lengths[leg])
             with self._lock:
-                self._texts_cache[key] = texts
-        return texts
-
-    def _text_index(self, leg: Leg) -> Postings:
-        """Opened when it is first asked: not every recipe needs both."""
-        index = self._text_indexes.get(leg)
-        if index is None:
-            folder, kind = _TEXTS[leg]
-            texts = self._populations[kind]
-            index = self._text_indexes[leg] = Postings(self.path / folder, rows=len(self._ids), texts=texts)
-        return index
-
-    def _name_hits(self, text: str, mask: "Mask | None") -> LegHits:
-        rows = np.asarray(list(dict.fromkeys(chain.from_iterable(map(self._names.rows, names_in(text))))), np.int64)
-        visible_rows = rows if mask is None else rows[mask[rows]]
-        return self._hits(visible_rows, np.ones(len(visible_rows), dtype=np.float32))
+                self._shares[leg, word] = shares
+        return shares
 
     @cached_property
-    def _names(self) -> Names:
-        return Names(self.path / generation.NAMES)
+    def _mean_lengths(self) -> Mapping[Leg, float]:
+        """Of the texts of a leg, in terms; 1 where all are empty."""
+        living = self._living
+        lengths = {leg: living.lengths[living.texts(leg)] for leg in TEXT_LEGS}
+        return {leg: float(each.mean() if len(each) else 0) or 1.0 for leg, each in lengths.items()}
 
-    def _hits(self, rows: "NDArray[np.int64]", scores: "NDArray[np.float32]") -> LegHits:
-        return LegHits(self._ids[rows].tolist(), self._owner_ids[rows].tolist(), scores.tolist())
+    def _postings(self, word: str) -> Postings:
+        return self._rows.postings(self._file, word, self.header)
 
-    def _mask(self, scope: Scope) -> "Mask | None":
-        """Which rows may be found; None: all. Kept for the scopes asked last."""
+    def _count_visible(self, key: object, rows: "Places | Mask", principal: Principal | None) -> int:
+        """How many of these rows the principal may find at all, whatever it filters."""
+        if principal is None:
+            return len(rows)
         with self._lock:
-            if scope in self._masks:
-                return self._masks[scope]
-        mask = self._new_mask(scope)
+            count = self._counts.get((key, principal))
+        if count is None:
+            count = int(np.count_nonzero(self._mask(Scope(principal=principal))[rows]))
+            with self._lock:
+                self._counts[key, principal] = count
+        return count
+
+    def _populations(self, principal: Principal | None) -> Mapping[EntityKind, int]:
+        living = self._living
+        if principal is None:
+            return living.populations
+        agents = self._count_visible("agent", living.profiles, principal)
+        return {"agent": agents, "tool": self._count_visible("tool", living.capabilities, principal)}
+
+    def _name_hits(self, text: str, mask: "Mask") -> LegHits:
+        ranks = self._living.ranks
+        names = [self._postings(NAME + name).rows for name in names_in(text)]
+        sequence = [row for rows in names for row in sorted(rows[mask[rows]].tolist(), key=ranks.__getitem__)]
+        rows = np.asarray(list(dict.fromkeys(sequence)), np.int64)
+        return self._hits(rows, np.ones(len(rows), np.float32))
+
+    def _best(self, rows: "Places", scores: "Vector", depth: int) -> LegHits:
+        living = self._living
+        places = best(scores, living.ranks[rows], depth)
+        return self._hits(rows[places], scores[places])
+
+    def _hits(self, rows: "Places", scores: "Vector") -> LegHits:
+        living = self._living
+        return LegHits(living.ids[rows].tolist(), living.owners[rows].tolist(), scores.tolist())
+
+    def _mask(self, scope: Scope) -> "Mask":
+        """Which rows may be found: bool of shape (rows,). Kept for the scopes asked last."""
         with self._lock:
-            self._masks[scope] = mask
+            mask = self._masks.get(scope)
+        if mask is None:
+            mask = self._new_mask(scope)
+            with self._lock:
+                self._masks[scope] = mask
         return mask
 
-    def _new_mask(self, scope: Scope) -> "Mask | None":
-        mask = np.fromiter(
-            (routable(agent, scope.principal, scope.filters) for agent in self._agents),
-            dtype=np.bool_,
-            count=len(self._agents),
-        )
+    def _new_mask(self, scope: Scope) -> "Mask":
+        living = self._living
+        rows = np.flatnonzero(living.profiles)
+        if scope == Scope():  # the flags say all
+            may_route = living.flags[rows] & (IS_HIDDEN | PENDING) == 0
+        else:
+            agents = (record.agent for record in self._agent_records(rows.tolist()))
+            may_route = np.fromiter(
+                (routable(agent, scope.principal, scope.filters) for agent in agents), np.bool_, len(rows)
+            )
+        by_owner = np.zeros(int(living.agents.max(initial=0)) + 1, np.bool_)
+        by_owner[living.agents[rows]] = may_route
+        mask: Mask = living.alive & by_owner[living.agents] & (living.flags & PENDING == 0)
         tools = tools_within(scope.filters)
-        if mask.all() and not len(self._pending_rows) and tools is None:
-            return None
-        rows = mask[self._owners]
-        rows[self._pending_rows] = False
         if tools is not None:
-            rows[len(self._agents) :] &= np.fromiter((each in tools for each in self._tool_ids), dtype=np.bool_)
-        return rows
+            mask &= (living.flags & TOOL == 0) | np.fromiter(
+                (each in tools for each in living.ids), np.bool_, len(mask)
+            )
+        return mask
 
     # -- records -----------------------------------------------------------------------------------
 
+    def _agent_records(self, rows: Sequence[int]) -> list[AgentRecord]:
+        with self._readable():
+            return self._rows.agent_records(self._file, rows)
+
     def agents(self) -> Mapping[str, Agent]:
-        return self._by_id
+        return self._agents_by_id
+
+    @cached_property
+    def _agents_by_id(self) -> Mapping[str, Agent]:
+        return _AgentsById(self._agent_rows, self._agent_records)
 
     def pinned_agents(self) -> Sequence[Agent]:
-        return self._pinned
+        return self._agents_to_pin
+
+    @cached_property
+    def _agents_to_pin(self) -> Sequence[Agent]:
+        living = self._living
+        rows = np.flatnonzero(living.profiles & (living.flags & IS_PINNED > 0)).tolist()
+        return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        return [self._tools.get(tool_id) or self._read_tool(tool_id) for tool_id in ids]
+        rows = [self._tool_rows_of(each.partition("/")[0])[each] for each in ids]
+        with self._readable():
+            return self._rows.tools(self._file, rows)
 
     def tool_ids(self, agent_id: str) -> Sequence[str]:
-        return self._tools_by_agent.get(agent_id, ())
+        return list(self._tool_rows_of(agent_id))
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
 
+    def _tool_rows_of(self, agent_id: str) -> Mapping[str, int]:
+        """Of an agent's tools, by id and in order of it."""
+        owner = self._agent_rows.get(agent_id)
+        if owner is None:
+            return {}
+        tool_rows = self._tool_rows_by_agent.get(agent_id)
+        if tool_rows is None:
+            numbers, rows = self._tools_by_number
+            number = self._living.agents[owner]
+            mine = rows[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, "right")]
+            tool_rows = dict(sorted(zip(self._living.ids[mine].tolist(), mine.tolist(), strict=True)))
+            self._tool_rows_by_agent[agent_id] = tool_rows
+        return tool_rows
+
+    @cached_property
+    def _tool_rows_by_agent(self) -> dict[str, Mapping[str, int]]:
+        return {}
+
+    @cached_property
+    def _tools_by_number(self) -> "tuple[NDArray[np.int32], Places]":
+        """Numbers of owners in order, and the row of a tool beside each."""
+        rows = np.flatnonzero(self._living.tools)
+        numbers = self._living.agents[rows]
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], rows[order]
+
+    @cached_property
+    def _agent_rows(self) -> Mapping[str, int]:
+        """By id, in order of it."""
+        rows = np.flatnonzero(self._living.profiles)
+        return dict(sorted(zip(self._living.ids[rows].tolist(), rows.tolist(), strict=True)))
+
     def pending_tools(self) -> Sequence[str]:
-        return sorted(self._ids[self._pending_rows].tolist())
+        living = self._living
+        return sorted(living.ids[living.tools & (living.flags & PENDING > 0)].tolist())
 
     def owners_called(self, call_name: str) -> Sequence[str]:
         return self._call_names.owners(call_name)
+
+    @cached_property
+    def _call_names(self) -> CallNames:
+        return CallNames(self._agent_rows)
 
     @property
     def transitions(self) -> "Transitions | None":
@@ -351,122 +431,156 @@ class LocalIndex:
     @cached_property
     def _transitions(self) -> "Transitions | None":
         """Read by the first question that has a history."""
-        file = self.path / generation.CALLS
-        if not file.exists():
+        living = self._living
+        rows = [
+            Transition(before=before, first=first, next=following, count=count, last_at=at)
+            for before, first, following, count, at in self._part("transitions")
+        ]
+        transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
+        if not transitions and not (living.tools & (living.flags & GIVES > 0)).any():
             return None
-        with readable(self._folder):
-            return NextTools(CallGraph.of_json(_read_json(file)), self._by_id, self._half_life_days)
+        graph = CallGraph(tuple(transitions), self._part("near") or {}, _Fits(self))
+        return NextTools(graph, self._agents_by_id, self._half_life_days)
+
+    def fits_of(self, tool_id: str) -> Mapping[str, float]:
+        """The tools that require what this one gives, and how much of what they require."""
+        row = self._tool_rows_of(tool_id.partition("/")[0]).get(tool_id)
+        if row is None or not self._living.flags[row] & GIVES:
+            return {}
+        with self._readable():
+            (tool,) = self._rows.tools(self._file, [row])
+            needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]
+            living = self._living
+            pairs = [
+                (living.ids[place], count)
+                for each in needs
+                for place, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True)
+                if living.alive[place] and place != row
+            ]
+        return fits_of(pairs, self._agents_by_id)
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
         values = self._values.get(noun.name)
         if values is None:
-            file = self.path / generation.file_of(noun)
-            with readable(self._folder):
-                values = [noun.kind.of_json(each) for each in _read_json(file)] if file.exists() else ()
-            self._values[noun.name] = values
+            values = self._values[noun.name] = [noun.kind.of_json(each) for each in self._part(noun.name)]
         return values
 
-    def sources(self) -> "Sequence[SourceSummary]":
-        with readable(self._folder):
-            return generation.read_sources(self.path)
+    def _part(self, name: str) -> Any:
+        """Raises IndexOutdated if it was written twice since this revision, RegistryUnusable."""
+        serial = self.header.parts.get(name)
+        if serial is None:
+            return []
+        with self._readable():
+            rows = self._file.fetch("SELECT body FROM part WHERE name = ? AND serial = ?", name, serial)
+            if not rows and self._file.header().serial > self.header.serial:
+                raise IndexOutdated
+            return decode(unseal(rows[0][0] if rows else None, (name, serial)))
 
-    def settings(self) -> "Mapping[str, OperatorSettings]":
+    def sources(self) -> Sequence[SourceSummary]:
+        return self._sources
+
+    @cached_property
+    def _sources(self) -> Sequence[SourceSummary]:
+        claims: dict[str, list[tuple[str, str]]] = {}
+        for agent, its_claims in self._agent_records(list(self._agent_rows.values())):
+            for source, key in its_claims:
+                claims.setdefault(source, []).append((key, agent.id))
+        return [
+            SourceSummary(
+                **{
+                    **row,
+                    "claims": tuple(claims.get(row["name"], ())),
+                    "failures": tuple(Failure(**each) for each in row["failures"]),
+                }
+            )
+            for row in self._part("sources")
+        ]
+
+    def settings(self) -> Mapping[str, OperatorSettings]:
         return self._settings
 
-    def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
+    @cached_property
+    def _settings(self) -> Mapping[str, OperatorSettings]:
+        rows = self._part("settings")
+        settings = (OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in rows)
+        return {setting.agent_id: setting for setting in settings}
+
+    def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
         setting = settings_of_tools(self._settings.get(tool_id.partition("/")[0])).get(tool_id.partition("/")[2])
-        if setting is None or not (self.path / generation.SETTINGS).exists():
+        if setting is None or tool_id not in self._tools_of_manifests:
             return None
-        records = {record["id"]: record for record in self._operator["tools"]}
-        return (tool_of_record(records[tool_id]), setting) if tool_id in records else None
+        return self._tools_of_manifests[tool_id], setting
 
     @cached_property
-    def _operator(self) -> "dict[str, Any]":
-        with readable(self._folder):
-            document: dict[str, Any] = _read_json(self.path / generation.SETTINGS)
-            return document
-
-    @cached_property
-    def _settings(self) -> "Mapping[str, OperatorSettings]":
-        """Of a generation of before they are read from the graph's copy, which takes a while."""
-        from waygraph.registry.graph.grafeo import GrafeoEngine
-        from waygraph.registry.graph.read import read_settings
-        from waygraph.registry.model.changes import OperatorSettings
-
-        if not (self.path / generation.SETTINGS).exists():
-            with closing(GrafeoEngine.open_copy(self.graph_copy)) as engine:
-                return read_settings(engine)
-        setting: list[dict[str, Any]] = self._operator["settings"]
-        rows = [OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in setting]
-        return {setting.agent_id: setting for setting in rows}
-
-    @cached_property
-    def _call_names(self) -> CallNames:
-        return CallNames(self._by_id)
-
-    @cached_property
-    def _tools_by_agent(self) -> dict[str, list[str]]:
-        by_agent: dict[str, list[str]] = {}
-        for tool_id in self._tool_ids:
-            by_agent.setdefault(tool_id.partition("/")[0], []).append(tool_id)
-        return by_agent
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {tool_id: position for position, tool_id in enumerate(self._tool_ids)}
-
-    @cached_property
-    def _records(self) -> Callable[[int], bytes]:
-        offsets = np.load(self.path / generation.OFFSETS)
-        with (self.path / generation.RECORDS).open("rb") as file:
-            lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return lambda position: lines[int(offsets[position]) : int(offsets[position + 1])]
-
-    def _read_tool(self, tool_id: str) -> Tool:
-        position = self._positions[tool_id]
-        with readable(self._folder):
-            record = self._records(position)
-            tool = tool_of_record(json.loads(record.decode("utf-8", "surrogatepass")))
-            if tool.id != tool_id:
-                raise ValueError(f"the record of {tool_id} is another's")
-        if self._tool_bytes > _TOOL_BYTES_KEPT:
-            self._tools.clear()
-            self._tool_bytes = 0
-        self._tools[tool_id] = tool
-        self._tool_bytes += len(record)
-        return tool
+    def _tools_of_manifests(self) -> Mapping[str, Tool]:
+        return {record["id"]: tool_of_record(record) for record in self._part("stated")}
 
     def close(self) -> None:
-        self._lease.close()
+        self._file.close()
+
+
+class _AgentsById(Mapping[str, Agent]):
+    """One record is read when it is asked for, all of them when somebody lists."""
+
+    def __init__(self, rows: Mapping[str, int], read: Callable[[Sequence[int]], Sequence[AgentRecord]]) -> None:
+        self._rows, self._read = rows, read
+
+    def __getitem__(self, agent_id: str) -> Agent:
+        return self._read([self._rows[agent_id]])[0].agent
+
+    def __contains__(self, agent_id: object) -> bool:
+        return agent_id in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self) -> ValuesView[Agent]:
+        return self._all.values()
+
+    def items(self) -> ItemsView[str, Agent]:
+        return self._all.items()
+
+    @cached_property
+    def _all(self) -> dict[str, Agent]:
+        return {record.agent.id: record.agent for record in self._read(list(self._rows.values()))}
+
+
+class _Fits(Mapping[str, Mapping[str, float]]):
+    """Tool id → the tools that fit behind it: found when they are asked for, of one tool."""
+
+    def __init__(self, index: LocalIndex) -> None:
+        self._index = index
+
+    def __getitem__(self, tool_id: str) -> Mapping[str, float]:
+        return self._index.fits_of(tool_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+class _KeptLengths:
+    """`kept_length` of many lengths at once."""
+
+    def __init__(self) -> None:
+        self._table = np.asarray([kept_length(length) for length in range(1_024)], np.int64)
+
+    def of(self, lengths: "NDArray[np.int32]") -> "NDArray[np.int64]":
+        most = int(lengths.max(initial=0))
+        if most >= len(self._table):
+            self._table = np.asarray([kept_length(length) for length in range(2 * most)], np.int64)
+        return self._table[lengths]
+
+
+_KEPT_LENGTHS = _KeptLengths()
 
 
 def _as_kept(value: Any) -> Any:
     """JSON has no tuples."""
     return tuple(value) if isinstance(value, list) else value
-
-
-@contextmanager
-def readable(folder: Path) -> Iterator[None]:
-    """Turns what damaged or missing files lead to into RegistryUnusable. `folder` holds the generations."""
-    try:
-        yield
-    except (WaygraphError, MemoryError):
-        raise
-    except Exception as error:  # parsers of files raise what they like
-        raise RegistryUnusable(
-            folder,
-            f"the search index cannot be read ({str(error)[:200]}). "
-            "If it is damaged, remove this folder: the index is built anew from the graph.",
-        ) from error
-
-
-def _refuse_strays(agents: Sequence[Agent], tool_ids: Sequence[str], owners: Sequence[int]) -> None:
-    """Raises ValueError if a tool's id is not of the agent that the table gives it: then one of them is damaged."""
-    prefixes = [f"{agent.id}/" for agent in agents]
-    if not all(tool_id.startswith(prefixes[owner]) for tool_id, owner in zip(tool_ids, owners, strict=True)):
-        raise ValueError("a tool is not its owner's")
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))

@@ -267,11 +267,14 @@ class Neo4jIndex:
         return value, before is not None and before.whole and Moment.read(self._engine) == before
 
     def _read_transitions(self) -> NextTools | None:
-        agents = self.agents()
         transitions = usable_transitions(read_transitions(self._engine))
+        rows = self._engine.run(_NEO4J_SEARCH_SCHEMAS)
+        if not (transitions or rows):
+            return None  # without a look at the agents: each route after a change asks
+        agents = self.agents()
         schemas = [
             (row["id"], row["input_schema"] or "", row["output_schema"] or "")
-            for row in self._engine.run(_NEO4J_SEARCH_SCHEMAS)
+            for row in rows
             if owner_of(row["id"]) in agents
         ]
         near = self._near_tools(counted_tools(transitions), agents)

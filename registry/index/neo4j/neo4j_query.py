@@ -77,8 +77,7 @@ class Ask:
     @property
     def is_scoped(self) -> bool:
         filters = self.scope.filters
-        has_filter = filters.tags or filters.kinds or filters.agent_ids or filters.reachable
-        return self.scope.principal is not None or bool(has_filter) or filters.members is not None
+        return self.scope.principal is not None or filters != Filters()
 
     def params(self, reach: int) -> dict[str, object]:
         dimension = len(self.vector)
@@ -117,6 +116,9 @@ class Ask:
             "tags": list(filters.tags),
             "kinds": list(filters.kinds),
             "agent_ids": _agent_ids(filters),
+            "without_tags": list(filters.without_tags),
+            "without_kinds": list(filters.without_kinds),
+            "without_agent_ids": list(filters.without_agent_ids),
             "reachable": filters.reachable,
         }
 

@@ -15,8 +15,15 @@ from itertools import batched
 from typing import Any
 
 from waygraph.cypher import load
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession, Rows
-from waygraph.registry.graph.read import overlaid, read_agents, read_settings, read_tools_of
+from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
+from waygraph.registry.graph.read import (
+    overlaid,
+    read_agents,
+    read_agents_of,
+    read_settings,
+    read_settings_of,
+    read_tools_of,
+)
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
@@ -133,11 +140,9 @@ class Documents:
     @classmethod
     def read(cls, session: GraphSession, agent_ids: Collection[str] | None) -> "Documents":
         """None: all agents."""
-        if agent_ids is not None and not agent_ids:
-            return cls([], [])
-        settings, stored_agents = read_settings(session), read_agents(session)
-        agent_ids = stored_agents if agent_ids is None else agent_ids
-        agents = {i: overlaid(stored_agents[i].agent, settings) for i in agent_ids if i in stored_agents}
+        stored_agents = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
+        settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
+        agents = {each.agent.id: overlaid(each.agent, settings) for each in stored_agents.values()}
         tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
         for batch in batched(list(agents), BATCH_ROWS):
             for item in read_tools_of(session, batch):
@@ -206,10 +211,10 @@ def _tool_entry(row: Mapping[str, Any]) -> _Entry:
 
 def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _Entry]:
     """Entity id → what is indexed of it; without those that are not indexed yet."""
-    rows: Rows = session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(agent_ids)) if agent_ids else []
     return {
         row["id"]: _Entry(row["agent"], row["capability"], row["terms"], row["names"], row["record"])
-        for row in rows
+        for batch in batched(agent_ids, BATCH_ROWS)
+        for row in session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(batch))
         if row["terms"] is not None
     }
 

@@ -2,27 +2,21 @@
 request the graph against itself and the published index against the graph.
 """
 
-import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_args
 
-import numpy as np
-
-from waygraph.registry.graph.contents import Contents
-from waygraph.registry.graph.engine import Copying, GraphEngine
-from waygraph.registry.graph.grafeo import GrafeoEngine, refuse_foreign
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.grafeo import refuse_foreign
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.index.call_graph import CallGraph
-from waygraph.registry.index.local import generation
+from waygraph.registry.index.local.index_dump import IndexDump
+from waygraph.registry.index.local.index_upkeep import publish_whole
 from waygraph.registry.index.local.local_index import LocalIndex
-from waygraph.registry.index.local.publish import publish_graph, published_revision, published_schema
-from waygraph.registry.index.local.scoring import FILES
+from waygraph.registry.index.local.publication import is_behind, published_state
 from waygraph.registry.index.search_index import TEXT_LEGS, Scope
 from waygraph.registry.model.errors import (
     NeedsRegistry,
@@ -33,8 +27,8 @@ from waygraph.registry.model.errors import (
     WaygraphError,
 )
 from waygraph.registry.model.files import lock_of, write_lock
-from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings, load_settings
+from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
@@ -95,7 +89,7 @@ def examine_embedded(registry: LocalRegistry, store: EmbeddedStore, *, deep: boo
         waits = "wait until it has ended, then look again"
         advice = waits if error.retryable else f"name another place, or {restore_advice(store.place)}"
         return [Finding(check="registry", ok=False, detail=str(error), advice=advice), versions()]
-    findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _generation, _graph_copy)]
+    findings = [check(store) for check in (_graph_file, _writer, _pending, _schema, _index, _graph_copy)]
     findings += [*source_findings(registry), embedder_finding(registry), versions(), *similarity_findings(store)]
     if deep:
         findings += examine_deep(store, registry.settings)
@@ -120,14 +114,11 @@ def _graph_file(store: EmbeddedStore) -> Finding:
         reason = f"{store.path} is missing"
     except (RegistryUnusable, StorageFailed) as unusable:
         reason = str(unusable).rstrip(".")
-    advice = (
-        "before anything is written here, run `waygraph export -o saved.json`; then ingest that into a new registry"
-    )
     return Finding(
         check="graph file",
         ok=False,
-        detail=f"{reason}; the index still answers from its copy",
-        advice=advice,
+        detail=f"{reason}; the index still answers",
+        advice=restore_advice(store.place),
     )
 
 
@@ -149,11 +140,11 @@ def holder(store: EmbeddedStore) -> str:
 
 
 def _pending(store: EmbeddedStore) -> Finding:
-    if generation.is_pending(store.folder) and not holder(store):
+    if is_behind(store.folder) and not holder(store):
         return Finding(
             check="pending",
             ok=False,
-            detail="a writer ended between its commit and the publication of it",
+            detail="a writer ended before the index showed what it wrote, or somebody met damage in the index",
             advice="open the registry again, such as with `waygraph status`: that publishes it; "
             "if this is told again, `waygraph doctor --deep` says what stands against it",
         )
@@ -161,44 +152,41 @@ def _pending(store: EmbeddedStore) -> Finding:
 
 
 def _schema(store: EmbeddedStore) -> Finding:
-    schema = published_schema(store.folder)
+    state = published_state(store.folder)
+    schema = state.schema_version if state else None
     is_known = schema is not None and schema <= SCHEMA_VERSION
     detail = "cannot be read" if schema is None else f"{schema}; this Waygraph knows {SCHEMA_VERSION}"
     advice = rebuild_advice(store) if schema is None else "upgrade waygraph"
     return Finding(check="schema", ok=is_known, detail=detail, advice="" if is_known else advice)
 
 
-def _generation(store: EmbeddedStore) -> Finding:
-    """Opens each file of the published index, and reads a little of it."""
+def _index(store: EmbeddedStore) -> Finding:
+    """Opens the published index, and reads a little of each part."""
 
     def look() -> str:
         with closing(LocalIndex.open(store.folder)) as index:
             state = index.state
             index.search({*TEXT_LEGS, "name"}, None, "a word", 1, Scope())
             index.tools([tool_id for agent_id in index.agents() for tool_id in index.tool_ids(agent_id)[:1]][:1])
-            if state.texts not in get_args(TextForm):
+            if not is_form(state.texts):
                 raise RegistryError(f"texts of the form {state.texts!r} are not known")
             return (
                 f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "
                 f"{len(index.sources())} sources, {state.texts} texts"
             )
 
-    return attempt("generation", look, rebuild_advice(store))
+    return attempt("index", look, rebuild_advice(store))
 
 
 def _graph_copy(store: EmbeddedStore) -> Finding:
     """Whether Cypher, exports and rehearsals see the revision that routes see."""
 
     def look() -> str:
-        with (
-            closing(LocalIndex.open(store.folder)) as index,
-            closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
-        ):
-            state = read_state(engine)
-            revision = state.revision if state else None
-            if revision != index.state.revision:
-                raise RegistryError(f"it shows revision {revision}, the index {index.state.revision}")
-            return f"revision {revision}"
+        state = store.read(read_state)
+        revision, index_revision = state.revision if state else None, store.index().state.revision
+        if revision != index_revision:
+            raise RegistryError(f"it shows revision {revision}, the index {index_revision}")
+        return f"revision {revision}"
 
     return attempt("graph copy", look, rebuild_advice(store))
 
@@ -208,7 +196,7 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     findings: list[Finding] = []
     try:
         if store.path is None or store.path.exists():
-            with store.writing() as (engine, *_):
+            with store.writing(alone=True) as (engine, *_):
                 findings = [Finding(check="live graph", ok=True, detail="held alone while it was examined")]
                 findings += _examine(engine, store, settings)
                 return findings  # the publication at the end of the block may still raise
@@ -223,131 +211,44 @@ def examine_deep(store: EmbeddedStore, settings: Settings) -> list[Finding]:
 
 def _over_copy(store: EmbeddedStore, settings: Settings) -> list[Finding]:
     try:
-        with (
-            closing(LocalIndex.open(store.folder)) as index,
-            closing(GrafeoEngine.open_copy(index.graph_copy)) as engine,
-        ):
-            return _examine(engine, store, settings)
+        return store.read(lambda session: _examine(session, store, settings))
     except DAMAGE as error:
         return [Finding(check="copy", ok=False, detail=str(error), advice=restore_advice(store.place))]
 
 
-def _examine(engine: GraphEngine, store: EmbeddedStore, settings: Settings) -> list[Finding]:
-    graph = Graph(engine, settings)
-    return [*graph_findings(graph, restore_advice(store.place)), *_index_findings(engine, graph, store)]
+def _examine(session: GraphSession, store: EmbeddedStore, settings: Settings) -> list[Finding]:
+    graph = Graph(session, settings)
+    return [*graph_findings(graph, restore_advice(store.place)), *_index_findings(session, graph, store)]
 
 
 # -- the index against the graph --------------------------------------------------------------------
 
-_FILES = {
-    "index state": (generation.STATE,),
-    "index tables": (generation.TABLES, generation.NAMES),
-    "index records": (generation.RECORDS, generation.OFFSETS),
-    "index sources": (generation.SOURCES,),
-    "index keys": (generation.KEYS,),
-    "index texts": tuple(
-        f"{texts}/{file}" for texts in (generation.AGENT_TEXT, generation.CAPABILITY_TEXT) for file in FILES
-    ),
-}
 
-
-def _index_findings(engine: GraphEngine, graph: Graph, store: EmbeddedStore) -> list[Finding]:
-    """The published files against those of an index built anew in a scratch folder."""
+def _index_findings(session: GraphSession, graph: Graph, store: EmbeddedStore) -> list[Finding]:
+    """What the published index holds against what one holds that is built anew in a scratch folder."""
     advice = rebuild_advice(store)
     revision = attempt("index revision", lambda: _same_revision(graph, store), advice)
     if not revision.ok:
         return [revision]
     with tempfile.TemporaryDirectory(prefix="waygraph-doctor-") as scratch:
         try:
-            fresh, current = _build_index(engine, Path(scratch)), _current(store.folder)
+            publish_whole(Path(scratch), session, NOUNS)
+            current, fresh = IndexDump.of(store.folder), IndexDump.of(Path(scratch))
         except DAMAGE as error:
-            return [revision, Finding(check="index", ok=False, detail=str(error), advice=advice)]
-        findings = [attempt(check, _same_files(current, fresh, names), advice) for check, names in _FILES.items()]
-        findings.append(attempt("index calls", lambda: _same_calls(current, fresh), advice))
-        for noun in NOUNS:
-            look = partial(_same_json, generation.file_of(noun), current, fresh)
-            findings.append(attempt(f"index {noun.name}", look, advice))
-        findings.append(attempt("index settings", lambda: _same_settings(current, fresh), advice))
-        findings.append(attempt("index vectors", lambda: _same_vectors(current, fresh), advice))
-        findings.append(attempt("index copy", lambda: _same_copy(current, graph), advice))
+            return [revision, Finding(check="index contents", ok=False, detail=str(error), advice=advice)]
+    findings = [attempt(f"index {part}", partial(_same_part, part, current, fresh), advice) for part in fresh.parts]
     return [revision, *findings]
 
 
 def _same_revision(graph: Graph, store: EmbeddedStore) -> str:
-    revision = published_revision(store.folder)
+    state = published_state(store.folder)
+    revision = state.revision if state else None
     if revision != graph.state.revision:
         raise RegistryError(f"the index shows revision {revision}, the graph is at {graph.state.revision}")
     return f"{revision}, as the graph"
 
 
-def _build_index(engine: GraphEngine, scratch: Path) -> Path:
-    if not isinstance(engine, Copying):
-        raise RegistryError("this engine cannot publish a copy")
-    publish_graph(scratch, engine, NOUNS)
-    return _current(scratch)
-
-
-def _current(folder: Path) -> Path:
-    return folder / generation.current_name(folder)
-
-
-def _same_files(current: Path, fresh: Path, names: Iterable[str]) -> Callable[[], str]:
-    def look() -> str:
-        refuse(name for name in names if _content(current / name) != _content(fresh / name))
-        return "as built anew"
-
-    return look
-
-
-def _content(file: Path) -> object:
-    """The bytes; of JSON the value, since the order of names in it says nothing."""
-    content = file.read_bytes()
-    return json.loads(content.decode("utf-8", "surrogatepass")) if file.suffix == ".json" else content
-
-
-def _same_calls(current: Path, fresh: Path) -> str:
-    """How alike tools are, in the last digits another processor may see otherwise. An older Waygraph knew no calls."""
-    ours, reference = (_calls(folder) for folder in (current, fresh))
-    if (ours or reference.transitions) and (ours.transitions, ours.fits) != (reference.transitions, reference.fits):
-        raise RegistryError(f"{len(ours.transitions)} transitions, not the {len(reference.transitions)} of the graph")
-    return f"{len(ours.transitions)} transitions, as in the graph"
-
-
-def _calls(folder: Path) -> CallGraph:
-    file = folder / generation.CALLS
-    return CallGraph.of_json(cast("Any", _content(file))) if file.exists() else CallGraph()
-
-
-def _same_settings(current: Path, fresh: Path) -> str:
-    """An older Waygraph wrote none: they are then read from the graph's copy."""
-    return (
-        _same_json(generation.SETTINGS, current, fresh) if (current / generation.SETTINGS).exists() else "in the graph"
-    )
-
-
-def _same_json(name: str, current: Path, fresh: Path) -> str:
-    ours, reference = (_content(folder / name) if (folder / name).exists() else [] for folder in (current, fresh))
-    if ours != reference:
-        raise RegistryError("they are not those of the graph")
-    return "as in the graph"
-
-
-def _same_vectors(current: Path, fresh: Path) -> str:
-    ours, reference = np.load(current / generation.VECTORS), np.load(fresh / generation.VECTORS)
-    if ours.shape != reference.shape or ours.dtype != reference.dtype:
-        raise RegistryError(f"{ours.dtype} of shape {ours.shape}, not {reference.dtype} of {reference.shape}")
-    tables: Any = _content(fresh / generation.TABLES)
-    ids = [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
-    refuse(ids[row] for row in np.flatnonzero((ours != reference).any(axis=1)))
-    return f"{len(ids)}, as in the graph"
-
-
-_COPY_PARTS = "state agents tools claims settings transitions vector_keys".split()
-
-
-def _same_copy(current: Path, graph: Graph) -> str:
-    with closing(GrafeoEngine.open_copy(current / generation.GRAPH)) as engine:
-        copy = Contents(engine)
-        refuse(what for what in _COPY_PARTS if getattr(copy, what) != getattr(graph, what))
-        refuse(noun.name for noun in NOUNS if copy.values(noun) != graph.values(noun))
-    return "holds what the graph holds"
+def _same_part(part: str, current: IndexDump, fresh: IndexDump) -> str:
+    ours, reference = current.parts.get(part, {}), fresh.parts[part]
+    refuse(name for name in sorted({*ours, *reference}) if ours.get(name) != reference.get(name))
+    return "as built anew"

@@ -23,7 +23,7 @@ from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.tool_settings import overlay_entries
 from waygraph.registry.storage.local_registry import LocalRegistry
-from waygraph.registry.storage.noun_list import NOUNS
+from waygraph.registry.storage.noun_list import NOUNS, count_subjects
 from waygraph.registry.storage.store import Store
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ DAMAGE = (WaygraphError, OSError, ValueError, LookupError, TypeError, AttributeE
 
 NORM_TOLERANCE = 1e-3
 _MOST_EXAMPLES = 5
+ANY_CHANGE = "any change mends what is missing, such as `waygraph set AGENT --tag NAME`"
 AGAIN = "ingest its source again after `waygraph sources forget NAME`, or restore the graph from a copy"
 FORGET = "run `waygraph learn forget`, and learn anew"
 REINDEX = "run `waygraph reindex`"
@@ -239,6 +240,7 @@ def graph_findings(graph: Graph, restore: str) -> Iterator[Finding]:
         ("claims", _claims, "each agent has a source", restore),
         ("call names", _call_names, "no two tools share one", restore),
         ("transitions", _transition_faults, "each counts something, and has a date", FORGET),
+        ("subjects", _subject_faults, "changes and settings have edges to what they are about", ANY_CHANGE),
         ("removed agents", _check_removed, "none is there", "run `waygraph remove AGENT` for each"),
         ("vectors", _vector_faults, "each is of length 1", REINDEX),
         ("vector keys", _vector_key_faults, "each vector is of the present text", REINDEX),
@@ -317,6 +319,12 @@ def _orphans(graph: Graph, kind: str) -> list[str]:
 def _call_names(graph: Graph) -> Iterator[str]:
     bearers = Counter(item.tool.call_name for item in graph.tools)
     return (f"{name!r} is of {number} tools" for name, number in bearers.items() if number > 1)
+
+
+def _subject_faults(graph: Graph) -> Iterator[str]:
+    edges, subjects = graph.counts["subjects"], count_subjects(graph)
+    if edges != subjects:
+        yield f"{edges} edges of changes and settings for {subjects} that they are about"
 
 
 def _check_removed(graph: Graph) -> Iterator[str]:

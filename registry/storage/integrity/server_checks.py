@@ -1,7 +1,6 @@
 """Whether a registry on a graph server is well: quick checks, and on request deep ones."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import get_args
 
 import numpy as np
 
@@ -20,8 +19,8 @@ from waygraph.registry.index.neo4j.neo4j_index import (
 from waygraph.registry.index.neo4j.neo4j_upkeep import Comparison
 from waygraph.registry.index.search_index import TEXT_LEGS, VECTOR_LEGS, Scope
 from waygraph.registry.model.errors import RegistryError
-from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.text_forms import is_form
 from waygraph.registry.storage.integrity.findings import (
     DAMAGE,
     REINDEX,
@@ -79,7 +78,7 @@ def _registry(store: ServerStore) -> Finding:
             return absent(store.place)
         index = Neo4jIndex(store.engine)
         state = index.state
-        if state.texts not in get_args(TextForm):
+        if not is_form(state.texts):
             raise RegistryError(f"texts of the form {state.texts!r} are not known")
         detail = (
             f"revision {state.revision}: {state.agents} agents, {state.tools} tools, "

@@ -18,6 +18,7 @@ from benchmarks import (
     hidden_words,
     ingest_speed,
     livemcpbench,
+    neo4j_size,
     neo4j_speed,
     process_speed,
     ranker,
@@ -29,11 +30,14 @@ from benchmarks import (
     taxonomy,
     withholding,
 )
+from benchmarks.endpoint import MODEL, SPEND, NeedsSpend, permitted_environ
+from benchmarks.engines import benchmark as engines
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
 from benchmarks.record import PROJECT, Result, as_record, write_record
 from benchmarks.service import benchmark as service
+from benchmarks.store import durability, scale
 from benchmarks.tables import Pages, detail_tables, measures_table, read_records, write_pages
 from benchmarks.watch import benchmark as watch
 from benchmarks.world import DATA_VARIABLE, World, data_folder
@@ -62,12 +66,16 @@ BENCHMARKS: Mapping[str, Callable[[World], Result]] = {
 }
 ON_SERVERS: Mapping[str, Callable[[World], Result]] = {
     **{name: partial(neo4j_speed.run, name) for name in neo4j_speed.NAMES},
+    **{name: partial(neo4j_size.run, name) for name in neo4j_size.SIZES},
     service.NAME: service.run,
     watch.NAME: watch.run,
     gateway.NAME: gateway.run,
     loop.NAME: loop.run,
+    engines.NAME: engines.run,
+    scale.NAME: scale.run,
+    durability.NAME: durability.run,
 }
-"""They start servers, take their time, and run only when named."""
+"""They start servers, need what is not installed or take their time, and run only when named."""
 NAMES = (*BENCHMARKS, *ON_SERVERS)
 QUALITY = (
     livemcpbench.NAME,
@@ -87,6 +95,7 @@ QUALITY = (
 """How good answers are, whatever they take."""
 ALL_QUALITY = "quality"
 TABLE = "table"
+SIZES, ROUNDS, BASE = "--sizes", "--rounds", "--base"
 DETAILS = "details"
 """First of the names: the records of the others are printed, and nothing is measured."""
 PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md", figures=PROJECT / "docs" / "figures")
@@ -95,15 +104,19 @@ PAGES = Pages(page=PROJECT / "evals" / "README.md", readme=PROJECT / "README.md"
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
-    if options.mind and not options.spend:
-        print("--mind asks a language model, which costs money: add --spend", file=sys.stderr)
-        return 2
-    world = _world(options, environ)
     if options.names[:1] == [DETAILS]:
         print(detail_tables(read_records(options.evals, options.names[1:] or NAMES)))
         return 0
+    names = [*_names(options.names or [*BENCHMARKS, TABLE])]
+    if names != [TABLE]:
+        try:
+            environ = permitted_environ(environ, model=options.model, spend=options.spend)
+        except NeedsSpend as error:
+            print(error, file=sys.stderr)
+            return 2
+    world = _world(options, environ)
     started = time.perf_counter()
-    for name in _names(options.names or [*BENCHMARKS, TABLE]):
+    for name in names:
         seconds = time.perf_counter() - started
         if options.budget_s and seconds > options.budget_s:
             print(f"{name}: not begun, {seconds:.0f} s of {options.budget_s:g} s are over", file=sys.stderr)
@@ -128,7 +141,10 @@ def _measure(name: str, world: World, evals: Path) -> None:
         print(f"{name}: skipped, {result.skipped}", file=sys.stderr)
         return
     options = ["--quick"] if world.quick else []
-    options += ["--mind", world.mind, "--spend"] if world.mind else []
+    options += [MODEL, world.model, SPEND] if world.model else []
+    options += [SIZES, ",".join(map(str, world.sizes))] if world.sizes else []
+    options += [ROUNDS, str(world.rounds)] if world.rounds else []
+    options += [BASE, world.base] if world.base else []
     chosen = [f"WAYGRAPH_EMBEDDER={world.configured}"] if world.configured else []
     record = as_record(result, " ".join([*chosen, "python -m benchmarks", name, *options]))
     print(measures_table([record]))
@@ -148,10 +164,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help=f"folder of the data sets (default: {DATA_VARIABLE}, ../shared/data)")
     parser.add_argument("--evals", type=Path, default=PROJECT / "evals", help="where records are written")
     parser.add_argument("--budget-s", type=float, default=0, help="begin none after so many seconds; 0: no limit")
-    parser.add_argument("--mind", default="", help="openai:MODEL, which takes part in the loop; needs --spend")
-    parser.add_argument("--spend", action="store_true", help="a model may be asked, which costs money")
+    parser.add_argument(MODEL, default="", help=f"openai:MODEL, for {loop.NAME} and {taxonomy.NAME}; needs {SPEND}")
+    parser.add_argument(SPEND, action="store_true", help="endpoints may be asked, which costs money")
+    parser.add_argument(SIZES, type=_sizes, default=(), help=f"numbers of tools, such as 500,100000, for {scale.NAME}")
+    parser.add_argument(
+        ROUNDS,
+        type=int,
+        default=0,
+        help=f"changes in a row, for {scale.NAME}; kills and flipped bits, for {durability.NAME}",
+    )
+    parser.add_argument(BASE, default="", help=f"a commit that is measured beside this checkout, by {scale.NAME}")
     parser.add_argument("--quick", action="store_true", help="small catalogues and few rounds: shows that it runs")
     return parser
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(sorted({int(part) for part in text.split(",")}))
 
 
 def _one_of(known: Sequence[str]) -> Callable[[str], str]:
@@ -172,7 +200,10 @@ def _world(options: argparse.Namespace, environ: Mapping[str, str]) -> World:
         cache=settings.cache_path / "benchmarks",
         quick=options.quick,
         configured=settings.embedder,
-        mind=options.mind,
+        model=options.model,
+        sizes=options.sizes,
+        rounds=options.rounds,
+        base=options.base,
     )
 
 

@@ -30,7 +30,7 @@ NOTES = (
     "`name: description` in either form.",
     "`agents, float32` is the paper's vector baseline on the English sets (all-MiniLM-L6-v2, cosine), which embeds "
     "descriptions alone; on ToolRet_clean_CN its baseline is BGE-M3, which knows Chinese.",
-    "The taxonomy's figures are the paper's: an LLM (DeepSeek-V3.2) is asked about 8 times a query, and returns as "
+    "The taxonomy's figures are the paper's: an LLM (DeepSeek-V3.2; on ToolRet asked 8.0 times a query) returns as "
     "many services as it likes. No LLM is asked here.",
     "At the taxonomy's own set sizes: the first 7 or 25 services, which is what its recall and precision come to. "
     "Precision is right services / returned ones; the paper notes that right ones without a label lower it.",

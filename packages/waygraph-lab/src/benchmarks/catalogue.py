@@ -41,7 +41,12 @@ PARAMETERS: Mapping[str, Sequence[str]] = _WORDS["parameters"]
 
 def catalogue(tools: int, seed: int = SEED) -> dict[str, Any]:
     """A catalogue document (`waygraph: 1`) of exactly `tools` tools, at least 7."""
-    return {"waygraph": 1, "agents": list(_Author(random.Random(seed)).agents(tools))}  # noqa: S311 - not a secret
+    return {"waygraph": 1, "agents": list(all_agents(tools, seed))}
+
+
+def all_agents(tools: int, seed: int = SEED) -> Iterator[dict[str, Any]]:
+    """The agents of `catalogue`, one by one: for catalogues that are too large for memory."""
+    return _Author(random.Random(seed)).agents(tools)  # noqa: S311 - not a secret
 
 
 def requests(count: int, seed: int = SEED) -> list[str]:

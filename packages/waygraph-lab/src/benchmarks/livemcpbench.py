@@ -12,7 +12,8 @@ from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.routing.recipes import AGENTS, HYBRID, LEXICAL, PAPER, TOOLS, Recipe
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import By
-from waygraph_lab.evaluation.run import Mean, Outcome, Trial, vary_recipe
+from waygraph_lab.evaluation.metrics import Mean
+from waygraph_lab.evaluation.run import Outcome, Trial, vary_recipe
 
 NAME = DATA = "livemcpbench"
 METRICS: Mapping[str, str] = {"R@1": "Recall@1", "R@3": "Recall@3", "R@5": "Recall@5", "nDCG@5": "nDCG@5"}

@@ -1,5 +1,6 @@
 """Processes that are measured: commands from start to end, and servers until they are ready."""
 
+import json
 import os
 import resource
 import signal
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
 
 from benchmarks.record import PROJECT
 from waygraph.registry.model.settings import DEFAULT_EMBEDDER, PREFIX
@@ -90,6 +92,37 @@ def python_module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", name, *arguments]
 
 
+class Answerer:
+    """The benchmark's end of a process that answers each line of JSON with another."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, request: object) -> dict[str, Any]:
+        """Raises ChildProcessError if the process ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        if not (line := self._process.stdout.readline()):
+            raise ChildProcessError(f"{self._process.args} ended with {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@contextmanager
+def run_answerer(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Answerer]:
+    """It ends with its input."""
+    with subprocess.Popen(
+        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=dict(environ)
+    ) as process:
+        yield Answerer(process)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
     process: "subprocess.Popen[bytes]"
@@ -103,7 +136,7 @@ class Server:
 
     def cpu_s(self) -> float:
         """Processor time so far of the process and of its children that live."""
-        return sum(_cpu_s(pid) for pid in process_tree(self.pid))
+        return sum(processor_s(pid) for pid in process_tree(self.pid))
 
     def memory_mib(self) -> float:
         """Resident memory of the process alone: children that answer one Cypher statement come and go."""
@@ -184,7 +217,8 @@ def _last_words(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace").strip()[-2000:] or "nothing"
 
 
-def _cpu_s(pid: int) -> float:
+def processor_s(pid: int) -> float:
+    """Processor time so far of the process alone; 0 if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError:

@@ -1,22 +1,21 @@
 """`Registry.route` of this checkout beside that of an earlier commit, in one run on one machine.
 
-The earlier code comes from the repository's history. It writes the registry, which both then open.
+The earlier code comes from the history. It writes the registry, of which each then opens a copy of its own.
 """
 
 import io
-import json
+import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import batched
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks.catalogue import requests
-from benchmarks.processes import plain_environ, python_module, run_process
+from benchmarks.processes import Answerer, plain_environ, python_module, run_answerer, run_process
 from benchmarks.record import PROJECT, Measure, Result, Target
 from benchmarks.timing import RUN, percentile
 from benchmarks.world import World, scratch_folder, with_cache, write_catalogue
@@ -53,9 +52,14 @@ def measure(world: World, folder: Path, tools: int, count: int) -> Result:
     place = str(folder / "bench.grafeo")
     ingest = [sys.executable, "-c", INGEST, "--registry", place, "ingest", str(write_catalogue(folder, tools))]
     run_process(ingest, environs[OLD])
+    own = str(folder / "new.grafeo")  # each brings the index to a form of its own
+    shutil.copy(place, own)
     texts = requests(count + WARM_UP)
     with ExitStack() as stack:
-        processes = {name: stack.enter_context(route_process(place, environ)) for name, environ in environs.items()}
+        processes = {
+            name: stack.enter_context(route_process({NEW: own, OLD: place}[name], environ))
+            for name, environ in environs.items()
+        }
         time_routes(processes, texts[:WARM_UP])
         new = time_routes(processes, texts[WARM_UP:])
         known = time_routes(processes, texts[WARM_UP:])
@@ -79,45 +83,18 @@ def export_layers(commit: str, folder: Path) -> bool:
     return True
 
 
-class RouteProcess:
-    """The benchmark's end of `route_process`."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def ask(self, texts: Sequence[str]) -> dict[str, Any]:
-        """`ms` of each text, and `mib`. Raises ChildProcessError if the process ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(list(texts)) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise ChildProcessError(f"the process that routes ended with {self._process.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+def route_process(location: str, environ: Mapping[str, str]) -> AbstractContextManager[Answerer]:
+    """Asked for a list of texts it answers with `ms` of each, and `mib`."""
+    return run_answerer(python_module("benchmarks.route_process", location), environ)
 
 
-@contextmanager
-def route_process(location: str, environ: Mapping[str, str]) -> Iterator[RouteProcess]:
-    with subprocess.Popen(
-        python_module("benchmarks.route_process", location),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-        env=dict(environ),
-    ) as process:
-        yield RouteProcess(process)
-
-
-def time_routes(processes: Mapping[str, RouteProcess], texts: Sequence[str]) -> dict[str, list[list[float]]]:
+def time_routes(processes: Mapping[str, Answerer], texts: Sequence[str]) -> dict[str, list[list[float]]]:
     """Process → milliseconds of each text, run by run, in turn."""
     times: dict[str, list[list[float]]] = {name: [] for name in processes}
     for turn, run_of_texts in enumerate(batched(texts, RUN)):
         names = list(processes) if turn % 2 else list(processes)[::-1]
         for name in names:
-            times[name].append(processes[name].ask(run_of_texts)["ms"])
+            times[name].append(processes[name].ask(list(run_of_texts))["ms"])
     return times
 
 

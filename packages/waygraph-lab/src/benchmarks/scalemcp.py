@@ -36,7 +36,7 @@ METHODS: Mapping[str, Recipe] = {"vector": TOOLS, "hybrid": HYBRID, "BM25": LEXI
 RERANKERS: Mapping[str, str] = {"cross-encoder": CROSS, "openai": LLM}
 """Scheme of a reranker's spec → the row that it fills."""
 RERANKERS_VARIABLE = "WAYGRAPH_BENCH_RERANKERS"
-"""Specs of rerankers, with commas between, that are measured as well; they need weights or an endpoint."""
+"""Specs of rerankers, with commas between, that are measured as well; they need weights, or an endpoint and --spend."""
 UNMEASURED = "not measured here"
 CHANGED = (0.0, 0.01, 0.1, 1.0)
 SYNCED: tuple[TextForm, ...] = ("concat", "tdwa-1")
@@ -55,7 +55,7 @@ NOTES = (
     "The paper's BM25 differs from one embedding model to the next (nDCG@1 .52 to .58 without questions), though it "
     "knows of none; all its nDCG@1 are multiples of .02.",
     "Rerankers order the best 20 tools of `vector`: a cross-encoder beside Cohere's v3-english, a language model "
-    f"beside GPT-4o. They are measured where {RERANKERS_VARIABLE} names them.",
+    f"beside GPT-4o. They are measured where {RERANKERS_VARIABLE} names them, those of an endpoint with --spend.",
     "Recipes: vector is `tools`, BM25 is `lexical`, hybrid is `hybrid` over the storage named. BM25 reads the "
     "questions too; the storage does not matter to it. TDWA: each question is a part of its own, all share the weight "
     "of questions; what a tool lacks leaves its weight to the rest.",
@@ -110,7 +110,8 @@ def _trials(environ: Mapping[str, str]) -> Iterator[Trial]:
 
 
 def _outcomes(world: World, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
-    return world.bench.outcomes(dataset, trials)
+    """Raises NotReranked."""
+    return (outcome.refuse_failures() for outcome in world.bench.outcomes(dataset, trials))
 
 
 def _row(outcome: Outcome, layout: Layout, questions: int) -> dict[str, Any]:

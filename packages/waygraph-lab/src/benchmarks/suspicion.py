@@ -22,8 +22,8 @@ from waygraph.ingest.manifest.suspicion.findings import agent_flags, tool_flags
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY
-from waygraph.registry.graph.read import GraphView, StoredAgent, StoredTool
-from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.graph.read import GraphView, NamedTools, StoredAgent, StoredTool
+from waygraph.registry.model.changes import AgentEntry, SourceSummary
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import NOTICE, Agent, Tool, canonical_json, suspicions
 
@@ -164,11 +164,12 @@ def _of_copies(place: Path) -> list[Measure]:
     entries = [_server(json.loads(line)) for line in place.read_text(encoding="utf-8").splitlines()]
     agents: dict[str, StoredAgent] = {}
     tools: dict[str, list[StoredTool]] = {}
-    owners: dict[str, set[str]] = {}
+    by_name: dict[str, list[StoredTool]] = {}
     held = GraphView(
         agents=agents,
         tools_of=lambda ids: {each: tools[each] for each in ids},
-        owners_named=lambda names: {name: owners[name] for name in names if name in owners},
+        sources={NAME: SourceSummary(name=NAME, namespace="")},
+        tools_named=lambda names: NamedTools([each for name in names for each in by_name.get(name, ())], held),
     )
     copies: list[tuple[str, ...]] = []
     for entry in entries:
@@ -176,8 +177,8 @@ def _of_copies(place: Path) -> list[Measure]:
             copies += [tuple(flag for flag in tool.flags if NEAR_COPY in flag) for tool in writing.tools]
         agents[entry.key] = StoredAgent(agent=entry.agent, bundle_hash=entry.bundle_hash, vector_key="")
         tools[entry.key] = [StoredTool(tool=tool, vector_key="") for tool in entry.tools]
-        for tool in entry.tools:
-            owners.setdefault(tool.name, set()).add(entry.key)
+        for item in tools[entry.key]:
+            by_name.setdefault(item.tool.name, []).append(item)
     of = f"of {len(copies)} tools of {len(entries)} real servers"
     suspected, told = sum(bool(suspicions(flags)) for flags in copies), sum(map(bool, copies))
     return [

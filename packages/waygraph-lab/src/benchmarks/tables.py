@@ -21,10 +21,13 @@ from benchmarks import (
     taxonomy,
     withholding,
 )
+from benchmarks.engines import benchmark as engines
 from benchmarks.gateway import benchmark as gateway
 from benchmarks.history import benchmark as history
 from benchmarks.loop import benchmark as loop
 from benchmarks.published import A2X_TAXONOMY
+from benchmarks.store import scale
+from benchmarks.store.figure import draw_scale
 from waygraph_lab.evaluation.compare import Table, markdown_table
 from waygraph_lab.evaluation.plots import Kind, draw
 
@@ -47,6 +50,7 @@ DETAILS: Mapping[str, Callable[[Details], str]] = {
     history.NAME: history.tables_of,
     taxonomy.NAME: taxonomy.tables_of,
     ranker.NAME: ranker.tables_of,
+    engines.NAME: engines.tables_of,
 }
 """Record → what its `details` say, in Markdown, for `python -m benchmarks details`."""
 FIGURES: Mapping[str, Callable[[Details], Iterable[tuple[Table, Sequence[Kind]]]]] = {
@@ -106,6 +110,9 @@ def write_pages(evals: Path, names: Iterable[str], places: Pages) -> None:
         page.write_text(text, encoding="utf-8")
     for table, kinds in figures(records):
         draw([table], places.figures, kinds=kinds)
+    for record in records:
+        if record["name"] == scale.NAME:
+            draw_scale(record["details"], places.figures)
 
 
 def render_pages(records: Records, places: Pages) -> dict[Path, str]:

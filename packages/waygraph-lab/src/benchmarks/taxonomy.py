@@ -1,43 +1,44 @@
 """Trees of categories: their shape, what a perfect model would pay to walk one, a walk by vectors, a gateway's steps.
 
-No language model is asked, so nothing here is the quality of a walk by one.
+Without `--model` no language model is asked: then nothing here is the quality of a walk by one.
 """
 
 import json
 import random
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import a2x
+from benchmarks.browsing import NOTES as BROWSING_NOTES
+from benchmarks.browsing import browse, measures, wanted_by, wanted_of_tools
 from benchmarks.gateway.tokens import open_counter
+from benchmarks.naming import FIGURES, judge_names, requests_of, table_rows
 from benchmarks.published import A2X_SIZES, A2X_TAXONOMY
 from benchmarks.record import Measure, Result, Target
 from benchmarks.world import EXAMPLES, World
-from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.language_model.answers import ModelAnswers
-from waygraph.registry.language_model.endpoint import ChatModel, Completion
-from waygraph.registry.model.nouns import Mode
-from waygraph.registry.model.transitions import owner_of
-from waygraph.registry.routing.recipes import AGENTS, HYBRID
+from waygraph.registry.language_model.endpoint import ChatModel, configured_model
+from waygraph.registry.model.errors import NotReranked
+from waygraph.registry.model.nouns import Mode, Walked
+from waygraph.registry.routing.recipes import AGENTS, HYBRID, TAXONOMY
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.taxonomy.model_build import build_by_model
-from waygraph.registry.taxonomy.prompts import SELECT, Draft, Service, category_rows, service_rows
+from waygraph.registry.taxonomy.prompts import SELECT, Service, service_rows
 from waygraph.registry.taxonomy.structure import Structure
-from waygraph.registry.taxonomy.tree import ROOT, By, Category, Of, Taxonomy, TaxonomySettings
+from waygraph.registry.taxonomy.tree import By, Category, Of, Taxonomy, TaxonomySettings
 from waygraph.registry.taxonomy.vectors_build import build_by_vectors, direction_of, keep_ids
 from waygraph.registry.taxonomy.walk import numbers_in, walk
 from waygraph_lab.evaluation.compare import markdown_table
 from waygraph_lab.evaluation.dataset import Asked, Dataset
+from waygraph_lab.evaluation.estimate import perfect_walks
 from waygraph_lab.evaluation.sets import COSTS, SET_METRICS, SetAnswer, judge_sets
 
 type Vector = NDArray[np.float32]
@@ -48,28 +49,29 @@ SETS: Sequence[tuple[str, Of]] = (
     (LIVEMCPBENCH, Of.AGENTS),
     (LIVEMCPBENCH, Of.TOOLS),
     (EXAMPLES, Of.AGENTS),
+    (EXAMPLES, Of.TOOLS),
 )
 BEAMS = (1, 2, 4, 8)
 CHANGED = 0.05
 SEED = 33
-BROWSED, TOOLS, QUICK_TOOLS = 60, 5_000, 500
-QUERY_CHARS = 300
-"""Tools that are browsed to; of the invented catalogue."""
-MODEL_VARIABLE = "WAYGRAPH_BENCH_MODEL"
-NO_MODEL = f"No model: OPENAI_BASE_URL and {MODEL_VARIABLE} are not set, so walks by a model were skipped."
+TOOLS, QUICK_TOOLS = 5_000, 500
+"""Of the invented catalogue."""
+NO_MODEL = "No model: walks by one were skipped. `--model openai:MODEL --spend` has one walk."
 NOTES = (
-    "Trees are built by vectors. With OPENAI_BASE_URL and WAYGRAPH_BENCH_MODEL set, a tree is built by that model too, "
-    "and it walks that tree and the one by vectors, in all modes, beside the full context: the paper's Tables 1 and 5. "
-    "The ablations of its build are not repeated.",
+    "Trees are built by vectors. With `--model openai:MODEL --spend` a tree is built by that model too, "
+    "and it walks that tree and the one by vectors, in all modes, beside the full context: the paper's Tables 1 and 5; "
+    "then trees that it builds without one part of the method each.",
     "Perfect: the product's own walk and prompts, with a model that opens exactly the categories that hold a right "
     "service and selects exactly the right ones. It is what a perfect model would pay, and no figure of any model. Its "
     "recall is the ceiling of the tree. Full context: all services in one call.",
     "Vector navigator: children by the cosine of the query and the mean direction of what they hold, the best `beam` "
     "of each level. It returns all that stands in the leaves that it reaches.",
-    "Ids kept: a tree of all services but 5 %, built again after those left out took the place of another 5 %.",
-    "Browsing: the answers of find_tools from an empty query down to the leaf of a tool; then a query of the tool's "
-    "own description within the leaf; and against both one find_tools of that query. `shown`: how often the tool is "
-    "among the five tools of the answer. A query in a tool's own words is the easiest there is: only tokens compare.",
+    "Ids kept: a tree of all services but 5 %, built again after those left out took the place of another 5 %. "
+    "Names kept: of the categories whose ids were.",
+    "Names: for each request whose right agents or tools stand under exactly one of some siblings, the embedder and "
+    "BM25 choose among the siblings by their names alone, or by names and descriptions. `leaf reached`: how often the "
+    "embedder comes to a leaf with something right, by names alone from the root. In brackets: at commit 28ecf567, "
+    "whose trees had fewer children. Settings were chosen on sets of `training` and `trajectories`.",
 )
 
 
@@ -97,13 +99,15 @@ class Grown:
 
 
 def run(world: World) -> Result:
-    count, model = open_counter(world), world.environ.get(MODEL_VARIABLE, "")
-    has_model = bool(world.environ.get("OPENAI_BASE_URL") and model)
-    if not has_model:
+    count, model = open_counter(world), ""
+    if world.model:
+        model = configured_model(world.model, world.environ, option="--model", purpose="for the walks")
+    else:
         print(f"{NAME}: {NO_MODEL}", file=sys.stderr)
     shapes: list[dict[str, Any]] = []
     sets: list[dict[str, Any]] = []
     browsing: list[dict[str, Any]] = []
+    naming: list[dict[str, Any]] = []
     for name, of in SETS:
         if not world.has(name):
             continue
@@ -111,21 +115,30 @@ def run(world: World) -> Result:
         with world.registry_of([dataset.catalogue], texts="contextual") as registry:
             tree = grow(registry, f"{dataset.name}, {of.value}", of, count.count)
             shapes.append(shape(tree))
+            naming += judge_names(tree.name, tree.taxonomy, requests_of(dataset, of), world.embedder())
             if of is Of.AGENTS:
                 sets += navigate(world, name, dataset, tree)
-                sets += navigate_by_model(world, model, name, dataset, tree) if has_model else ()
+                sets += navigate_by_model(world, model, name, dataset, tree) if model else ()
             if name == LIVEMCPBENCH:
-                browsing.append(browse(tree))
+                wanted = list(wanted_by(dataset.queries("questions"), registry))
+                browsing.append(browse(tree.name, registry, count.count, world.embedder(), wanted))
     with world.registry_of_tools(QUICK_TOOLS if world.quick else TOOLS) as registry:
         tree = grow(registry, INVENTED, Of.AGENTS, count.count)
         shapes.append(shape(tree))
-        browsing.append(browse(tree))
+        wanted = list(wanted_of_tools(registry))
+        browsing.append(browse(tree.name, registry, count.count, world.embedder(), wanted))
     return Result(
         name=NAME,
         embedder=world.embedder().fingerprint,
-        measures=list(_measures(shapes)),
-        notes=NOTES if has_model else (*NOTES, NO_MODEL),
-        details={"vocabulary": count.vocabulary, "shapes": shapes, "sets": sets, "browsing": browsing},
+        measures=[*_measures(shapes), *measures(browsing)],
+        notes=(*NOTES, *BROWSING_NOTES, *(() if model else (NO_MODEL,))),
+        details={
+            "vocabulary": count.vocabulary,
+            "shapes": shapes,
+            "sets": sets,
+            "browsing": browsing,
+            "naming": naming,
+        },
     )
 
 
@@ -156,22 +169,28 @@ def grow(registry: LocalRegistry, name: str, of: Of, count: Callable[[str], int]
 
 def shape(tree: Grown) -> dict[str, Any]:
     first, again = (build_by_vectors(tree.services, tree.vectors) for _ in range(2))
+    ids, names = ids_and_names_kept(tree)
     return {
         "tree": tree.name,
         **asdict(Structure.of(tree.taxonomy)),
         "equal": first == again,
-        "ids kept": round(ids_kept(tree), 4),
+        "ids kept": round(ids, 4),
+        "names kept": round(names, 2),
         "seconds": round(tree.seconds, 2),
     }
 
 
-def ids_kept(tree: Grown) -> float:
-    """The share of the former ids that are there again, after 5 % of the services gave way to as many others."""
+def ids_and_names_kept(tree: Grown) -> tuple[float, float]:
+    """The share of the former ids that are there again, after 5 % of the services gave way to as many others; and of
+    these the share that is called as before.
+    """
     order = random.Random(SEED).sample(list(tree.services), len(tree.services))  # noqa: S311 - no secret
     part = max(1, round(CHANGED * len(order)))
     before = build_by_vectors(order[part:], tree.vectors)
     after = keep_ids(build_by_vectors([*order[:part], *order[2 * part :]], tree.vectors, before), before)
-    return len(before.categories.keys() & after.categories.keys()) / len(before.categories)
+    kept = before.categories.keys() & after.categories.keys()
+    same = sum(before.categories[each].name == after.categories[each].name for each in kept)
+    return len(kept) / len(before.categories), same / max(1, len(kept))
 
 
 # -- navigators ------------------------------------------------------------------------------------------
@@ -187,8 +206,8 @@ def navigate(world: World, name: str, dataset: Dataset, tree: Grown) -> Iterator
         json.dumps(service_rows(tree.services), ensure_ascii=False)
     )
     navigators: dict[str, Callable[[Asked], SetAnswer]] = {
-        "perfect": perfect_walks(tree, tree.taxonomy),
-        "perfect, without cross-listing": perfect_walks(tree, without_crosses(tree.taxonomy)),
+        "perfect": perfect_sets(tree, tree.taxonomy),
+        "perfect, without cross-listing": perfect_sets(tree, without_crosses(tree.taxonomy)),
         "full context, perfect": lambda query: SetAnswer(
             ids=_right(query, tree), calls=1, tokens=whole + tree.count(query.texts[0])
         ),
@@ -270,50 +289,21 @@ def _walks(chat: ChatModel, tree: Grown, taxonomy: Taxonomy, mode: Mode) -> Call
 
     def answer(query: Asked) -> SetAnswer:
         walked = walk(query.texts[0], taxonomy, lambda ids: [services[each] for each in ids], chat, mode)
-        tokens = walked.prompt_tokens + walked.completion_tokens
-        return SetAnswer(ids=walked.selected, calls=walked.calls, tokens=tokens)
+        if walked.failure:
+            raise NotReranked(query.id, TAXONOMY.name, f"no walk: {walked.failure}")
+        return _set_of(walked)
 
     return answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class PerfectModel:
-    """Answers a walk's questions as if it knew what is right. `below`: by name and description of a category, or of a
-    service, the ids of what it stands for. Not a ChatModel, but for what a walk asks of one.
-    """
-
-    below: Mapping[tuple[str, str], frozenset[str]]
-    right: frozenset[str]
-    count: Callable[[str], int]
-    model: str = "perfect"
-
-    def complete(self, messages: Sequence[Mapping[str, Any]], **_: object) -> Completion:
-        rows = json.loads(messages[1]["content"])["choices"]
-        told = [(row.get("name", ""), row.get("description", "")) for row in rows]
-        chosen = [number for number, each in enumerate(told, start=1) if not self.right.isdisjoint(self.below[each])]
-        answer = json.dumps({"numbers": chosen})
-        prompt = sum(self.count(message["content"]) for message in messages)
-        return Completion(message={"content": answer}, prompt_tokens=prompt, completion_tokens=self.count(answer))
+def _set_of(walked: Walked) -> SetAnswer:
+    tokens = walked.prompt_tokens + walked.completion_tokens
+    return SetAnswer(ids=walked.selected, calls=walked.calls, tokens=tokens)
 
 
-def perfect_walks(tree: Grown, taxonomy: Taxonomy) -> Callable[[Asked], SetAnswer]:
-    below: dict[tuple[str, str], frozenset[str]] = defaultdict(frozenset)
-    for category in taxonomy.categories.values():
-        [row] = category_rows([Draft(category.name, category.description, category.boundary)])
-        below[_row(row)] |= frozenset(taxonomy.below(category))
-    for each in tree.services:
-        [row] = service_rows([each])
-        below[_row(row)] |= {each.id}
-
-    def answer(query: Asked) -> SetAnswer:
-        model = PerfectModel(below=below, right=frozenset(_right(query, tree)), count=tree.count)
-        return _walks(cast("ChatModel", model), tree, taxonomy, Mode.ALL)(query)
-
-    return answer
-
-
-def _row(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row.get("name", ""), row.get("description", "")
+def perfect_sets(tree: Grown, taxonomy: Taxonomy) -> Callable[[Asked], SetAnswer]:
+    walk_to = perfect_walks(taxonomy, tree.services, tree.count)
+    return lambda query: _set_of(walk_to(query.texts[0], _right(query, tree)))
 
 
 def without_crosses(taxonomy: Taxonomy) -> Taxonomy:
@@ -351,38 +341,6 @@ def _right(query: Asked, tree: Grown) -> list[str]:
     return [min(item & tree.ids or item) for item in query.gold]
 
 
-# -- the gateway -----------------------------------------------------------------------------------------
-
-
-def browse(tree: Grown) -> dict[str, Any]:
-    """Means over some tools, and the largest answer."""
-    tools = [tool for tool in tree.registry.tools() if tool.description]
-    paths = tree.taxonomy.paths()
-    leaf_of = {entity: category.id for category in tree.walk() for entity in category.holds}
-    ways: list[dict[str, float]] = []
-    for tool in random.Random(SEED).sample(tools, BROWSED):  # noqa: S311 - no secret
-        path = paths[leaf_of[tool.id if tool.id in leaf_of else owner_of(tool.id)]].split("/")
-        steps = [_told(tree, FindAsked(within="/".join(path[:depth]), browses=True)) for depth in range(len(path) + 1)]
-        words, counts = tool.description[:QUERY_CHARS], [tree.count(step) for step in steps]
-        within, once = (_told(tree, FindAsked(query=words, within=each)) for each in ("/".join(path), ROOT))
-        way: dict[str, float] = {"steps": len(steps), "tokens a step": fmean(counts), "tokens to the leaf": sum(counts)}
-        way |= {"shown": tool.call_name in _names(steps[-1])}
-        way |= {"tokens of a query in it": tree.count(within), "shown by that": tool.call_name in _names(within)}
-        way |= {"tokens of one find_tools": tree.count(once), "shown at once": tool.call_name in _names(once)}
-        ways.append(way | {"largest step": max(counts)})
-    means = {name: round(fmean(way[name] for way in ways), 2) for name in ways[0]}
-    largest = max(way["largest step"] for way in ways)
-    return {"tree": tree.name, "tools": len(tools), **means, "largest step": largest}
-
-
-def _names(told: str) -> set[str]:
-    return {each["name"] for each in json.loads(told).get("tools", ())}
-
-
-def _told(tree: Grown, asked: FindAsked) -> str:
-    return json.dumps(find(tree.registry, asked), ensure_ascii=False, separators=(",", ":"))
-
-
 # -- what is written -------------------------------------------------------------------------------------
 
 
@@ -415,8 +373,10 @@ def tables_of(details: Mapping[str, Any]) -> str:
             markdown_table(shown, [[row[name] for name in columns] for row in shapes]),
             f"Answers that are sets; tokens by {details['vocabulary']}. *Perfect* is what a perfect model would pay:",
             markdown_table(("data", "method", *SET_METRICS[:3], "size", "calls", "tokens"), lines),
-            "Browsing to a tool by the gateway, beside one find_tools, in tokens of the answers:",
+            "Browsing by find_tools, in tokens of the answers:",
             markdown_table(list(browsing[0]), [list(row.values()) for row in browsing]),
+            "The right category by its name alone, and by name and description, as a share of choices:",
+            markdown_table(("tree", "choices", *FIGURES), table_rows(details.get("naming", ()))),
         )
     )
 

@@ -53,8 +53,14 @@ class World:
     quick: bool = False
     configured: str = ""
     """The embedder that the user has chosen, if any: some benchmarks measure it beside the default one."""
-    mind: str = ""
-    """`openai:MODEL`, which costs money: it takes part in the loop. Empty: none does."""
+    model: str = ""
+    """`openai:MODEL`, which may be asked, though it costs money. Empty: none may."""
+    sizes: tuple[int, ...] = ()
+    """Numbers of tools, ascending, in place of a benchmark's own."""
+    rounds: int = 0
+    """How often, in place of a benchmark's own number; 0: that."""
+    base: str = ""
+    """A commit that is measured beside this checkout. Empty: none is."""
 
     @property
     def embedders(self) -> Mapping[str, str]:
@@ -74,9 +80,9 @@ class World:
         return Bench(settings=self.settings, environ=self.environ, watching=report_part)
 
     def record(self, dataset: Dataset, trials: Sequence[Trial]) -> Record:
-        """Of every trial's outcome, in the order of the trials."""
+        """Of every trial's outcome, in the order of the trials. Raises NotReranked."""
         outcomes = sorted(self.bench.outcomes(dataset, trials), key=lambda outcome: trials.index(outcome.trial))
-        return record_of(dataset, outcomes, {})
+        return record_of(dataset, [outcome.refuse_failures() for outcome in outcomes], {})
 
     def has(self, name: str) -> bool:
         return self._folder_of(name).is_dir()

@@ -106,8 +106,8 @@ def _title_of(row: Mapping[str, Any]) -> str:
 
 def scales(world: World) -> list[Scale]:
     """A model is asked at one scale: it costs money."""
-    if world.mind:
-        model = configured_model(world.mind, world.environ, option="--mind", purpose="for the loop")
+    if world.model:
+        model = configured_model(world.model, world.environ, option="--model", purpose="for the loop")
         mind = ModelMind(ChatModel.open(model, world.settings, world.environ))
         return [Scale(distractors=50, minds={model: mind}, every=6 if world.quick else 1)]
     if world.quick:

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from benchmarks.endpoint import remove_endpoint
 from benchmarks.peers import table
 from benchmarks.peers.contenders import CONTENDERS, HYBRID, Contender
 from benchmarks.peers.measure import LIMIT, Effort, accounts, row
@@ -47,6 +48,7 @@ NOTES = (
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     options = _parser().parse_args(arguments)
     if options.work == "run":
+        environ = remove_endpoint(environ)
         data = options.data or data_folder(environ)
         comparison = Comparison(folder=data / "livemcpbench", settings=load_settings(environ), environ=environ)
         result = comparison.result()

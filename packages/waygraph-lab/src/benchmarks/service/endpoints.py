@@ -1,12 +1,13 @@
 """The endpoints under load: the service over a registry on disk, and the bare endpoint over the same matrix."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from benchmarks.process_speed import model_files
 from benchmarks.processes import Server, free_port, plain_environ, python_module, run_server, waygraph_command
@@ -16,9 +17,9 @@ from benchmarks.world import World, scratch_folder, show_progress, with_cache, w
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.access.api_keys import KeyFile
-from waygraph.registry.index.local import generation
-from waygraph.registry.index.local.generation import folder_of, lease_current
+from waygraph.registry.graph.read import read_vectors
 from waygraph.registry.registry import Registry
+from waygraph.registry.storage.local_registry import LocalRegistry
 
 ROUTE = "/v1/route"
 LIMIT = 5
@@ -144,9 +145,11 @@ def _fill(world: World, place: Path, tools: int) -> str:
 
 
 def _write_matrix(endpoints: Endpoints) -> None:
-    """What the registry has published, in the form that the bare endpoint reads."""
-    published = lease_current(folder_of(endpoints.registry)).path
-    shutil.copy(published / generation.VECTORS, endpoints.folder / bare_endpoint.MATRIX)
-    tables = json.loads((published / generation.TABLES).read_bytes())
-    ids = [*(agent["id"] for agent in tables["agents"]), *tables["tool_ids"]]
+    """What the registry holds, in the form that the bare endpoint reads."""
+    world = endpoints.world
+    with LocalRegistry.open(endpoints.registry, settings=world.settings, environ=world.environ) as registry:
+        agents, tools = [[each.id for each in listed] for listed in (registry.agents(), registry.tools())]
+        vectors = registry.read(lambda session: read_vectors(session, agents=agents, tools=tools))
+    ids = [each for each in (*agents, *tools) if each in vectors]
+    np.save(endpoints.folder / bare_endpoint.MATRIX, np.stack([vectors[each] for each in ids]))
     (endpoints.folder / bare_endpoint.IDS).write_text(json.dumps(ids), encoding="utf-8")

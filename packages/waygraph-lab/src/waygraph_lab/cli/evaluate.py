@@ -1,7 +1,8 @@
 """`eval`: how well routes are, on a dataset with known answers."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -9,11 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperGroup
 
-from waygraph.api.cli.options import AsJson, Invocation, TextForm, invocation
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, Invocation, invocation, with_option_groups
 from waygraph.api.cli.render.output import note, show
+from waygraph_lab.cli.agents import agents
+from waygraph_lab.cli.measurement import (
+    Output,
+    StageOptions,
+    about_run,
+    choices,
+    refuse_files,
+    remark_on_failures,
+    until_failure,
+    write_error,
+)
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.errors import StorageFailed
+    from waygraph_lab.datasets.trials import Bench
     from waygraph_lab.evaluation.dataset import Dataset
     from waygraph_lab.evaluation.record import Record
     from waygraph_lab.evaluation.run import Grid, Trial
@@ -36,7 +48,23 @@ Folder = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run judges, keeps and costs."""
+
+    set_size: Annotated[
+        int, typer.Option(min=0, max=20, help="Judge the first so many as a set, beside what a walk selects.")
+    ] = 0
+    at_once: Annotated[int, typer.Option(min=1, help="Queries at a time that a model is asked for.")] = 1
+    lines: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a line a query here. What FILE holds already is not asked again."),
+    ] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what the models would cost.")] = False
+
+
 @evaluate.command()
+@with_option_groups
 def run(
     context: typer.Context,
     folder: Folder,
@@ -48,143 +76,113 @@ def run(
     weights: Annotated[list[str] | None, typer.Option(metavar="AGENT,TOOL", help="In place of the recipe's.")] = None,
     k: Annotated[list[float] | None, typer.Option(help="Of every leg.")] = None,
     depth: Annotated[list[int] | None, typer.Option(help="Candidates a leg.")] = None,
-    texts: Annotated[list[str] | None, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = None,
+    texts: Annotated[list[str] | None, typer.Option(help=f"{TEXT_FORMS}.", **TEXT_FORM)] = None,
     with_embedder: Annotated[list[str] | None, typer.Option(metavar="SPEC", help="Again for more.")] = None,
     split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
     tasks: Annotated[
         int, typer.Option(min=0, help="At most so many questions, drawn by a seed; 0: all.", show_default=True)
     ] = 0,
-    rerank: Annotated[
-        str,
-        typer.Option(
-            metavar="SPEC", help="openai:MODEL, cross-encoder:MODEL or ranker:FILE puts the best 20 in order."
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
-    ] = None,
+    stages: StageOptions,
+    options: RunOptions,
+    output: Output = None,
     as_json: AsJson = False,
 ) -> None:
     """Route every query of a dataset and compare with what is right.
 
     waygraph eval my-dataset --recipe hybrid --recipe paper
 
-    Every combination of the options is tried.
+    Every combination of the options is tried. A query whose walk or reranker fails counts 0, and is reported.
     """
-    from waygraph.registry.routing.recipes import DEFAULT_RECIPE, recipe_named
-    from waygraph_lab.cli import shapes, views
+    from waygraph.registry.routing.recipes import DEFAULT_RECIPE, TAXONOMY
     from waygraph_lab.datasets.read_dataset import read_dataset
+    from waygraph_lab.datasets.trials import named_recipes
     from waygraph_lab.evaluation.dataset import BYS
-    from waygraph_lab.evaluation.record import refuse_unwritable, summary_of
     from waygraph_lab.evaluation.run import Grid
 
-    if output == Path("-"):
-        raise typer.BadParameter("expected a file; --json prints what a table shows", param_hint="'--output'")
-    told = invocation(context)
-    dataset = read_dataset(folder, told.settings())
+    command = invocation(context)
+    refuse_files(output, options.lines)
+    dataset = read_dataset(folder, command.settings())
     dataset = dataset.draw(tasks, split=split) if tasks else dataset
     grid = Grid(
-        recipes=[recipe_named(name, rerank=rerank) for name in recipe or [DEFAULT_RECIPE]],
-        bys=_choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
+        recipes=named_recipes(
+            recipe or [TAXONOMY.name if stages.walk else DEFAULT_RECIPE],
+            rerank=stages.rerank,
+            walk=stages.walk,
+            mode=stages.mode,
+        ),
+        bys=choices("--by", by, BYS) or dataset.usual_bys(split=split) or ("questions",),
         weights=[_weights(pair) for pair in weights or ()] or (None,),
         ks=k or (None,),
         depths=depth or (None,),
-        texts=_choices("--texts", texts, _FORMS) or (None,),
-        embedders=with_embedder or (told.embedder,),
+        texts=texts or (None,),
+        embedders=with_embedder or (command.embedder,),
         split=split,
     )
     trials = grid.trials()
-    if output:
-        refuse_unwritable(output)
-    record = _record(told, dataset, trials)
-    _remark_on_words(record)
-    _remark(grid)
-    unwritten = _write_error(record, output) if output else None
-    show(summary_of(record), shapes.evaluation_json, views.view_evaluation, as_json)
-    if unwritten:
-        raise unwritten
+    with _bench(command, stages, options) as bench:
+        if options.dry_run:
+            _show_estimates(bench, dataset, trials, as_json)
+        else:
+            _measure(bench, dataset, trials, grid, output, as_json)
 
 
-def _write_error(record: "Record", output: Path) -> "StorageFailed | None":
-    """Why it could not be written: what was measured is shown all the same."""
-    from waygraph.registry.model.errors import StorageFailed
-    from waygraph_lab.evaluation.record import write_record
-
-    try:
-        write_record(record, output)
-    except StorageFailed as error:
-        return error
-    note(f"the record is in {output}")
-    return None
+evaluate.command()(agents)
 
 
-@evaluate.command()
-def agents(
-    context: typer.Context,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A dataset with right tools, and an mcp.json of its agents' servers.")
-    ],
-    *,
-    model: Annotated[list[str], typer.Option(metavar="MODEL", help="Of the endpoint. Again for more.")],
-    judge: Annotated[str, typer.Option(metavar="MODEL", help="Who scores answers. Default: nobody does.")] = "",
-    recipe: Annotated[
-        list[str] | None, typer.Option(help="How tools are found. Default: lexical, tools and hybrid.")
-    ] = None,
-    rerank: Annotated[
-        str,
-        typer.Option(
-            metavar="SPEC", help="openai:MODEL, cross-encoder:MODEL or ranker:FILE puts the best 20 in order."
-        ),
-    ] = "",
-    texts: Annotated[str, typer.Option(help="contextual, plain, concat, tdwa-1 or tdwa-2.")] = "contextual",
-    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
-    tasks: Annotated[int, typer.Option(min=1, help="So many queries, spread evenly over all.")] = 50,
-    limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5,
-    turns: Annotated[int, typer.Option(min=1, help="Answers of the model a task.")] = 12,
-    at_once: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 4,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the whole record here, as JSON.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Let a language model find and call tools, and measure its calls and answers.
-
-    waygraph eval agents scalemcp --model gpt-4o-mini --judge gpt-4o --split daily
-
-    The endpoint is that of OPENAI_BASE_URL and OPENAI_API_KEY. The servers of DIR/mcp.json must be running.
-    """
+@contextmanager
+def _bench(command: Invocation, stages: StageOptions, options: RunOptions) -> "Iterator[Bench]":
+    """Raises UnknownName, InvalidSetting for the taxonomy, InvalidDataset for the lines."""
     import os
 
     from waygraph.api.cli.render.progress import progress_bar
-    from waygraph_lab.cli import shapes, views
-    from waygraph_lab.datasets.folder import server_config
-    from waygraph_lab.datasets.read_dataset import read_dataset
-    from waygraph_lab.datasets.trials import AgentBench, agent_trials, choose_tasks
-    from waygraph_lab.evaluation.agents import agent_record, without_tasks
-    from waygraph_lab.evaluation.record import refuse_unwritable
+    from waygraph_lab.datasets.trials import Bench
+    from waygraph_lab.evaluation.answer_lines import AnswerLines
 
-    (form,) = _choices("--texts", [texts], _FORMS)
-    trials = agent_trials(
-        model, recipe or (), rerank=rerank, texts=form, judge=judge, limit=limit, turns=turns, environ=os.environ
-    )
-    told = invocation(context)
-    settings = told.settings()
-    servers, dataset = server_config(folder), read_dataset(folder, settings)
-    asked = choose_tasks(dataset, split=split, count=tasks)
-    if output:
-        refuse_unwritable(output)
-    bench = AgentBench(
+    settings = command.settings()
+    lines = AnswerLines(options.lines) if options.lines else None
+    bench = Bench(
         settings=settings,
         environ=os.environ,
-        embedder=told.embedder,
-        at_once=at_once,
         watching=partial(progress_bar, after_s=settings.progress_after_s),
+        tree=stages.tree(command, settings),
+        lines=lines,
+        at_once=options.at_once,
+        set_size=options.set_size,
     )
-    record = agent_record(dataset, bench.outcomes(dataset, servers, asked, trials), about_run())
-    unwritten = _write_error(record, output) if output else None
-    show(without_tasks(record), shapes.evaluation_json, views.agents_evaluated, as_json)
-    if unwritten:
-        raise unwritten
+    try:
+        yield bench
+    finally:
+        if lines and not options.dry_run:
+            lines.close()
+            note(f"{lines.kept} queries were not asked again; the lines are in {options.lines}")
+
+
+def _show_estimates(bench: "Bench", dataset: "Dataset", trials: "Sequence[Trial]", as_json: bool) -> None:
+    from waygraph_lab.cli import shapes, views
+
+    show(list(bench.estimates(dataset, trials)), shapes.estimates_json, views.view_estimates, as_json)
+
+
+def _measure(  # noqa: PLR0917 - what the command has
+    bench: "Bench",
+    dataset: "Dataset",
+    trials: "Sequence[Trial]",
+    grid: "Grid",
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    from waygraph_lab.cli import shapes, views
+    from waygraph_lab.evaluation.record import record_of, summary_of
+
+    outcomes, failure = until_failure(bench.outcomes(dataset, trials))
+    record = record_of(dataset, outcomes, about_run())
+    _remark_on_words(record)
+    remark_on_failures(record)
+    _remark(grid)
+    unwritten = write_error(record, output) if output else None
+    show(summary_of(record), shapes.evaluation_json, views.view_evaluation, as_json)
+    if error := failure or unwritten:
+        raise error
 
 
 @evaluate.command()
@@ -200,8 +198,9 @@ def diff(
     from waygraph_lab.evaluation.compare import differences
     from waygraph_lab.evaluation.record import read_record
 
-    whole = partial(read_record, with_queries=True)
-    found = differences(whole(one), whole(other), metric)
+    first, second = (read_record(path, with_queries=True) for path in (one, other))
+    remark_on_failures(first, second)
+    found = differences(first, second, metric)
     show(found, shapes.differences, partial(views.differences, limit=limit), as_json)
 
 
@@ -229,7 +228,7 @@ def table(
     found = tabulate(
         _named_records(files),
         metrics=metric or SHOWN,
-        bys=_choices("--by", by, BYS),
+        bys=choices("--by", by, BYS),
         against=against,
         levels=("tools",) if tools else ("agents", "tools"),
     )
@@ -256,7 +255,7 @@ def plot(
     from waygraph_lab.evaluation.compare import tabulate
     from waygraph_lab.evaluation.plots import RECALLS, Form, draw
 
-    (chosen,) = _choices("--format", [form], get_args(Form))
+    (chosen,) = choices("--format", [form], get_args(Form))
     drawn = draw(tabulate(_named_records(files), metrics=RECALLS), to, chosen)
     show(drawn, shapes.plots_json, views.view_plots, as_json)
 
@@ -264,18 +263,9 @@ def plot(
 def _named_records(files: Sequence[Path]) -> "list[tuple[str, Record]]":
     from waygraph_lab.evaluation.record import read_record
 
-    return [(path.stem, read_record(path)) for path in files]
-
-
-_FORMS: tuple[TextForm, ...] = get_args(TextForm)
-
-
-def _choices[T: str](option: str, given: list[str] | None, known: tuple[T, ...]) -> tuple[T, ...]:
-    """Raises BadParameter."""
-    for name in given or ():
-        if name not in known:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint=f"'{option}'")
-    return tuple(value for value in known if value in (given or ()))
+    named = [(path.stem, read_record(path)) for path in files]
+    remark_on_failures(*(record for _, record in named))
+    return named
 
 
 def _weights(pair: str) -> tuple[float, float]:
@@ -305,32 +295,3 @@ def _remark(grid: "Grid") -> None:
         note(f"{recipe.name} is not tried over {texts} texts: it is made for {recipe.texts} ones")
     for recipe in grid.without_k:
         note(f"{recipe.name} is not varied by --k: it merges scores, and has none")
-
-
-def _record(told: Invocation, dataset: "Dataset", trials: "Sequence[Trial]") -> "Record":
-    import os
-
-    from waygraph.api.cli.render.progress import progress_bar
-    from waygraph_lab.datasets.trials import Bench
-    from waygraph_lab.evaluation.record import record_of
-
-    settings = told.settings()
-    bench = Bench(
-        settings=settings, environ=os.environ, watching=partial(progress_bar, after_s=settings.progress_after_s)
-    )
-    return record_of(dataset, bench.outcomes(dataset, trials), about_run())
-
-
-def about_run() -> dict[str, str]:
-    """How a record came to be: command, date, version, commit."""
-    from datetime import UTC, datetime
-    from importlib.metadata import version
-
-    from waygraph_lab.evaluation.record import source_commit
-
-    return {
-        "command": " ".join(["waygraph", *sys.argv[1:]]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "waygraph": version("waygraph"),
-        "commit": source_commit(),
-    }

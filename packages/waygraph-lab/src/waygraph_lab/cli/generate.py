@@ -119,7 +119,7 @@ def mutations(
     with _order(by, folder, count, seed, at_once, settings) as order:
         author = ModelAuthor(order.answers) if order.answers else RuleAuthor()
         made = write_mutations(folder, evolve(catalogue, level, author, order, settings))
-    _remark(made.mutants, count, made.unfit)
+    _remark(made.mutants, order, made.unfit)
     show(made, shapes.shape, views.numbers, as_json)
 
 
@@ -163,7 +163,7 @@ def trajectories(
     with _order(by, folder, count, seed, at_once, settings) as order:
         roles = ModelRoles(order.answers) if order.answers else RuleRoles()
         made = write_trajectories(folder, catalogue, roles, near, order)
-    _remark(made.trajectories, count, made.unfit)
+    _remark(made.trajectories, order, made.unfit)
     show(made, shapes.shape, views.numbers, as_json)
 
 
@@ -208,9 +208,11 @@ def _read(source: str, settings: "Settings") -> "Manifest":
     return catalogue
 
 
-def _remark(made: int, count: int, unfit: Mapping[str, int]) -> None:
-    if made < count:
-        note(f"{made} of {count}: the other tries were {', '.join(f'{n} {reason}' for reason, n in unfit.items())}")
+def _remark(made: int, order: "Order", unfit: Mapping[str, int]) -> None:
+    if made < order.count:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in unfit.items())
+        advice = f"; {order.answers.advice()}" if order.answers else ""
+        note(f"{made} of {order.count}: the other tries were {reasons}{advice}")
 
 
 @contextmanager

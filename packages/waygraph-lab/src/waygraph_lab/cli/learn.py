@@ -8,7 +8,7 @@ import typer
 
 from waygraph.api.cli.options import AsJson, invocation
 from waygraph.api.cli.render.output import note, show
-from waygraph_lab.cli.evaluate import about_run
+from waygraph_lab.cli.measurement import about_run
 
 
 def embedder(

@@ -10,6 +10,7 @@ from waygraph.registry.model.shapes import Shape
 if TYPE_CHECKING:
     from waygraph_lab.evaluation import compare as evaluation
     from waygraph_lab.evaluation.compare import Changed, Difference, Side
+    from waygraph_lab.evaluation.estimate import CostEstimate
     from waygraph_lab.evaluation.record import Record
     from waygraph_lab.scalemcp.generate import Generated
 
@@ -35,6 +36,12 @@ def generation_json(made: "Generated") -> Shape:
 def evaluation_json(record: "Record") -> Shape:
     """As the record has it, without its queries."""
     return dict(record)
+
+
+def estimates_json(estimates: "Iterable[CostEstimate]") -> Shape:
+    from waygraph_lab.evaluation.estimate import HOW
+
+    return {"estimates": [asdict(each) for each in estimates], "how": HOW}
 
 
 def tables(found: "Iterable[evaluation.Table]") -> Shape:

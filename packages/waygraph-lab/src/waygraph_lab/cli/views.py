@@ -1,6 +1,7 @@
 """What an evaluation found and what was generated or learned, laid out for people."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from waygraph.api.cli.render.output import Block, Cell, Fields, Lines, Table
 if TYPE_CHECKING:
     from waygraph_lab.evaluation import compare as evaluation
     from waygraph_lab.evaluation.compare import Changed, Difference, Side
+    from waygraph_lab.evaluation.estimate import CostEstimate
     from waygraph_lab.evaluation.record import Record
     from waygraph_lab.scalemcp.generate import Generated
 
@@ -81,19 +83,52 @@ def view_evaluation(record: "Record") -> Iterator[Block]:
         counts = ("judged", "withheld") if level == "agents" else ("judged",)
         if rows:
             yield Table(title=level, columns=("recipe", "asked by", *counts, *SHOWN_METRICS, "p50 ms"), rows=rows)
+    if sets := [_set_row(outcome) for outcome in record["outcomes"] if outcome["sets"]]:
+        yield Table(title="sets", columns=("recipe", "asked by", "failed", *SET_METRICS, *COSTS), rows=sets)
+
+
+def view_estimates(estimates: "Sequence[CostEstimate]") -> Iterator[Block]:
+    from waygraph_lab.evaluation.estimate import HOW
+
+    names = [each.name for each in fields(estimates[0])]
+    yield Table(
+        columns=[name.replace("_", " ") for name in names],
+        rows=[[getattr(each, name) for name in names] for each in estimates],
+    )
+    yield Lines(HOW)
+
+
+SET_METRICS, COSTS = ("Hit", "Recall", "Precision"), ("Size", "Calls", "Tokens")
+
+
+def _set_row(outcome: "Record") -> list[Cell]:
+    values = [f"{outcome['sets'][name][0]:.3f}" for name in SET_METRICS]
+    costs = [f"{outcome['sets'][name][0]:,.1f}" for name in COSTS]
+    return [outcome["name"], outcome["by"], sum(outcome["failures"].values()), *values, *costs]
 
 
 def agents_evaluated(record: "Record") -> Iterator[Block]:
     """Tool Correctness and Task Completion with what they cost, each model by each way of finding tools."""
     held = record["dataset"]
     yield Fields((("dataset", held["name"]), ("agents", held["agents"]), ("tools", held["tools"])))
-    columns = ("model", "retrieval", "tasks", "tool correctness", "gold coverage", "task completion")
+    columns = (
+        "model",
+        "retrieval",
+        "surface",
+        "noise",
+        "tasks",
+        "tool correctness",
+        "gold coverage",
+        "task completion",
+    )
     costs = ("calls", "searches", "turns", "prompt_tokens", "completion_tokens", "seconds")
     endings = ("out of turns", "failed")
     rows: list[list[Cell]] = [
         [
             outcome["model"],
             outcome["retrieval"],
+            outcome["surface"],
+            outcome["noise"],
             outcome["asked"],
             *(_score(outcome, name) for name in ("tool_correctness", "gold_coverage", "task_completion")),
             *(f"{outcome['costs'][name]:.1f}" for name in costs),
@@ -106,11 +141,12 @@ def agents_evaluated(record: "Record") -> Iterator[Block]:
 
 
 def _score(outcome: "Record", name: str) -> str:
-    """The mean and its interval."""
+    """The mean and its interval, and of several runs the standard deviation between them."""
     if name not in outcome["scores"]:
         return "not judged"
     mean, low, high = outcome["scores"][name]
-    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    spread = f" ± {outcome['spread'][name]:.3f}" if name in outcome["spread"] else ""
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]{spread}"
 
 
 def _outcome_row(outcome: "Record", level: str) -> list[Cell]:

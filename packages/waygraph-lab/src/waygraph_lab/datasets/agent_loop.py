@@ -1,36 +1,42 @@
 """A language model that fulfils tasks with tools: it searches with `find_tools`, and then calls what it found.
 
 The loop of ScaleMCP (Lumer et al., 2025, section 5.2): the tools that a search finds are bound into the model's own
-list of tools, and the product's executor runs its calls.
+list of tools, and the product's executor runs its calls. With the surface `router` the model has `route` and `execute`
+alone, as the gateway lists them: the light routing agent of ToolACE-MCP.
 """
 
 import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
+from waygraph.api.mcp.meta_tools import EXECUTE, FIND_TOOLS, ROUTE, instructions, meta_tools
 from waygraph.ingest.execution.call import ToolCall, ToolCaller
 from waygraph.registry.catalog.find_tools.find import FindAsked, find
 from waygraph.registry.catalog.tool_formats import definition
 from waygraph.registry.language_model.endpoint import ChatModel
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, UpstreamError
+from waygraph.registry.model.errors import CallError, InvalidQuery, LanguageModelError, NotReranked, UpstreamError
 from waygraph.registry.model.identity import replace_surrogates
-from waygraph.registry.model.nouns import Tool
+from waygraph.registry.model.nouns import CallOutcome, Query, Tool, ToolRoute, Turn
 from waygraph.registry.registry import Registry
-from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending
+from waygraph_lab.evaluation.agents import AgentCall, AgentTrial, Attempt, Ending, Surface
 from waygraph_lab.evaluation.dataset import Asked
+from waygraph_lab.evaluation.run import require_stages
 
-FIND_TOOLS = "find_tools"
+if TYPE_CHECKING:
+    from waygraph.registry.catalog.searchable import Searchable
+
 RESULT_CHARS = 16_000
 """Of a tool's result, as the model reads it."""
+_ENDING = "When you have what the request needs, answer in plain text, only with what the tools returned."
 SYSTEM = (
     "Fulfil the user's request with tools. Call find_tools to search for tools; from then on you can call the tools "
-    "that it found by their names. Search again for what is still missing. When you have what the request needs, "
-    "answer in plain text, only with what the tools returned."
+    f"that it found by their names. Search again for what is still missing. {_ENDING}"
 )
 _SEARCH: Mapping[str, Any] = {
     "type": "function",
@@ -44,6 +50,22 @@ _SEARCH: Mapping[str, Any] = {
         },
     },
 }
+
+
+def meta_functions(surface: Surface) -> list[Mapping[str, Any]]:
+    """What the model has before it found anything, as OpenAI lists functions."""
+    if surface == "default":
+        return [_SEARCH]
+    return [
+        {
+            "type": "function",
+            "function": {name: tool[field] for name, field in _FUNCTION.items()},
+        }
+        for tool in meta_tools(surface)
+    ]
+
+
+_FUNCTION: Mapping[str, str] = {"name": "name", "description": "description", "parameters": "inputSchema"}
 
 
 class BadRequest(Exception):
@@ -60,13 +82,17 @@ class AgentLoop:
     trial: AgentTrial
 
     async def attempt(self, task: Asked) -> Attempt:
-        """The task, without a judgement. A model that fails or stays silent ends it as `failed`."""
+        """The task, without a judgement.
+
+        It ends as `failed` if the model does not answer, or if the recipe's walk or reranker fails in a search: what is
+        found without them is no measure of them.
+        """
         began, talk = time.perf_counter(), Conversation(loop=self, task=task)
         ending: Ending
         try:
             ending, fault = await talk.run(), ""
-        except LanguageModelError as error:
-            ending, fault = "failed", str(error)
+        except (LanguageModelError, NotReranked) as error:
+            ending, fault = "failed", error.reason if isinstance(error, NotReranked) else str(error)
         return Attempt(
             id=task.id,
             text=talk.text,
@@ -92,6 +118,8 @@ class Conversation:
     messages: list[Mapping[str, Any]] = field(init=False)
     bound: dict[str, Tool] = field(default_factory=dict)
     calls: list[AgentCall] = field(default_factory=list)
+    history: list[Turn] = field(default_factory=list)
+    """Calls that were made, by tool and outcome, as a session of the gateway knows them."""
     answer: str = ""
     turns: int = 0
     searches: int = 0
@@ -99,17 +127,22 @@ class Conversation:
     completion_tokens: int = 0
 
     def __post_init__(self) -> None:
+        system = SYSTEM if self.surface == "default" else f"{instructions('router')} {_ENDING}"
         self.messages = [
-            {"role": "system", "content": SYSTEM},
+            {"role": "system", "content": system},
             {"role": "user", "content": replace_surrogates(self.text)},
         ]
+
+    @property
+    def surface(self) -> Surface:
+        return self.loop.trial.surface
 
     @property
     def text(self) -> str:
         return "\n".join(self.task.texts)
 
     async def run(self) -> Ending:
-        """Raises LanguageModelError."""
+        """Raises LanguageModelError, NotReranked."""
         while self.turns < self.loop.trial.turns:
             message = await self._next_message()
             requests = message.get("tool_calls")
@@ -124,8 +157,10 @@ class Conversation:
         return "out of turns"
 
     async def _next_message(self) -> Mapping[str, Any]:
-        tools = [_SEARCH, *(definition(tool, "openai") for tool in self.bound.values())]
-        completion = await to_thread.run_sync(self.loop.model.complete, self.messages, tools)
+        bound = self.bound.values() if self.surface == "default" else ()
+        tools = [*meta_functions(self.surface), *(definition(tool, "openai") for tool in bound)]
+        ask = partial(self.loop.model.complete, temperature=self.loop.trial.temperature)
+        completion = await to_thread.run_sync(ask, self.messages, tools)
         self.turns += 1
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
@@ -133,10 +168,16 @@ class Conversation:
 
     async def _result_message(self, request: object) -> Mapping[str, Any]:
         name, text, call_id = _parts(request)
-        result = await (self._search(text) if name == FIND_TOOLS else self._call(name, text))
+        if name == (FIND_TOOLS if self.surface == "default" else ROUTE):
+            result = await self._search(text)
+        elif name == EXECUTE and self.surface == "router":
+            result = await self._execute(text)
+        else:
+            result = await self._call(name, text)
         return {"role": "tool", "tool_call_id": call_id, "content": replace_surrogates(result[:RESULT_CHARS])}
 
     async def _search(self, text: str) -> str:
+        """Raises NotReranked."""
         self.searches += 1
         try:
             return await to_thread.run_sync(self._find, _arguments(text))
@@ -144,15 +185,29 @@ class Conversation:
             return f"Error: {fault}"
 
     def _find(self, arguments: Mapping[str, Any]) -> str:
-        """Binds what is found. Raises BadRequest, InvalidQuery."""
+        """Binds what is found. Raises BadRequest, InvalidQuery, NotReranked."""
         query = arguments.get("query")
         if not isinstance(query, str):
-            raise BadRequest("find_tools needs a query, which is a text")
+            raise BadRequest("a search needs a query, which is a text")
         trial, registry = self.loop.trial, self.loop.registry
-        asked = FindAsked(query=query, limit=trial.limit, recipe=trial.recipe, run_by="")
-        answer = find(registry, asked)
-        self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in answer.get("tools", ())}
+        request = FindAsked(query=query, limit=trial.limit, recipe=trial.recipe, run_by="")
+        if self.surface == "router":
+            request = replace(request, detail="schema", run_by=EXECUTE, history=tuple(self.history))
+        answer = find(cast("Searchable", WholeSearch(registry, self.task.id)), request)
+        tools = answer.get("tools", [])[: 1 if self.surface == "router" else None]
+        self.bound |= {entry["name"]: registry.tool(entry["name"]) for entry in tools}
+        if self.surface == "router" and tools:
+            agent_id = self.bound[tools[0]["name"]].agent_id
+            facts = {name: value for name, value in answer.items() if name != "tools"}
+            answer = {"tool": {"name": tools[0]["name"], "agent": agent_id} | tools[0]} | facts
         return json.dumps(answer, ensure_ascii=False)
+
+    async def _execute(self, text: str) -> str:
+        try:
+            arguments = _arguments(text)
+        except BadRequest as fault:
+            return self._note(EXECUTE, {}, f"Error: {fault}")
+        return await self._call(str(arguments.get("name", "")), json.dumps(arguments.get("params")))
 
     async def _call(self, name: str, text: str) -> str:
         """What the model is told of its call, which is noted."""
@@ -162,7 +217,8 @@ class Conversation:
         except BadRequest as fault:
             return self._note(name, {}, f"Error: {fault}")
         if tool is None:
-            return self._note(name, arguments, f"Error: no tool {name!r} was found; search with find_tools first")
+            search = FIND_TOOLS if self.surface == "default" else ROUTE
+            return self._note(name, arguments, f"Error: no tool {name!r} was found; search with {search} first")
         call = AgentCall(tool=tool.id, arguments=arguments, result="", is_correct=False)
         try:
             check_arguments(tool, arguments)
@@ -172,6 +228,8 @@ class Conversation:
         except (CallError, UpstreamError) as fault:
             call = replace(call, result=f"Error: {fault}")
         self.calls.append(call)
+        outcome: CallOutcome = "failed" if call.result.startswith("Error: ") else "ok"
+        self.history.append(Turn(role="call", tool=tool.id, outcome=outcome))
         return call.result
 
     async def _run(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -193,6 +251,20 @@ class Conversation:
     def _note(self, name: str, arguments: Mapping[str, Any], result: str) -> str:
         self.calls.append(AgentCall(tool=name, arguments=arguments, result=result, is_correct=False))
         return result
+
+
+class WholeSearch:
+    """A registry whose answers are those of all stages of a recipe, or none. `name`: of who asks, for the error."""
+
+    def __init__(self, registry: Registry, name: str) -> None:
+        self._registry, self._name = registry, name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._registry, name)
+
+    def find_tools(self, query: Query, **options: Any) -> ToolRoute:
+        """Raises NotReranked."""
+        return require_stages(self._registry.find_tools(query, **options), self._name)
 
 
 def _parts(request: object) -> tuple[str, str, str]:

@@ -17,16 +17,21 @@ from waygraph.ingest.manifest.records import MAX_QUESTIONS
 from waygraph.ingest.pipeline import Asking, Ingestion, ask_servers, open_given
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_configured
+from waygraph.registry.language_model.endpoint import ENDPOINT, ChatModel, is_configured, model_in
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting, LanguageModelError, LanguageModelRefused
-from waygraph.registry.model.nouns import Agent, TextForm, Tool
+from waygraph.registry.model.nouns import Agent, Mode, TextForm, Tool, Walked
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.routing.recipes import recipe_named
+from waygraph.registry.routing.recipes import TAXONOMY, Recipe, Walk, recipe_named
 from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.taxonomy.prompts import Service
+from waygraph.registry.taxonomy.tree import Of, Taxonomy
 from waygraph_lab.datasets.agent_loop import AgentLoop
-from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, judge_attempt
+from waygraph_lab.datasets.noise import NONE, check_noise, read_noise
+from waygraph_lab.evaluation.agents import AgentOutcome, AgentTrial, Attempt, Surface, judge_attempt, untried
+from waygraph_lab.evaluation.answer_lines import AnswerLines
 from waygraph_lab.evaluation.dataset import Asked, Dataset
-from waygraph_lab.evaluation.run import Outcome, Progress, Trial, run
+from waygraph_lab.evaluation.estimate import CostEstimate, estimate_rerank, perfect_walks
+from waygraph_lab.evaluation.run import MOST_FAILURES, Outcome, Progress, Terms, Trial, run
 
 Watching = Callable[[str], AbstractContextManager[Progress | None]]
 """Who watches a part of the work, by its name."""
@@ -44,31 +49,123 @@ def watch_nothing(part: str) -> AbstractContextManager[None]:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Where trials are run."""
+    """Where trials are run. `tree`: the one that is walked; None: one by vectors of the dataset's agents.
+
+    `lines`: a file of answers, see `AnswerLines`; `at_once` and `set_size`: see `Terms`.
+    """
 
     settings: Settings
     environ: Mapping[str, str]
     watching: Watching = watch_nothing
+    tree: Taxonomy | None = None
+    lines: AnswerLines | None = None
+    at_once: int = 1
+    set_size: int = 0
 
     def outcomes(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[Outcome]:
         """Those over one registry together, else in the order of the trials.
 
-        Raises InvalidDataset, before anything is embedded, if a trial has nothing to be judged by.
+        Raises InvalidDataset, before anything is embedded, if a trial has nothing to be judged by, InvalidSetting for
+        a tree of something else.
         """
+        for registry, tree, group in self._registries(dataset, trials):
+            yield from (self._outcome(registry, tree, dataset, trial) for trial in group)
+
+    def estimates(self, dataset: Dataset, trials: Sequence[Trial]) -> Iterator[CostEstimate]:
+        """What each trial would cost; no model is asked, and of an endpoint no vector. Raises as `outcomes`."""
+        for trial in trials:
+            if self.tree is None and trial.recipe.walk and model_in(trial.embedder or self.settings.embedder):
+                raise InvalidSetting("the tree would be built by vectors of an endpoint: name one by --taxonomy")
+        has_walk = any(trial.recipe.walk for trial in trials)
+        for registry, tree, group in self._registries(dataset, trials, by_words=bool(self.tree) or not has_walk):
+            yield from (self._estimate(registry, tree, dataset, trial) for trial in group)
+
+    def _registries(
+        self, dataset: Dataset, trials: Sequence[Trial], *, by_words: bool = False
+    ) -> Iterator[tuple[LocalRegistry, Taxonomy | None, Sequence[Trial]]]:
+        """Each with its tree, if one is walked, and its trials. `by_words`: without vectors."""
         for trial in trials:
             dataset.check_asked(trial.by, split=trial.split)
         settings = _with_room_for(dataset, self.settings)
         for (embedder, texts), group in groupby(sorted(trials, key=_registry_of), key=_registry_of):
-            opened = LocalRegistry.open(":memory:", embedder=embedder or None, settings=settings, environ=self.environ)
+            own, spec = list(group), "none" if by_words else embedder or None
+            opened = LocalRegistry.open(":memory:", embedder=spec, settings=settings, environ=self.environ)
             with opened as registry:
                 with self.watching("Embedding") as progress:
                     sync(registry, dataset.catalogue, texts=texts, progress=progress)
-                yield from (self._outcome(registry, dataset, trial) for trial in group)
+                is_walked = self.tree or any(trial.recipe.walk for trial in own)
+                yield registry, put_tree(registry, self.tree) if is_walked else None, own
 
-    def _outcome(self, registry: LocalRegistry, dataset: Dataset, trial: Trial) -> Outcome:
+    def _outcome(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> Outcome:
         asked = dataset.queries(trial.by, split=trial.split)
+        terms = Terms(
+            at_once=self.at_once,
+            set_of=tree.of if tree else Of.AGENTS,
+            set_size=self.set_size,
+            lines=self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None,
+        )
         with self.watching(f"{trial.name}, {trial.by}") as progress:
-            return run(registry, trial, asked, progress)
+            return run(registry, trial, asked, progress, terms)
+
+    def _estimate(self, registry: LocalRegistry, tree: Taxonomy | None, dataset: Dataset, trial: Trial) -> CostEstimate:
+        asked = dataset.queries(trial.by, split=trial.split)
+        lines = self.lines.of_trial(registry, trial, self.tree or tree) if self.lines else None
+        left = [query for query in asked if not (lines and lines.holds(query))]
+        calls, prompt_tokens, completion_tokens = estimate_rerank(trial.recipe, left)
+        stage = trial.recipe.walk
+        walks = [*_perfect_walks(registry, tree, stage, left)] if tree and stage else []
+        return CostEstimate(
+            name=trial.name,
+            by=trial.by,
+            queries=len(asked),
+            kept=len(asked) - len(left),
+            calls=calls + sum(each.calls for each in walks),
+            most_calls=calls + bool(walks) * len(left) * self.settings.walk_max_calls,
+            prompt_tokens=prompt_tokens + sum(each.prompt_tokens for each in walks),
+            completion_tokens=completion_tokens + sum(each.completion_tokens for each in walks),
+        )
+
+
+def put_tree(registry: LocalRegistry, tree: Taxonomy | None) -> Taxonomy:
+    """Puts a tree into a registry; None: one by vectors. What it does not hold goes to the nearest leaf.
+
+    Raises InvalidSetting if it holds nothing of the registry.
+    """
+    if tree is None:
+        return registry.build_taxonomy()
+    ids = {each.id for each in _sorted_nouns(registry, tree.of)}
+    if ids.isdisjoint(tree.below(tree.root)):
+        raise InvalidSetting(f"the taxonomy {tree.name!r} holds none of the {tree.of.value} of this dataset")
+    return registry.build_taxonomy(lambda *_: tree, of=tree.of)
+
+
+def _sorted_nouns(registry: LocalRegistry, of: Of) -> Sequence[Agent | Tool]:
+    """What a taxonomy sorts."""
+    return registry.agents() if of is Of.AGENTS else registry.tools()
+
+
+def _sorted_words(registry: LocalRegistry, of: Of) -> Iterator[tuple[Agent | Tool, str]]:
+    """What a taxonomy sorts, with the words that a walk shows beside: an agent's tools, a tool's agent."""
+    agents, tools = {each.id: each for each in registry.agents()}, registry.tools()
+    if of is Of.TOOLS:
+        yield from ((tool, agents[tool.agent_id].name) for tool in tools)
+        return
+    names: dict[str, list[str]] = {agent_id: [] for agent_id in agents}
+    for tool in tools:
+        names[tool.agent_id].append(tool.name)
+    yield from ((agent, " ".join(names[agent.id])) for agent in agents.values())
+
+
+def _perfect_walks(registry: LocalRegistry, tree: Taxonomy, stage: Walk, asked: Sequence[Asked]) -> Iterator[Walked]:
+    """A walk for each text of each query."""
+    services = [
+        Service(each.id, each.name, each.description, words) for each, words in _sorted_words(registry, tree.of)
+    ]
+    walk = perfect_walks(tree, services, stage=stage)
+    for query in asked:
+        gold = query.gold if tree.of is Of.AGENTS else query.gold_tools
+        for text in query.texts:
+            yield walk(text, [min(item) for item in gold])
 
 
 def _with_room_for(dataset: Dataset, settings: Settings) -> Settings:
@@ -88,31 +185,65 @@ RECIPES: tuple[str, ...] = ("lexical", "tools", "hybrid")
 """The paper's text search and vector search, and this product's default."""
 
 
-def agent_trials(
-    models: Sequence[str],
-    recipes: Sequence[str],
-    *,
-    rerank: str,
-    texts: TextForm,
-    judge: str,
-    limit: int,
-    turns: int,
-    environ: Mapping[str, str],
-) -> list[AgentTrial]:
-    """Every model by every recipe; no recipe: `RECIPES`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentGrid:
+    """Every model by every recipe, no recipe: `RECIPES`, and every noise; the rest is as `AgentTrial` has it.
 
-    Raises InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe.
+    `walk`, `mode`: of a recipe that walks; without a mode the router's surface takes the one best tool.
     """
-    if not is_configured(environ):
-        raise InvalidSetting(f"no endpoint of a language model is configured: set {' and '.join(ENDPOINT)}")
-    chosen = [recipe_named(name, rerank=rerank) for name in recipes or RECIPES]
-    for recipe in chosen:
-        if not recipe.takes(texts) or not recipe.ranks_tools:
-            raise InvalidSetting(f"{recipe.name} finds no tools over {texts} texts")
+
+    models: Sequence[str]
+    recipes: Sequence[str] = ()
+    rerank: str = ""
+    walk: str = ""
+    mode: str = ""
+    texts: TextForm = "contextual"
+    judge: str = ""
+    limit: int = 5
+    turns: int = 12
+    surface: Surface = "default"
+    temperature: float = 0.0
+    noises: Sequence[str] = (NONE,)
+    runs: int = 1
+
+    def trials(self, environ: Mapping[str, str]) -> list[AgentTrial]:
+        """Raises InvalidSetting without an endpoint or for texts that a recipe is not made for, UnknownRecipe."""
+        if not is_configured(environ):
+            raise InvalidSetting(f"no endpoint of a language model is configured: set {' and '.join(ENDPOINT)}")
+        for noise in self.noises:
+            check_noise(noise)
+        names = self.recipes or ([TAXONOMY.name] if self.walk else RECIPES)
+        routes_one = self.surface == "router" and TAXONOMY.name in names
+        mode = self.mode or (Mode.ONE.value if routes_one else "")
+        chosen = named_recipes(names, rerank=self.rerank, walk=self.walk, mode=mode)
+        for recipe in chosen:
+            if not recipe.takes(self.texts) or not recipe.ranks_tools:
+                raise InvalidSetting(f"{recipe.name} finds no tools over {self.texts} texts")
+        return [
+            AgentTrial(
+                recipe=recipe,
+                texts=self.texts,
+                model=model,
+                judge=self.judge,
+                limit=self.limit,
+                turns=self.turns,
+                surface=self.surface,
+                temperature=self.temperature,
+                noise=noise,
+                runs=self.runs,
+            )
+            for noise in self.noises
+            for model in self.models
+            for recipe in chosen
+        ]
+
+
+def named_recipes(names: Sequence[str], *, rerank: str = "", walk: str = "", mode: str = "") -> list[Recipe]:
+    """`walk` and `mode` are for those that walk. Raises UnknownRecipe, InvalidSetting, also if none walks."""
+    terms = {"walk": walk, "mode": mode}
+    walks = TAXONOMY.name in names
     return [
-        AgentTrial(recipe=recipe, texts=texts, model=model, judge=judge, limit=limit, turns=turns)
-        for model in models
-        for recipe in chosen
+        recipe_named(name, rerank=rerank, **(terms if name == TAXONOMY.name or not walks else {})) for name in names
     ]
 
 
@@ -145,34 +276,39 @@ class DatasetQuestions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentBench:
-    """Where models are tried. `at_once`: tasks under way at a time."""
+    """Where models are tried. `at_once`: tasks under way at a time. `tree`: as `Bench` has it."""
 
     settings: Settings
     environ: Mapping[str, str]
     embedder: str = ""
     at_once: int = 4
     watching: Watching = watch_nothing
+    tree: Taxonomy | None = None
 
     def outcomes(
         self, dataset: Dataset, servers: Path, tasks: Sequence[Asked], trials: Sequence[AgentTrial]
     ) -> Iterator[AgentOutcome]:
-        """In the order of the trials. `servers`: the configuration by which the dataset's agents are reached.
+        """Those over one registry together, else in the order of the trials.
 
-        What is reached is trusted for this run alone. Raises InvalidDataset if a server does not answer or a right
-        tool is not offered, LanguageModelError if no task of a trial got an answer.
+        `servers`: the configuration by which the dataset's agents are reached. What is reached is trusted for this run
+        alone; nothing runs the tools of a noise. Raises InvalidDataset if a server does not answer or a right tool is
+        not offered, LanguageModelError if no task of a trial got an answer.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            settings = replace(self.settings, data_dir=folder)
-            for texts in dict.fromkeys(trial.texts for trial in trials):
-                embedder = self.embedder or None
-                with LocalRegistry.open(
-                    ":memory:", embedder=embedder, settings=settings, environ=self.environ
-                ) as registry:
+        for texts, noise in dict.fromkeys(map(_tools_of, trials)):
+            own = [trial for trial in trials if _tools_of(trial) == (texts, noise)]
+            with tempfile.TemporaryDirectory() as folder:
+                settings = replace(self.settings, data_dir=folder)
+                opened = LocalRegistry.open(
+                    ":memory:", embedder=self.embedder or None, settings=settings, environ=self.environ
+                )
+                with opened as registry:
                     self._fill(registry, dataset, servers, texts)
                     _refuse_missing(registry, tasks)
-                    for trial in trials:
-                        if trial.texts == texts:
-                            yield self._outcome(registry, trial, tasks)
+                    if others := read_noise(noise, dataset, settings):
+                        sync(registry, others, texts=texts)
+                    if any(trial.recipe.walk for trial in own):
+                        put_tree(registry, self.tree)
+                    yield from (self._outcome(registry, trial, tasks) for trial in own)
 
     def _fill(self, registry: LocalRegistry, dataset: Dataset, servers: Path, texts: TextForm) -> None:
         surroundings = Surroundings.here(self.environ)
@@ -186,22 +322,31 @@ class AgentBench:
                     raise InvalidDataset(rejected.where, rejected.reason)
 
     def _outcome(self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked]) -> AgentOutcome:
+        repeated = [(task, run) for run in range(1, trial.runs + 1) for task in tasks]
         with self.watching(f"{trial.model}, {trial.recipe.name}") as progress:
-            attempts = anyio.run(self._attempts, registry, trial, tasks, progress)
+            attempts = anyio.run(self._attempts, registry, trial, repeated, progress)
         if all(attempt.ending == "failed" for attempt in attempts):
             raise LanguageModelRefused(f"no task got an answer: {attempts[0].fault}")
         return AgentOutcome(trial=trial, attempts=tuple(attempts), fingerprint=registry.status().state.embedder)
 
     async def _attempts(
-        self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[Asked], progress: Progress | None
+        self, registry: LocalRegistry, trial: AgentTrial, tasks: Sequence[tuple[Asked, int]], progress: Progress | None
     ) -> list[Attempt]:
+        """`tasks`: each with the number of its run. After `MOST_FAILURES` in a row no other is tried."""
         attempts: dict[int, Attempt] = {}
+        faults: list[str] = []
         places = anyio.CapacityLimiter(self.at_once)
         surroundings = Surroundings.here(self.environ)
 
         async def attempt(place: int) -> None:
             async with places:
-                attempts[place] = await _judge_answer(await loop.attempt(tasks[place]), judge)
+                task, run = tasks[place]
+                if len(faults) < MOST_FAILURES:
+                    result = await _judge_answer(await loop.attempt(task), judge)
+                    faults[:] = [*faults, result.fault] if result.fault or len(faults) >= MOST_FAILURES else []
+                else:
+                    result = untried(task, f"not tried, as {MOST_FAILURES} failed in a row")
+                attempts[place] = replace(result, run=run)
                 if progress:
                     progress(len(attempts), len(tasks))
 
@@ -219,16 +364,22 @@ class AgentBench:
         return ChatModel.open(name, self.settings, self.environ)
 
 
+def _tools_of(trial: AgentTrial) -> tuple[TextForm, str]:
+    """What is found: the dataset's tools in a form of texts, and the noise beside them."""
+    return trial.texts, trial.noise
+
+
 async def _judge_answer(attempt: Attempt, judge: ChatModel | None) -> Attempt:
-    """With the judge's score, if there is a judge who gives one; a task without an answer scores 0 unread."""
+    """With the judge's score, or why there is none; a task without an answer scores 0 unread."""
     if judge is None:
         return attempt
     if attempt.ending != "answered":
         return replace(attempt, completion=0.0)
     try:
-        return replace(attempt, completion=await to_thread.run_sync(judge_attempt, judge, attempt))
-    except LanguageModelError:
-        return attempt
+        score = await to_thread.run_sync(judge_attempt, judge, attempt)
+    except LanguageModelError as error:
+        return replace(attempt, unjudged=str(error))
+    return replace(attempt, completion=score, unjudged="it answered no score" if score is None else "")
 
 
 def _refuse_missing(registry: LocalRegistry, tasks: Sequence[Asked]) -> None:

@@ -4,18 +4,18 @@ Tool Correctness and Task Completion are Equations 2 and 3 of ScaleMCP (Lumer et
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from waygraph.registry.model.nouns import TextForm
 from waygraph.registry.model.numbers import read_number
 from waygraph.registry.routing.recipes import Recipe
-from waygraph_lab.evaluation.dataset import Dataset
-from waygraph_lab.evaluation.metrics import Gold
+from waygraph_lab.evaluation.dataset import Asked, Dataset
+from waygraph_lab.evaluation.metrics import Gold, Mean
 from waygraph_lab.evaluation.record import dataset_summary
-from waygraph_lab.evaluation.run import Mean
 
 if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
@@ -27,13 +27,17 @@ JUDGED_CHARS = 1_000
 """Of a tool's result, as the judge reads it."""
 
 Ending = Literal["answered", "out of turns", "failed"]
+Surface = Literal["default", "router"]
+"""`default`: `find_tools`, and what it found by its own name. `router`: `route`, which returns one tool, and `execute`.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTrial:
     """A model, and how it finds tools: by a recipe over texts, `limit` tools a search, in at most `turns` turns.
 
-    A turn is one answer of the model. `judge`: the model that scores answers; empty: none does.
+    A turn is one answer of the model. `judge`: the model that scores answers; empty: none does. `surface`: what the
+    model is given to find and run tools. `noise`: what else is found. `runs`: how often each task is tried.
     """
 
     recipe: Recipe
@@ -42,6 +46,10 @@ class AgentTrial:
     judge: str = ""
     limit: int = 5
     turns: int = 12
+    surface: Surface = "default"
+    temperature: float = 0.0
+    noise: str = "none"
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +67,11 @@ class AgentCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One task. `completion`: the judge's score in [0, 1], None if it was not judged. `fault`: why a task failed."""
+    """One task in one of the `runs`. `completion`: the judge's score in [0, 1], None if it was not judged.
+
+    `fault`: why it failed, by the model, or by a walk or a reranker that was to find its tools; then it scores 0.
+    `unjudged`: why a judge gave no score.
+    """
 
     id: str
     text: str
@@ -74,17 +86,46 @@ class Attempt:
     seconds: float
     fault: str = ""
     completion: float | None = None
+    unjudged: str = ""
+    run: int = 1
 
     @property
     def tool_correctness(self) -> float:
-        """Correct calls / calls (Equation 2), in [0, 1]; 0 without a call."""
-        return fmean(call.is_correct for call in self.calls) if self.calls else 0.0
+        """Correct calls / calls (Equation 2), in [0, 1]; 0 without a call, and of a task that failed."""
+        return fmean(call.is_correct for call in self.calls) if self.calls and not self.fault else 0.0
 
     @property
     def gold_coverage(self) -> float:
-        """Gold items that a correct call met / gold items, in [0, 1]."""
-        right = {call.tool for call in self.calls if call.is_correct}
+        """Gold items that a correct call met / gold items, in [0, 1]; 0 of a task that failed."""
+        right = {call.tool for call in self.calls if call.is_correct and not self.fault}
         return fmean(not item.isdisjoint(right) for item in self.gold_tools)
+
+
+SCORES: Mapping[str, str] = {
+    "tool_correctness": "tool_correctness",
+    "gold_coverage": "gold_coverage",
+    "task_completion": "completion",
+}
+"""Each by the field of an attempt."""
+
+
+def untried(task: Asked, fault: str) -> Attempt:
+    """A task that nobody worked on: it failed."""
+    return Attempt(
+        id=task.id,
+        text="\n".join(task.texts),
+        gold_tools=task.gold_tools,
+        calls=(),
+        answer="",
+        ending="failed",
+        turns=0,
+        searches=0,
+        prompt_tokens=0,
+        completion_tokens=0,
+        seconds=0.0,
+        fault=fault,
+        completion=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +136,33 @@ class AgentOutcome:
 
     @property
     def scores(self) -> Mapping[str, Mean]:
-        """Means over tasks, in [0, 1]; `task_completion` over those that were judged, and absent if none was."""
-        judged = [attempt.completion for attempt in self.attempts if attempt.completion is not None]
-        scores = {
-            "tool_correctness": Mean.of([attempt.tool_correctness for attempt in self.attempts]),
-            "gold_coverage": Mean.of([attempt.gold_coverage for attempt in self.attempts]),
-        }
-        return scores | ({"task_completion": Mean.of(judged)} if judged else {})
+        """Means over tasks, in [0, 1], each task by the mean of its runs; what nobody judged is absent."""
+        return {name: Mean.of(values) for name in SCORES if (values := self._means_of(name, lambda each: each.id))}
+
+    @property
+    def spread(self) -> Mapping[str, float]:
+        """The standard deviation of each score between runs; empty of one run."""
+        by_run = {name: self._means_of(name, lambda each: str(each.run)) for name in SCORES}
+        return {name: stdev(values) for name, values in by_run.items() if len(values) > 1}
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Why tasks failed, and how many."""
+        return Counter(attempt.fault for attempt in self.attempts if attempt.fault)
+
+    @property
+    def unjudged(self) -> Mapping[str, int]:
+        """Why the judge gave tasks no score, and how many."""
+        return Counter(attempt.unjudged for attempt in self.attempts if attempt.unjudged)
+
+    def _means_of(self, score: str, group: Callable[[Attempt], str]) -> list[float]:
+        """Of each group of attempts the mean, of those that have the score."""
+        grouped: dict[str, list[float]] = {}
+        for attempt in self.attempts:
+            value = getattr(attempt, SCORES[score])
+            if value is not None:
+                grouped.setdefault(group(attempt), []).append(value)
+        return [fmean(values) for values in grouped.values()]
 
     @property
     def costs(self) -> Mapping[str, float]:
@@ -169,6 +230,10 @@ def _outcome(outcome: AgentOutcome) -> dict[str, Any]:
         "model": trial.model,
         "retrieval": trial.recipe.name,
         "texts": trial.texts,
+        "surface": trial.surface,
+        "noise": trial.noise,
+        "runs": trial.runs,
+        "temperature": trial.temperature,
         "limit": trial.limit,
         "max_turns": trial.turns,
         "judge": trial.judge,
@@ -176,10 +241,13 @@ def _outcome(outcome: AgentOutcome) -> dict[str, Any]:
         "asked": len(attempts),
         "judged": sum(attempt.completion is not None for attempt in attempts),
         "endings": dict(_count_endings(attempts)),
+        "failures": dict(outcome.failures),
+        "unjudged": dict(outcome.unjudged),
         "scores": {
             name: [round(value, 4) for value in (mean.value, mean.low, mean.high)]
             for name, mean in outcome.scores.items()
         },
+        "spread": {name: round(value, 4) for name, value in outcome.spread.items()},
         "costs": {name: round(value, 3) for name, value in outcome.costs.items()},
         "tasks": [_task(attempt) for attempt in attempts],
     }
@@ -193,6 +261,7 @@ def _count_endings(attempts: Sequence[Attempt]) -> Iterator[tuple[str, int]]:
 def _task(attempt: Attempt) -> dict[str, Any]:
     return {
         "id": attempt.id,
+        "run": attempt.run,
         "text": attempt.text[:SHOWN_CHARS],
         "gold_tools": [sorted(item) for item in attempt.gold_tools],
         "calls": [

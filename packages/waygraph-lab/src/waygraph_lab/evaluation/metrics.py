@@ -9,7 +9,9 @@ id finds one item: a rank counts where the ids so far can be given to more items
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import log2
+from statistics import fmean
 
 Gold = Sequence[frozenset[str]]
 Metric = Callable[[Sequence[str], Gold, int], float]
@@ -128,11 +130,31 @@ def interval(values: Sequence[float], *, seed: int = 0, rounds: int = 2000, leve
 
     each = np.asarray(values, dtype=np.float64)
     drawn = np.random.default_rng(seed)
-    means = np.concatenate(
+    drawn_means = np.concatenate(
         [each[drawn.integers(each.size, size=(n, each.size))].mean(axis=1) for n in _blocks(rounds, each.size)]
     )
-    lower, upper = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    lower, upper = np.quantile(drawn_means, [(1 - level) / 2, (1 + level) / 2])
     return float(lower), float(upper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """Over judged queries, with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Mean":
+        low, high = interval(values)
+        return cls(value=fmean(values), low=low, high=high)
+
+
+def means(measured_queries: Sequence[Mapping[str, float]]) -> dict[str, Mean]:
+    """Each metric over all queries; empty without queries."""
+    names = measured_queries[0] if measured_queries else ()
+    return {name: Mean.of([metrics[name] for metrics in measured_queries]) for name in names}
 
 
 def paired_p(one: Sequence[float], other: Sequence[float], *, seed: int = 0, rounds: int = 10_000) -> float:

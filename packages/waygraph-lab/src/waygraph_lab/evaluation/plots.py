@@ -54,7 +54,7 @@ def draw(tables: Iterable[Table], folder: Path, form: Form = "svg", *, kinds: Se
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise StorageFailed(f"{folder} cannot be made: {exc.strerror}") from exc
-    with _use_style():
+    with use_style():
         for table in tables:
             for kind in _possible(table, kinds):
                 paths.append(_free(place_of(table, folder, kind, form), paths))
@@ -76,7 +76,12 @@ def place_of(table: Table, folder: Path, kind: Kind, form: Form = "svg") -> Path
 
 def digest(table: Table) -> str:
     """SHA-256 of what the table holds, in hex."""
-    return sha256(json.dumps(asdict(table), sort_keys=True).encode()).hexdigest()
+    return digest_of(asdict(table))
+
+
+def digest_of(drawn: object) -> str:
+    """SHA-256 of what is drawn, in hex: of anything that is JSON."""
+    return sha256(json.dumps(drawn, sort_keys=True).encode()).hexdigest()
 
 
 def _possible(table: Table, kinds: Sequence[Kind]) -> Iterator[Kind]:
@@ -196,7 +201,8 @@ def _axes(table: Table, what: str) -> "tuple[Figure, Axes]":
 
 
 @contextmanager
-def _use_style() -> Iterator[None]:
+def use_style() -> Iterator[None]:
+    """Of all figures. Raises MissingExtra without matplotlib."""
     try:
         from matplotlib import rc_context
     except ImportError as error:

@@ -12,7 +12,8 @@ from waygraph.registry.model.errors import InvalidDataset, StorageFailed
 from waygraph.registry.model.files import write_named
 from waygraph.registry.model.numbers import read_number, read_whole
 from waygraph_lab.evaluation.dataset import Dataset
-from waygraph_lab.evaluation.run import Judgement, Mean, Outcome
+from waygraph_lab.evaluation.metrics import Mean
+from waygraph_lab.evaluation.run import Judgement, Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[5]
 """The root of the project in a checkout; in an installation a folder that is no checkout."""
@@ -209,11 +210,13 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "revision": outcome.revision,
         "judged": len(outcome.judgements),
         "judged_tools": sum(bool(judgement.tool_metrics) for judgement in outcome.judgements),
-        "withheld": sum(not judgement.agents for judgement in outcome.judgements),
+        "withheld": sum(not (each.agents or each.failure) for each in outcome.judgements),
         "p50_ms": round(outcome.p50_ms, 3),
         "p95_ms": round(outcome.p95_ms, 3),
+        "failures": dict(outcome.failures),
         "agents": _means(outcome.agents),
         "tools": _means(outcome.tools),
+        "sets": _means(outcome.sets),
         "queries": [_query(judgement) for judgement in outcome.judgements],
     }
 
@@ -223,16 +226,22 @@ def _means(means: Mapping[str, Mean]) -> dict[str, list[float]]:
     return {name: [round(mean.value, 4), round(mean.low, 4), round(mean.high, 4)] for name, mean in means.items()}
 
 
-def _query(judgement: Judgement) -> dict[str, Any]:
+def explained_agents(judgement: Judgement) -> list[str]:
+    """Those whose votes are kept, as they are ranked."""
     right = {agent for item in judgement.gold for agent in item}
     explained = {*judgement.agents[:EXPLAINED], *right} & judgement.votes.keys()
+    return [agent for agent in judgement.agents if agent in explained]
+
+
+def _query(judgement: Judgement) -> dict[str, Any]:
     return {
         "id": judgement.id,
         "text": judgement.text[:TEXT_CHARS],
         "gold": [sorted(item) for item in judgement.gold],
         "agents": list(judgement.agents),
         "tools": list(judgement.tools),
-        "votes": {agent: _votes(judgement, agent) for agent in judgement.agents if agent in explained},
+        "votes": {agent: _votes(judgement, agent) for agent in explained_agents(judgement)},
+        "failure": judgement.failure,
     }
 
 

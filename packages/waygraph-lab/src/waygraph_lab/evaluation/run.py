@@ -1,21 +1,27 @@
 """A way of routing, tried on a dataset's queries: what it ranked, how long it took, and the votes behind it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
-from statistics import fmean, quantiles
+from statistics import quantiles
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from waygraph.registry.model.errors import InvalidQuery, InvalidSetting, NotReranked
-from waygraph.registry.model.nouns import Query, Route, TextForm, ToolRoute, Vote
+from waygraph.registry.model.nouns import Filters, Query, Route, TextForm, ToolRoute, Vote, Walked
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.routing.recipes import TAXONOMY, Recipe
+from waygraph.registry.taxonomy.tree import Of
 from waygraph.registry.writer import DEFAULT_TEXTS
 from waygraph_lab.evaluation.dataset import Asked, By
-from waygraph_lab.evaluation.metrics import DEPTHS, Gold, interval, measure_query
+from waygraph_lab.evaluation.metrics import DEPTHS, Gold, Mean, means, measure_query
+from waygraph_lab.evaluation.sets import COSTS, measure_set
 
 if TYPE_CHECKING:
     from waygraph.registry.catalog.searchable import Searchable
+    from waygraph_lab.evaluation.answer_lines import TrialLines
 
 
 DEPTH = max(DEPTHS)
@@ -25,8 +31,10 @@ THREADS = 2
 TIMED = 200
 """The last queries, whose vectors are at hand still, are asked once more, one after the other, for their time.
 
-With a reranker they are not, as its model is paid for each: their first answers' times count, then made one by one.
+With a reranker or a walk they are not, as its model is paid for each: their first answers' times count.
 """
+MOST_FAILURES = 5
+"""In a row: then the stage itself fails, and not one query."""
 
 Progress = Callable[[int, int], None]
 Routing = Callable[["Searchable", Query, Recipe], Route]
@@ -59,10 +67,30 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was ranked for one query: ids, best first, and the votes for each agent.
+
+    `tools` is None where there are none to judge. `selected`: the ids that a walk returned, which cost `calls` of a
+    model and `tokens`. `failure`: why the recipe's walk or reranker gave nothing; then nothing else is told.
+    """
+
+    agents: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
+    votes: Mapping[str, tuple[Vote, ...]] = field(default_factory=dict)
+    elapsed_ms: float = 0.0
+    selected: tuple[str, ...] | None = None
+    calls: int = 0
+    tokens: int = 0
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One query: ranked ids, best first, the votes for each agent, and every metric (`Recall@5`) at both levels.
 
     `tools` is empty where the dataset names no right tools, or the recipe ranks none. `elapsed_ms`: of the whole route.
+    `set_metrics`: of the answer as a set, and what it cost; empty where there is none. `failure`: see `Answer`; such a
+    query counts 0.
     """
 
     id: str
@@ -74,27 +102,15 @@ class Judgement:
     agent_metrics: Mapping[str, float]
     tool_metrics: Mapping[str, float]
     elapsed_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
-    """Over judged queries, with its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Mean":
-        low, high = interval(values)
-        return cls(value=fmean(values), low=low, high=high)
+    set_metrics: Mapping[str, float] = field(default_factory=dict)
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a trial came to. Latencies are of whole routes in milliseconds, the query's vector at hand.
 
-    With a reranker they are of the first answers, the query's vector yet to be made.
+    With a reranker or a walk they are of the first answers, the query's vector yet to be made.
     """
 
     trial: Trial
@@ -113,22 +129,54 @@ class Outcome:
         """Over the queries that name right tools."""
         return means([judgement.tool_metrics for judgement in self.judgements if judgement.tool_metrics])
 
+    @property
+    def sets(self) -> Mapping[str, Mean]:
+        """Over the queries whose answer is a set."""
+        return means([judgement.set_metrics for judgement in self.judgements if judgement.set_metrics])
 
-def means(measured_queries: Sequence[Mapping[str, float]]) -> dict[str, Mean]:
-    """Each metric over all queries; empty without queries."""
-    names = measured_queries[0] if measured_queries else ()
-    return {name: Mean.of([metrics[name] for metrics in measured_queries]) for name in names}
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Why queries failed, and how many."""
+        return Counter(judgement.failure for judgement in self.judgements if judgement.failure)
+
+    def refuse_failures(self) -> "Outcome":
+        """Itself. Raises NotReranked if a query failed: its figures are no record then."""
+        for judgement in self.judgements:
+            if judgement.failure:
+                raise NotReranked(judgement.id, self.trial.recipe.name, judgement.failure)
+        return self
 
 
-def run(registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None = None) -> Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a trial is run. `at_once`: queries under way where a model is paid for each. `lines`: what was answered
+    before is read there, and what is answered written.
+
+    Answers are judged as sets too: what a walk selected, and of other recipes the first `set_size`; 0: not. `set_of`:
+    what the sets hold.
+    """
+
+    at_once: int = 1
+    set_of: Of = Of.AGENTS
+    set_size: int = 0
+    lines: "TrialLines | None" = None
+
+
+def run(
+    registry: "Searchable",
+    trial: Trial,
+    asked: Sequence[Asked],
+    progress: Progress | None = None,
+    terms: Terms = Terms(),
+) -> Outcome:
     """Asks every query once, judges the answers, and asks some once more for their time (see `TIMED`).
 
     Raises ValueError without a query, InvalidQuery, RecipeNeedsTexts, NotReranked if the recipe's reranker or its walk
-    fails.
+    fails for every query, or for `MOST_FAILURES` in a row.
     """
     if not asked:
         raise ValueError("there is no query to judge")
-    judgements = tuple(_judge_all(registry, trial, asked, progress))
+    judgements = tuple(_judge_all(registry, trial, asked, progress, terms))
     state = registry.status().state
     times = _times(registry, trial, asked, judgements)
     return Outcome(
@@ -141,71 +189,162 @@ def run(registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: 
     )
 
 
+def _is_paid(trial: Trial) -> bool:
+    return bool(trial.recipe.rerank or trial.recipe.walk)
+
+
 def _times(
     registry: "Searchable", trial: Trial, asked: Sequence[Asked], judgements: Sequence[Judgement]
 ) -> Sequence[float]:
     """In milliseconds, of the last `TIMED` queries."""
-    if trial.recipe.rerank or trial.recipe.walk:
-        return [judgement.elapsed_ms for judgement in judgements[-TIMED:]]
+    if _is_paid(trial):
+        return [judgement.elapsed_ms for judgement in judgements if not judgement.failure][-TIMED:]
     return [_route(registry, trial, query).elapsed_ms for query in asked[-TIMED:]]
 
 
+@dataclass(slots=True)
+class _Failures:
+    """Those in a row, of a trial. Threads share it."""
+
+    recipe: str
+    in_a_row: list[Judgement] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+    def add(self, judgement: Judgement) -> None:
+        with self.lock:
+            if len(self.in_a_row) < MOST_FAILURES:  # too many stay too many, whatever comes in late
+                self.in_a_row = [*self.in_a_row, judgement] if judgement.failure else []
+
+    def refuse(self, most: int) -> None:
+        """Raises NotReranked if there are so many."""
+        with self.lock:
+            if len(self.in_a_row) >= most:
+                last = self.in_a_row[-1]
+                raise NotReranked(last.id, self.recipe, last.failure)
+
+
 def _judge_all(
-    registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None
-) -> Iterable[Judgement]:
-    with ThreadPoolExecutor(1 if trial.recipe.rerank or trial.recipe.walk else THREADS) as threads:
-        for done, judgement in enumerate(threads.map(lambda query: _judge(registry, trial, query), asked), start=1):
+    registry: "Searchable", trial: Trial, asked: Sequence[Asked], progress: Progress | None, terms: Terms
+) -> Iterator[Judgement]:
+    """Raises NotReranked as `run`."""
+    failures = _Failures(trial.recipe.name)
+
+    def judge_next(query: Asked) -> Judgement:
+        failures.refuse(MOST_FAILURES)
+        judgement = _judge_once(registry, trial, query, terms)
+        failures.add(judgement)
+        failures.refuse(MOST_FAILURES)
+        return judgement
+
+    with ThreadPoolExecutor(terms.at_once if _is_paid(trial) else THREADS) as threads:
+        for done, judgement in enumerate(threads.map(judge_next, asked), start=1):
             yield judgement
             if progress:
                 progress(done, len(asked))
+    failures.refuse(len(asked))
 
 
-def _judge(registry: "Searchable", trial: Trial, asked: Asked) -> Judgement:
+def _judge_once(registry: "Searchable", trial: Trial, asked: Asked, terms: Terms) -> Judgement:
+    """By the line of a former answer, if there is one."""
+    former = terms.lines.find(asked) if terms.lines else None
+    answer = former or _answer(registry, trial, asked)
+    judgement = judge(asked, answer, terms)
+    if terms.lines and not former:
+        terms.lines.add(asked, answer, judgement)
+    return judgement
+
+
+def _answer(registry: "Searchable", trial: Trial, asked: Asked) -> Answer:
+    """Raises InvalidQuery."""
+    has_tools = _judges_tools(trial, asked)
     try:
-        route, tools = _route(registry, trial, asked), _tools(registry, trial, asked)
+        route = _route(registry, trial, asked)
+        tools = _tools(registry, trial, asked, route.walked) if has_tools else None
     except InvalidQuery as exc:
         raise InvalidQuery(f"query {asked.id!r} of the dataset: {exc}") from exc
-    agents = tuple(match.agent.id for match in route.matches)[:DEPTH]
+    except NotReranked as error:
+        return Answer(tools=() if has_tools else None, selected=() if trial.recipe.walk else None, failure=error.reason)
+    walked = route.walked or Walked(mode="")
+    return Answer(
+        agents=tuple(match.agent.id for match in route.matches)[:DEPTH],
+        tools=tools,
+        votes={match.agent.id: match.votes for match in route.matches},
+        elapsed_ms=route.elapsed_ms,
+        selected=walked.selected if route.walked else None,
+        calls=walked.calls,
+        tokens=walked.prompt_tokens + walked.completion_tokens,
+    )
+
+
+def judge(asked: Asked, answer: Answer, terms: Terms) -> Judgement:
+    """A query that failed has an empty answer."""
     return Judgement(
         id=asked.id,
         text=" / ".join(asked.texts),
         gold=asked.gold,
-        agents=agents,
-        tools=tools or (),
-        votes={match.agent.id: match.votes for match in route.matches},
-        agent_metrics=measure_query(agents, asked.gold),
-        tool_metrics={} if tools is None else measure_query(tools, asked.gold_tools),
-        elapsed_ms=route.elapsed_ms,
+        agents=answer.agents,
+        tools=answer.tools or (),
+        votes=answer.votes,
+        agent_metrics=measure_query(answer.agents, asked.gold),
+        tool_metrics={} if answer.tools is None else measure_query(answer.tools, asked.gold_tools),
+        elapsed_ms=answer.elapsed_ms,
+        set_metrics=_judge_set(asked, answer, terms),
+        failure=answer.failure,
     )
 
 
+def _judge_set(asked: Asked, answer: Answer, terms: Terms) -> dict[str, float]:
+    """Empty where the answer is no set, or nothing says what is right in it."""
+    ranked, gold = (answer.agents, asked.gold) if terms.set_of is Of.AGENTS else (answer.tools or (), asked.gold_tools)
+    ids = ranked[: terms.set_size] if answer.selected is None and terms.set_size else answer.selected
+    if ids is None or not gold:
+        return {}
+    return measure_set(ids, gold) | dict(zip(COSTS, map(float, (answer.calls, answer.tokens)), strict=True))
+
+
 def _route(registry: "Searchable", trial: Trial, asked: Asked) -> Route:
+    """Raises NotReranked."""
     text, steps = (asked.texts[0], ()) if len(asked.texts) == 1 else ("", asked.texts)
     query = Query(text=text, steps=steps, limit=DEPTH, history=asked.history)
-    return _require_reranked(trial.routing(registry, query, trial.recipe), asked)
+    return require_stages(trial.routing(registry, query, trial.recipe), asked.id)
 
 
-def _tools(registry: "Searchable", trial: Trial, asked: Asked) -> tuple[str, ...] | None:
-    """None where there is nothing to judge."""
-    if not asked.gold_tools or not trial.recipe.ranks_tools or trial.routing is not by_recipe:
-        return None
-    if trial.by == "united":  # a query of several steps finds no tools, and the few of one step would stand for all
-        return None
+def _judges_tools(trial: Trial, asked: Asked) -> bool:
+    """A query of several steps finds no tools, and the few of one step would stand for all."""
+    can_rank = trial.recipe.ranks_tools and trial.routing is by_recipe and trial.by != "united"
+    return bool(asked.gold_tools) and can_rank
+
+
+def _tools(registry: "Searchable", trial: Trial, asked: Asked, walked: Walked | None) -> tuple[str, ...]:
+    """Ranked among what was selected, as a second walk would do. Raises NotReranked."""
+    recipe = replace(trial.recipe, walk=None) if walked else trial.recipe
     query = Query(text=asked.texts[0], limit=DEPTH, history=asked.history)
-    found = registry.find_tools(query, recipe=trial.recipe)
-    return tuple(match.tool.id for match in _require_reranked(found, asked).matches)
+    if walked and walked.selected:
+        members = frozenset([*walked.selected, *map(owner_of, walked.selected)])
+        found = registry.find_tools(replace(query, filters=Filters(members=members)), recipe=recipe)
+        if found.matches:
+            return _tool_ids(found, asked)
+    return _tool_ids(registry.find_tools(query, recipe=recipe), asked)
 
 
-def _require_reranked[R: (Route, ToolRoute)](route: R, asked: Asked) -> R:
-    """Raises NotReranked: the fused order must not pass for the reranker's, or all for what a walk selected."""
+def _tool_ids(found: ToolRoute, asked: Asked) -> tuple[str, ...]:
+    return tuple(match.tool.id for match in require_stages(found, asked.id).matches)
+
+
+def require_stages[R: (Route, ToolRoute)](route: R, name: str) -> R:
+    """The answer to the query of this name, if the stages of its recipe were made.
+
+    Raises NotReranked: the fused order must not pass for the reranker's, or all for what a walk selected.
+    """
     if route.not_reranked:
-        raise NotReranked(asked.id, route.recipe, route.not_reranked)
+        raise NotReranked(name, route.recipe, route.not_reranked)
     if route.walked and route.walked.failure:
-        raise NotReranked(asked.id, TAXONOMY.name, f"no walk: {route.walked.failure}")
+        raise NotReranked(name, TAXONOMY.name, f"no walk: {route.walked.failure}")
     return route
 
 
 def _quantile(times: Sequence[float], percent: int) -> float:
+    """Of one time or more."""
     return quantiles(times, n=100, method="inclusive")[percent - 1] if len(times) > 1 else times[0]
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from waygraph_lab.evaluation.dataset import Asked
-from waygraph_lab.evaluation.metrics import Gold, hit, recall
-from waygraph_lab.evaluation.run import Mean, means
+from waygraph_lab.evaluation.metrics import Gold, Mean, hit, means, recall
 
 SET_METRICS = ("Hit", "Recall", "Precision", "Size")
 COSTS = ("Calls", "Tokens")

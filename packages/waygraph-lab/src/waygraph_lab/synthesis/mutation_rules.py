@@ -136,7 +136,14 @@ AGENT_RULES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
 
 
 class RuleAuthor:
-    def mutate(self, parent: Candidate, operator: str, names: Sequence[str], chance: Random) -> Record:  # noqa: ARG002
+    def mutate(
+        self,
+        parent: Candidate,
+        operator: str,
+        names: Sequence[str],  # noqa: ARG002
+        chance: Random,
+        is_fit: object,  # noqa: ARG002
+    ) -> Record:
         if parent.tool:
             return TOOL_RULES[operator](Parts.of(parent.tool), chance)
         return self._agent(parent.entry, operator, chance)

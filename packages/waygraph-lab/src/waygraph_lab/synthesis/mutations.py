@@ -1,8 +1,9 @@
 """New candidates from a catalogue's own: the mutation operators of ToolACE-MCP (section 3.3.2, tables 3 and 4)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol
@@ -89,8 +90,12 @@ class Mutation:
 
 
 class Author(Protocol):
-    def mutate(self, parent: Candidate, operator: str, names: Sequence[str], chance: Random) -> Record:
-        """A record of the same level; empty if there is no fit one. `names`: those that are used already."""
+    def mutate(
+        self, parent: Candidate, operator: str, names: Sequence[str], chance: Random, is_fit: Callable[[Record], bool]
+    ) -> Record:
+        """A record of the same level; empty if there is none. `names`: those that are used already. `is_fit`: what it
+        must be to become a mutant.
+        """
         ...
 
 
@@ -132,11 +137,13 @@ class Evolution:
 
     def _mutate(self, choice: tuple[Candidate, str, Random]) -> Mutation | None:
         parent, operator, chance = choice
-        record = self.author.mutate(parent, operator, self.names.get(parent.home.id, ()), chance)
-        return self._check(parent, operator, record) if record else None
+        check, names = partial(self._check, parent, operator), self.names.get(parent.home.id, ())
+        return check(self.author.mutate(parent, operator, names, chance, lambda record: check(record) is not None))
 
     def _check(self, parent: Candidate, operator: str, record: Record) -> Mutation | None:
         """Read as any source is read. None for what no source may say, and for a candidate without a description."""
+        if not record:
+            return None
         home, is_agent = parent.home, self.level == "agents"
         intake = Intake("", self.settings)
         intake.take(
@@ -258,7 +265,9 @@ _SHOWN_CHARS, _NAMES_SHOWN = 4_000, 100
 class ModelAuthor:
     answers: ModelAnswers
 
-    def mutate(self, parent: Candidate, operator: str, names: Sequence[str], chance: Random) -> Record:
+    def mutate(
+        self, parent: Candidate, operator: str, names: Sequence[str], chance: Random, is_fit: Callable[[Record], bool]
+    ) -> Record:
         level: Level = "tools" if parent.tool else "agents"
         told = {
             "number": chance.randrange(10**6),  # so that no prompt is that of a try before
@@ -266,10 +275,14 @@ class ModelAuthor:
             level[:-1]: describe_tool(parent.tool) if parent.tool else describe_agent(parent.entry),
             "names in use": list(names[-_NAMES_SHOWN:]),
         }
-        record = self.answers.ask(_SYSTEM[level], told)
-        if level == "agents" and not str(record.get("name", "")).endswith("_agent"):
-            return {}
-        return {name: record[name] for name in ("name", "description", "inputSchema", "tools") if name in record}
+        answer = self.answers.ask(_SYSTEM[level], told, is_fit=lambda answer: is_fit(_record_in(answer, level)))
+        return _record_in(answer, level)
+
+
+def _record_in(answer: Mapping[str, Any], level: Level) -> Record:
+    if level == "agents" and not str(answer.get("name", "")).endswith("_agent"):
+        return {}
+    return {name: answer[name] for name in ("name", "description", "inputSchema", "tools") if name in answer}
 
 
 def describe_tool(tool: Tool) -> dict[str, Any]:

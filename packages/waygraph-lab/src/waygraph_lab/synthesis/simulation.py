@@ -142,6 +142,8 @@ def play(scene: Scene, roles: Roles, chance: Random) -> list[Turn]:
     turns: list[Turn] = [_spoken_turn("user", scene.request)]
     while len(turns) < MOST_TURNS:
         action = roles.act(scene, turns, chance)
+        if fault := fault_of(scene, action):
+            raise Unfit(fault)
         if "call" in action:
             turns.append(_call(scene, action, roles, chance))
         elif "say" in action:
@@ -153,22 +155,33 @@ def play(scene: Scene, roles: Roles, chance: Random) -> list[Turn]:
     raise Unfit("without an end")
 
 
+def fault_of(scene: Scene, action: Mapping[str, Any]) -> str:
+    """Why it is nothing that an assistant can do next; empty if it is."""
+    if "call" not in action:
+        return "" if _is_text(action.get("say", action.get("answer"))) else "an empty turn"
+    _, tool = scene.tools.get(str(action["call"]), (None, None))
+    if tool is None:
+        return "a call of no tool of the scene"
+    try:
+        check_arguments(tool, action.get("arguments"))
+    except InvalidArguments:
+        return "arguments that do not fit"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
 def _spoken_turn(role: str, text: object) -> Turn:
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or not _is_text(text):
         raise Unfit("an empty turn")
     return {"role": role, "text": text[:MAX_TEXT_CHARS]}
 
 
 def _call(scene: Scene, action: Mapping[str, Any], roles: Roles, chance: Random) -> Turn:
-    found, arguments = scene.tools.get(str(action["call"])), action.get("arguments")
-    if found is None:
-        raise Unfit("a call of no tool of the scene")
-    agent, tool = found
-    try:
-        check_arguments(tool, arguments)
-    except InvalidArguments:
-        raise Unfit("arguments that do not fit") from None
-    call = {"role": "call", "agent": agent.id, "tool": tool.name, "arguments": arguments}
+    agent, tool = scene.tools[str(action["call"])]
+    call = {"role": "call", "agent": agent.id, "tool": tool.name, "arguments": action["arguments"]}
     given = roles.respond(tool, call, chance)
     if not isinstance(given.get("result"), str):
         raise Unfit("a call without a result")
@@ -273,25 +286,32 @@ class ModelRoles:
     answers: ModelAnswers
 
     def plan(self, tools: Mapping[str, tuple[Agent, Tool]], chance: Random) -> Scene | None:
-        told = self.answers.ask(_PLANNER, {"number": chance.randrange(10**6), "tools": _describe(tools)})
-        steps, texts = told.get("steps"), [told.get(name) for name in ("task", "request")]
-        if not isinstance(steps, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+        told = {"number": chance.randrange(10**6), "tools": _describe(tools)}
+        plan = self.answers.ask(_PLANNER, told, is_fit=_is_plan)
+        if not _is_plan(plan):
             return None
-        return Scene(tools=tools, task=told["task"], request=told["request"], steps=[s for s in steps if s in tools])
+        steps = [step for step in plan["steps"] if isinstance(step, str) and step in tools]
+        return Scene(tools=tools, task=plan["task"], request=plan["request"], steps=steps)
 
     def act(self, scene: Scene, turns: Sequence[Turn], chance: Random) -> Mapping[str, Any]:  # noqa: ARG002
         told = {"plan": scene.steps, "tools": _describe(scene.tools), "conversation": list(turns)}
-        return self.answers.ask(_ASSISTANT, told)
+        return self.answers.ask(_ASSISTANT, told, is_fit=lambda action: not fault_of(scene, action))
 
     def reply(self, scene: Scene, turns: Sequence[Turn], chance: Random) -> str:  # noqa: ARG002
-        said = [turn for turn in turns if turn["role"] != "call"]
-        return str(self.answers.ask(_USER, {"task": scene.task, "conversation": said}).get("text") or "")
+        spoken = [turn for turn in turns if turn["role"] != "call"]
+        told = {"task": scene.task, "conversation": spoken}
+        return str(self.answers.ask(_USER, told, is_fit=lambda answer: _is_text(answer.get("text"))).get("text") or "")
 
     def respond(self, tool: Tool, call: Turn, chance: Random) -> Mapping[str, Any]:  # noqa: ARG002
-        told = self.answers.ask(_TOOL, {"tool": describe_tool(tool), "arguments": call["arguments"]})
-        result = told.get("result")
+        told = {"tool": describe_tool(tool), "arguments": call["arguments"]}
+        answer = self.answers.ask(_TOOL, told, is_fit=lambda answer: answer.get("result") is not None)
+        result = answer.get("result")
         text = result if isinstance(result, str) or result is None else json.dumps(result, ensure_ascii=False)
-        return told | {"result": text}
+        return answer | {"result": text}
+
+
+def _is_plan(plan: Mapping[str, Any]) -> bool:
+    return isinstance(plan.get("steps"), list) and all(_is_text(plan.get(name)) for name in ("task", "request"))
 
 
 def _describe(tools: Mapping[str, tuple[Agent, Tool]]) -> list[Mapping[str, Any]]:

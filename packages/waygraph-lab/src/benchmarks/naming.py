@@ -1,0 +1,144 @@
+"""A blind test of categories' names: by a name and its siblings' names alone, which one is opened for a request?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waygraph.registry.index.analyser import query_terms, rarity, saturate, terms
+from waygraph.registry.taxonomy.tree import Category, Of, Taxonomy
+from waygraph_lab.evaluation.dataset import Dataset
+from waygraph_lab.evaluation.metrics import Gold
+
+if TYPE_CHECKING:
+    from waygraph.registry.embedding.embedder import Embedder
+
+NAME, DESCRIBED = "name", "name and description"
+LEAF_REACHED = "leaf reached"
+CHOOSERS = tuple(f"{chooser}, {form}" for form in (NAME, DESCRIBED) for chooser in ("embedder", "BM25"))
+FIGURES = ("chance", *CHOOSERS, LEAF_REACHED)
+BEFORE: Mapping[str, Mapping[str, float]] = {
+    "ToolRet_clean, agents": dict(zip(FIGURES, (0.127, 0.536, 0.425, 0.59, 0.535, 0.285), strict=True)),
+    "ToolRet_clean_CN, agents": dict(zip(FIGURES, (0.161, 0.239, 0.258, 0.291, 0.305, 0.088), strict=True)),
+    "publicMCP, agents": dict(zip(FIGURES, (0.113, 0.25, 0.246, 0.25, 0.236, 0.3), strict=True)),
+    "publicMCP_CN, agents": dict(zip(FIGURES, (0.138, 0.286, 0.377, 0.214, 0.395, 0.04), strict=True)),
+    "LiveMCPBench, agents": dict(zip(FIGURES, (0.2, 0.388, 0.279, 0.446, 0.363, 0.466), strict=True)),
+    "LiveMCPBench, tools": dict(zip(FIGURES, (0.118, 0.454, 0.283, 0.554, 0.399, 0.339), strict=True)),
+    "Waygraph examples, tools": dict(zip(FIGURES, (0.2, 0.4, 0.207, 0.5, 0.28, 0.279), strict=True)),
+}
+"""Of the names at commit 28ecf567, by this test: tree → its figures."""
+
+
+class Request(NamedTuple):
+    """`gold`: items, each a set of ids of which any one is right."""
+
+    text: str
+    gold: Gold
+
+
+class _Choice(NamedTuple):
+    """What to open for a request among siblings: only one of them, by its number, holds what is right."""
+
+    category: str
+    request: int
+    right: int
+
+
+def requests_of(dataset: Dataset, of: Of) -> list[Request]:
+    """Questions and steps, with the agents or tools that are right."""
+    asked = [each for by in dataset.usual_bys() for each in dataset.queries(by)]
+    pairs = [(each.texts[0], each.gold if of is Of.AGENTS else each.gold_tools) for each in asked]
+    return [Request(text, gold) for text, gold in pairs if gold and text.strip()]
+
+
+def judge_names(
+    name: str, taxonomy: Taxonomy, requests: Sequence[Request], embedder: "Embedder"
+) -> Iterator[dict[str, Any]]:
+    """One row, or none where no request can be judged. Of equally good siblings each counts its share."""
+    choices = list(_choices(taxonomy, requests))
+    if not choices:
+        return
+    vectors = embedder.embed([each.text for each in requests], "query")
+    words = [query_terms(each.text) for each in requests]
+    texts = {each.id: _texts(taxonomy, each) for each in taxonomy.categories.values() if len(each.children) > 1}
+    ways = {
+        (category, form): embedder.embed(lines, "document")
+        for category, forms in texts.items()
+        for form, lines in forms.items()
+    }
+    shares: dict[str, list[float]] = {chooser: [] for chooser in CHOOSERS}
+    for choice in choices:
+        for form, lines in texts[choice.category].items():
+            by_vectors = ways[choice.category, form] @ vectors[choice.request]
+            shares[f"embedder, {form}"].append(_right_share(by_vectors, choice.right))
+            shares[f"BM25, {form}"].append(_right_share(_bm25(lines, words[choice.request]), choice.right))
+    by_name = {category: way for (category, form), way in ways.items() if form == NAME}
+    reached = [_reaches(taxonomy, each, vector, by_name) for each, vector in zip(requests, vectors, strict=True)]
+    means = {chooser: round(fmean(each), 3) for chooser, each in shares.items()}
+    chance = fmean(1 / len(texts[choice.category][NAME]) for choice in choices)
+    yield {
+        "tree": name,
+        "choices": len(choices),
+        "chance": round(chance, 3),
+        **means,
+        LEAF_REACHED: round(fmean(reached), 3),
+    }
+
+
+def _reaches(
+    taxonomy: Taxonomy, request: Request, vector: NDArray[np.float32], ways: Mapping[str, NDArray[np.float32]]
+) -> bool:
+    """Whether the category to which the nearest names lead holds something right. float32 of shape (dimension,), and
+    of each category (children, dimension).
+    """
+    at = taxonomy.root
+    while at.children:
+        nearest = int((ways[at.id] @ vector).argmax()) if at.id in ways else 0
+        at = taxonomy.categories[at.children[nearest]]
+    return any(item & at.holds.keys() for item in request.gold)
+
+
+def _choices(taxonomy: Taxonomy, requests: Sequence[Request]) -> Iterator[_Choice]:
+    for category in taxonomy.categories.values():
+        below = [set(taxonomy.below(taxonomy.categories[child])) for child in category.children]
+        for number, request in enumerate(requests if len(below) > 1 else ()):
+            places = [{place for place, held in enumerate(below) if item & held} for item in request.gold]
+            if all(places) and len(right := set[int]().union(*places)) == 1:
+                yield _Choice(category.id, number, right.pop())
+
+
+def _texts(taxonomy: Taxonomy, category: Category) -> dict[str, list[str]]:
+    """Of its children, as they are told to a chooser."""
+    children = [taxonomy.categories[child] for child in category.children]
+    names = [child.name.replace("-", " ") for child in children]
+    described = [f"{name}: {child.description}" for name, child in zip(names, children, strict=True)]
+    return {NAME: names, DESCRIBED: described}
+
+
+def _right_share(scores: NDArray[Any], right: int) -> float:
+    best = np.flatnonzero(np.isclose(scores, scores.max()))
+    return float(right in best) / len(best)
+
+
+def _bm25(texts: Sequence[str], query: Sequence[str]) -> NDArray[np.float64]:
+    """Of each text: float64 of shape (texts,)."""
+    words = [terms(text) for text in texts]
+    lengths = np.array([len(each) for each in words])
+    scores = np.zeros(len(texts))
+    for term in query:
+        counts = np.array([each.count(term) for each in words])
+        if having := int((counts > 0).sum()):
+            scores += rarity(having, len(texts)) * saturate(counts, lengths, float(lengths.mean()))
+    return scores
+
+
+def table_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """For each tree how often the right category was chosen, now and before."""
+    return [[row["tree"], str(row["choices"]), *(_cell(row, each) for each in FIGURES)] for row in rows]
+
+
+def _cell(row: Mapping[str, Any], figure: str) -> str:
+    before = BEFORE.get(row["tree"], {})
+    return f"{row[figure]:.3f}" + (f" ({before[figure]:.3f})" if before else "")

@@ -1,0 +1,137 @@
+"""`eval agents`: how well a language model works with tools that it has to find."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from waygraph.api.cli.options import TEXT_FORM, TEXT_FORMS, AsJson, invocation, with_option_groups
+from waygraph.api.cli.render.output import note, show
+from waygraph_lab.cli.measurement import (
+    Output,
+    StageOptions,
+    about_run,
+    refuse_files,
+    until_failure,
+    write_error,
+)
+
+if TYPE_CHECKING:
+    from waygraph_lab.datasets.trials import AgentGrid
+    from waygraph_lab.evaluation.record import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """How a model works on its tasks."""
+
+    texts: Annotated[str, typer.Option(help=f"{TEXT_FORMS}.", **TEXT_FORM)] = "contextual"
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Tools a search.")] = 5
+    turns: Annotated[int, typer.Option(min=1, help="Answers of the model a task.")] = 12
+    surface: Annotated[
+        Literal["default", "router"], typer.Option(help="default: find_tools; router: route and execute.")
+    ] = "default"
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="Of the model, not of the judge.")] = 0.0
+    runs: Annotated[int, typer.Option(min=1, help="So often is each task tried.")] = 1
+    noise: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NOISE",
+            help="Tools beside the right ones: mutation, mutation:DIR, external:SOURCE or none. Again for more.",
+        ),
+    ] = None
+
+
+@with_option_groups
+def agents(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A dataset with right tools, and an mcp.json of its agents' servers.")
+    ],
+    *,
+    model: Annotated[list[str], typer.Option(metavar="MODEL", help="Of the endpoint. Again for more.")],
+    judge: Annotated[str, typer.Option(metavar="MODEL", help="Who scores answers. Default: nobody does.")] = "",
+    recipe: Annotated[
+        list[str] | None, typer.Option(help="How tools are found. Default: lexical, tools and hybrid.")
+    ] = None,
+    stages: StageOptions,
+    terms: AgentOptions,
+    split: Annotated[str, typer.Option(help="Only the queries of this split.")] = "",
+    tasks: Annotated[int, typer.Option(min=1, help="So many queries, spread evenly over all.")] = 50,
+    at_once: Annotated[int, typer.Option(min=1, help="Tasks at a time.")] = 4,
+    output: Output = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a language model find and call tools, and measure its calls and answers.
+
+    waygraph eval agents scalemcp --model gpt-4o-mini --judge gpt-4o --split daily
+
+    The endpoint is that of OPENAI_BASE_URL and OPENAI_API_KEY. The servers of DIR/mcp.json must be running.
+    A task whose model, walk or reranker fails counts 0, and is reported.
+    """
+    import os
+
+    from waygraph.api.cli.render.progress import progress_bar
+    from waygraph_lab.cli import shapes, views
+    from waygraph_lab.datasets.folder import server_config
+    from waygraph_lab.datasets.read_dataset import read_dataset
+    from waygraph_lab.datasets.trials import AgentBench, choose_tasks
+    from waygraph_lab.evaluation.agents import agent_record, without_tasks
+
+    trials = _agent_grid(model, judge, recipe or (), stages, terms).trials(os.environ)
+    command = invocation(context)
+    settings = command.settings()
+    servers, dataset = server_config(folder), read_dataset(folder, settings)
+    asked = choose_tasks(dataset, split=split, count=tasks)
+    refuse_files(output)
+    bench = AgentBench(
+        settings=settings,
+        environ=os.environ,
+        embedder=command.embedder,
+        at_once=at_once,
+        watching=partial(progress_bar, after_s=settings.progress_after_s),
+        tree=stages.tree(command, settings),
+    )
+    outcomes, failure = until_failure(bench.outcomes(dataset, servers, asked, trials))
+    record = agent_record(dataset, outcomes, about_run())
+    _remark_on_tasks(record)
+    unwritten = write_error(record, output) if output else None
+    show(without_tasks(record), shapes.evaluation_json, views.agents_evaluated, as_json)
+    if error := failure or unwritten:
+        raise error
+
+
+def _agent_grid(
+    models: Sequence[str], judge: str, recipes: Sequence[str], stages: StageOptions, terms: AgentOptions
+) -> "AgentGrid":
+    """Raises BadParameter."""
+    from waygraph_lab.datasets.noise import NONE
+    from waygraph_lab.datasets.trials import AgentGrid
+
+    return AgentGrid(
+        models=models,
+        recipes=recipes,
+        rerank=stages.rerank,
+        walk=stages.walk,
+        mode=stages.mode,
+        texts=terms.texts,
+        judge=judge,
+        limit=terms.limit,
+        turns=terms.turns,
+        surface=terms.surface,
+        temperature=terms.temperature,
+        noises=terms.noise or (NONE,),
+        runs=terms.runs,
+    )
+
+
+def _remark_on_tasks(record: "Record") -> None:
+    for outcome in record["outcomes"]:
+        name, asked = f"{outcome['model']}, {outcome['retrieval']}", outcome["asked"]
+        for reason, count in outcome["failures"].items():
+            note(f"{name}: {count} of {asked} tasks failed and count 0: {reason}")
+        for reason, count in outcome["unjudged"].items():
+            note(f"{name}: {outcome['judge']} did not judge {count} of {asked} tasks: {reason}")

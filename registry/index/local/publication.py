@@ -1,0 +1,132 @@
+"""One session of writes, and how the index follows it.
+
+What is about to be committed is written down before the graph's commit: which commits may follow, and the agents that
+they change. Whoever finds that note and no writer reads these agents from the graph. Where the note does not explain
+the graph's revision the index is built anew.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from waygraph.registry.graph.contents import GraphNoun
+from waygraph.registry.graph.engine import GraphSession
+from waygraph.registry.graph.read import RegistryState, read_state
+from waygraph.registry.index.local.file import (
+    DamagedIndex,
+    IndexFile,
+    Intent,
+    current_path,
+    is_damaged,
+    mark_damaged,
+    open_to_read,
+    open_to_write,
+)
+from waygraph.registry.index.local.index_upkeep import publish_changes, publish_whole
+from waygraph.registry.model.changes import IndexState
+from waygraph.registry.model.errors import RegistryError
+
+
+class Publication:
+    """Under the registry's write lock, from before the first write to after the last."""
+
+    def __init__(self, folder: Path, session: GraphSession, nouns: Sequence[GraphNoun[Any]], *, whole: bool) -> None:
+        """`nouns`: the kinds of values beside agents and tools. `whole`: the index is not to be trusted.
+
+        Raises StorageFailed where nothing can be written.
+        """
+        self._folder, self._session, self._nouns = folder, session, nouns
+        self._file: IndexFile | None = None
+        self._intent = Intent()
+        self.state = read_state(session)
+        """Of the graph, before the first write."""
+        path = current_path(folder)
+        if path is None:
+            return
+        try:
+            if not whole and not is_damaged(folder):
+                self._file = open_to_write(path)
+                self._intent = self._begin(self._file)
+        except DamagedIndex:
+            self.close()
+        if self._file is None or self._intent.agent_ids is None:
+            mark_damaged(folder)
+
+    def _begin(self, file: IndexFile) -> Intent:
+        """What differs between the index and the graph, if the note of a writer that was killed says so."""
+        header, intent, state = file.header(), file.intent(), self.state
+        if _shows(header.state, state):
+            intent = Intent()
+        elif intent is None or state is None or state.commit not in intent.commits:
+            intent = Intent(agent_ids=None)
+        file.put_intent(intent)
+        return intent
+
+    @contextmanager
+    def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
+        """Around a transaction that changes these agents, or whose tools; None: any."""
+        if self._file is not None:  # else the index is built anew
+            state, ids = read_state(session), None if agent_ids is None else frozenset(agent_ids)
+            self._intent = self._intent.with_write(state.commit if state else "", ids)
+            self._file.put_intent(self._intent)
+        yield
+
+    def publish(self) -> None:
+        """Brings the index to the graph's revision. Raises StorageFailed."""
+        if not self._publish_changes():
+            self.close()
+            publish_whole(self._folder, self._session, self._nouns)
+
+    def _publish_changes(self) -> bool:
+        """Whether that was enough."""
+        if self._file is None or self._intent.agent_ids is None or is_damaged(self._folder):
+            return False
+        try:
+            header, state = self._file.header(), read_state(self._session)
+            is_explained = _shows(header.state, state) or (state and state.commit in self._intent.commits)
+            return bool(is_explained) and publish_changes(
+                self._file, self._session, self._intent.agent_ids, self._nouns
+            )
+        except DamagedIndex:
+            return False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _shows(index: IndexState, state: RegistryState | None) -> bool:
+    """The commit too: a graph file that was restored from a copy may have come to the same revision another way."""
+    if state is None:
+        return False
+    return (index.revision, index.commit, index.schema_version) == (
+        state.revision,
+        state.commit,
+        state.schema_version,
+    )
+
+
+def published_state(folder: Path) -> IndexState | None:
+    """What the current index says of itself; None if there is none that can be read."""
+    try:
+        with closing(open_to_read(folder)) as file:
+            return file.header().state
+    except (RegistryError, DamagedIndex):
+        return None
+
+
+def is_behind(folder: Path) -> bool:
+    """Whether something may be committed that the index does not show, or it must be built anew.
+
+    So it is while a writer is at work, after one was killed, and where the index is damaged or of another format.
+    """
+    if is_damaged(folder):
+        return True
+    try:
+        with closing(open_to_read(folder)) as file:
+            file.header()
+            return file.intent() is not None
+    except (RegistryError, DamagedIndex):
+        return True

@@ -1,0 +1,211 @@
+"""What a request says that it does not want: "without Slack", "not by e-mail", "other than arXiv". English only.
+
+Embedders and BM25 read such words as wanted. So they are kept out of what is searched for, and where they name agents,
+those are left out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from waygraph.registry.access.visibility import routable
+from waygraph.registry.index.analyser import fold, query_terms
+from waygraph.registry.index.search_index import SearchIndex
+from waygraph.registry.model.nouns import Agent, Principal, Query, Turn
+
+_CLAUSE = r"(?:^|(?<=[,;:.!?(\n–—])|(?<=\bbut)|(?<=\band))[^\S\n]*"
+"""Elsewhere `not` denies a verb ("files that are not staged"), and `no` is what a thing has not."""
+_MEANS = r"us(?:e|ing)|with|via|through|by"
+_NEGATION = r"(?:do\s+not|don[’']t|never|not)"
+_MARKER = re.compile(
+    rf"""(?:
+      (?P<lack>(?<![\w./-])(?:without|{_NEGATION}\s+want(?!\s+to\b))|(?<=\bwith)\s+no)
+      |(?<![\w./-])(?:except(?:ing|\s+for)?|excluding|(?:other|rather)\s+than|instead\s+of)
+      |(?<![\w./-]){_NEGATION}(?=\s+(?:{_MEANS}|from|on|to\s+(?:an?|the))\s)
+      |{_CLAUSE}not(?!\s+(?:only|just|merely|simply|sure|more|less|later|yet|all|every|to|\w+ed)\b)
+      |(?:^no|{_CLAUSE}(?-i:no))(?!\s+(?:more|less|fewer|later|sooner|longer|matter|one|problem|need)\b)
+    )(?=\s)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""`lack`: what a thing lacks, or nobody wants, may tell the tool ("a portrait without its background", "I do not want
+this booking"). Such words are unwanted only where they name an agent."""
+_LEAD = re.compile(
+    rf"\s+(?:(?P<means>{_MEANS})\s+)?(?:(?:from|on|to|in|for)\s+)?"
+    r"(?P<article>(?:(?:an?|the|any|my|your|our|its|their|all|some|such)\s+)*)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"\s*(?P<quote>[\"'`“‘]?)(?P<word>[^\s,;:!?()\[\]{}\"`“”]+)[\"`”’]?")
+_VERB = re.compile(r"\w+ing\b", re.IGNORECASE)
+_JOINT = re.compile(r"\s*(?:(?P<sure>n?or)|,?\s*and|,(?:\s*n?or)?)\s+(?=\S)", re.IGNORECASE)
+_LIST_END = re.compile(r"\s*(?:[,.;:!?)\n]|$|(?:and|n?or)\b)", re.IGNORECASE)
+"""Behind a name in a list; behind a verb (`not with Slack, fetch it`) its object follows."""
+_QUOTATION = re.compile(r"\"[^\"]*\"|“[^”]*”|`[^`]*`|(?<!\w)'[^'\n]*'(?!\w)")
+_CLAUSE_ENDS = frozenset("and but or nor then so because please".split())
+_PHRASE_ENDS = _CLAUSE_ENDS | frozenset(
+    """a about after also an any are as at be been before by can could did do does for from had has have he her him his
+    how i if in instead into is it its may me might must my no not on onto our over she should since than that the their
+    them these they this those though to too under until upon us via was we were what when where whether which while who
+    whose will with would you your""".split()
+)
+"""Function words: where the noun before them ends. After a verb (`without opening it`) only a clause's end ends it."""
+_MOST_WORDS = 5
+"""A longer noun phrase without any function word is none of English."""
+_KIND_NOUNS = frozenset("agent api app mcp plugin server service skill tool".split())
+"""What an agent is called beside its own name."""
+
+
+MOST_PHRASES = 30
+"""Each is compared with the names of all agents."""
+
+
+class Phrase(NamedTuple):
+    """A part of a text that is not wanted. `start`: of the marker before it. `is_sure`: it is one whatever it names."""
+
+    start: int
+    end: int
+    words: str
+    is_means: bool
+    is_sure: bool
+
+
+@lru_cache(maxsize=128)
+def read_phrases(text: str) -> tuple[Phrase, ...]:
+    """In order, MOST_PHRASES at most; none from a quotation."""
+    markers = list(_MARKER.finditer(text))
+    quotations = [each.span() for each in _QUOTATION.finditer(text)] if markers else []
+    phrases: list[Phrase] = []
+    for marker in markers:
+        is_quoted = any(start < marker.end() <= end for start, end in quotations)
+        if not is_quoted and not (phrases and marker.start() < phrases[-1].end):
+            phrases += islice(_phrases_from(text, marker), MOST_PHRASES - len(phrases))
+        if len(phrases) == MOST_PHRASES:
+            break
+    return tuple(phrases)
+
+
+def _phrases_from(text: str, marker: re.Match[str]) -> Iterator[Phrase]:
+    """The one behind a marker, and those joined to it."""
+    start, place, is_sure, is_means = marker.start(), marker.end(), True, False
+    while lead := _LEAD.match(text, place):
+        is_verb = not lead["article"] and bool(_VERB.match(text, lead.end()))
+        end = _end_of_phrase(text, lead.end(), _CLAUSE_ENDS if is_verb else _PHRASE_ENDS)
+        if end == lead.end() or not (is_sure or _LIST_END.match(text, end)):
+            return
+        is_means = is_means or bool(lead["means"])
+        is_sure = is_sure and (not marker["lack"] or is_means or is_verb)
+        yield Phrase(start, end, text[lead.end() : end], is_means, is_sure)
+        joint = _JOINT.match(text, end)
+        if not joint:
+            return
+        start, place, is_sure = end, joint.end() - 1, is_sure and bool(joint["sure"])
+
+
+def _end_of_phrase(text: str, start: int, ends: frozenset[str]) -> int:
+    """`start` itself where no phrase begins. `ends`: the words before which it ends."""
+    place, count = start, 0
+    while word := _WORD.match(text, place):
+        bare = word["word"].rstrip(".'’")
+        if bare.casefold() in ends or not bare:
+            break
+        place, count = word.end() - (len(word["word"]) - len(bare)), count + 1
+        if ends is _PHRASE_ENDS and count > _MOST_WORDS:
+            return start
+        if place < word.end() and word["word"].endswith("."):
+            break
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """What a query's words leave out: the `query` to search for, without them, and the ids of `agents` named so."""
+
+    query: Query
+    agents: tuple[str, ...] = ()
+
+    @property
+    def notice(self) -> str:
+        return f"Left out, as the request says: {', '.join(self.agents)}." if self.agents else ""
+
+
+def read_exclusions(query: Query, index: SearchIndex, principal: Principal | None) -> Exclusions:
+    """By the query's text and that which it is a step of, of agents that it could find otherwise.
+
+    In turns before it nothing is left out by name.
+    """
+    phrases, of_whole = read_phrases(query.text), read_phrases(query.step_of)
+    agents_of = _agents_named((*phrases, *of_whole), index, query, principal) if phrases or of_whole else {}
+    agents = tuple(sorted(set[str]().union(*agents_of.values())))
+    text = _cut(query.text, (phrase for phrase in phrases if phrase.is_sure or agents_of[phrase]))
+    # Hosts keep the request itself among their turns: there it stays the same text.
+    turns = tuple(
+        turn if turn.role == "call" or turn.text == query.step_of else _cut_turn(turn, query.text, text)
+        for turn in query.history
+    )
+    filters = query.filters
+    if agents:
+        filters = replace(filters, without_agent_ids=(*filters.without_agent_ids, *agents))
+    return Exclusions(replace(query, text=text, filters=filters, history=turns), agents)
+
+
+def _cut_turn(turn: Turn, request: str, text: str) -> Turn:
+    cut = text if turn.text == request else _cut(turn.text, (each for each in read_phrases(turn.text) if each.is_sure))
+    return turn if cut == turn.text else replace(turn, text=cut)
+
+
+def _cut(text: str, phrases: Iterable[Phrase]) -> str:
+    """Without the phrases; the text itself where nothing telling would be left."""
+    parts, place = [], 0
+    for phrase in phrases:
+        parts.append(text[place : phrase.start])
+        place = phrase.end
+    rest = "".join([*parts, text[place:]])
+    return rest if query_terms(rest) else text
+
+
+def _agents_named(
+    phrases: Iterable[Phrase], index: SearchIndex, query: Query, principal: Principal | None
+) -> dict[Phrase, set[str]]:
+    """Ids of agents that the query may find, by the phrase that names them."""
+    agents, namespaces = index.agents(), [(fold(each.namespace), each.agent_ids) for each in index.sources()]
+    ids_of = {}
+    for phrase in phrases:
+        keys = frozenset({fold(phrase.words), fold(_bare_name(phrase.words))} - {""})
+        ids = {agent.id for agent in agents.values() if _is_named(agent, phrase, keys)}
+        ids.update(*(members for namespace, members in namespaces if namespace in keys))
+        ids_of[phrase] = {each for each in ids if each in agents and routable(agents[each], principal, query.filters)}
+    return ids_of
+
+
+def _is_named(agent: Agent, phrase: Phrase, keys: frozenset[str]) -> bool:
+    """By the whole phrase. What may mean another thing too is an agent's only where the words say so.
+
+    The first words of a name (`Yahoo`, of Yahoo Finance) as a proper name; a tag or kind as a means, or beside `server`
+    and the like.
+    """
+    names = {agent.id, agent.name}
+    if not all(keys.isdisjoint(_whole_names(name)) for name in names):
+        return True
+    if phrase.words[0].isupper() and not all(keys.isdisjoint(_name_openings(name)) for name in names):
+        return True
+    says_agent = phrase.is_means or _bare_name(phrase.words) != phrase.words
+    return says_agent and not keys.isdisjoint(map(fold, (*agent.tags, agent.kind, f"{agent.kind}s")))
+
+
+@lru_cache(maxsize=16_384)
+def _whole_names(name: str) -> tuple[str, ...]:
+    return fold(name), fold(_bare_name(name))
+
+
+@lru_cache(maxsize=16_384)
+def _name_openings(name: str) -> tuple[str, ...]:
+    words = _bare_name(name).split()
+    return tuple(fold(" ".join(words[:count])) for count in range(1, len(words)))
+
+
+def _bare_name(name: str) -> str:
+    """Without `MCP server` and the like around it."""
+    words = [word for word in re.split(r"(?:['’]s\b)?[\s_/-]+|['’]s$", name) if word]
+    return " ".join(word for word in words if word.casefold().removesuffix("s") not in _KIND_NOUNS)

@@ -1,0 +1,162 @@
+"""Every door by every kind of taxonomy: all that a caller may find is reached, and each answer keeps its types."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+
+from tests.gateway.hosts import over_http, told
+from tests.service import Served, assert_good, served
+from tests.tree_walk import check_types, reach_tools
+from waygraph.api.cli.app import main
+from waygraph.ingest.sources.read import read_path
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Principal, Registry
+from waygraph.registry.catalog.find_tools.find import FindAsked, find
+from waygraph.registry.catalog.find_tools.resolve import reading_tool
+from waygraph.registry.model.settings import DEFAULT_EMBEDDER, Settings
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.taxonomy.tree import Of, TaxonomySettings
+from waygraph.registry.taxonomy.vectors_build import build_by_vectors
+
+CATALOG = Path(__file__).parents[2] / "examples" / "catalog"
+GROUP, GROUP_ONLY = "board", ("harbor-git", "bureau-fx")
+CALLERS: Mapping[str, tuple[str, ...]] = {"member": (GROUP,), "stranger": ()}
+KINDS: Mapping[str, Mapping[str, tuple[Of, int]]] = {
+    "none": {},
+    "of agents": {"main": (Of.AGENTS, 6)},
+    "of tools": {"main": (Of.TOOLS, 12)},
+    "at the root alone": {"main": (Of.AGENTS, 500)},
+    "several": {"trial": (Of.AGENTS, 9), "main": (Of.TOOLS, 30)},
+}
+"""Name of each taxonomy → what it sorts, and the size of its leaves. The last is current."""
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The example catalogue, two of whose agents a group sees alone."""
+    folder = tmp_path_factory.mktemp("doors")
+    with served(folder / "r.grafeo", embedder=DEFAULT_EMBEDDER, auth=True, folder=folder) as service:
+        for manifest in read_path(str(CATALOG), Settings()):
+            sync(service.registry, manifest)
+        for each in GROUP_ONLY:
+            service.registry.operator.set(each, visible_to=[GROUP])
+        yield service
+
+
+def build(registry: LocalRegistry, kind: str) -> None:
+    while tree := registry.taxonomy():
+        registry.forget_taxonomy(tree.name)
+    for name, (of, leaf_size) in KINDS[kind].items():
+        settings = TaxonomySettings(leaf_size=leaf_size)
+        registry.build_taxonomy(partial(build_by_vectors, settings=settings), name=name, of=of)
+
+
+def tools_below(registry: LocalRegistry, groups: tuple[str, ...]) -> set[str]:
+    """Call names of what the current taxonomy has for this caller."""
+    principal = Principal(groups=groups)
+    tree = registry.taxonomy(principal=principal)
+    held = set(tree.below(tree.root)) if tree else set()
+    skills = [each for each in registry.agents(principal=principal) if each.kind == "skill"]
+    tools = [*registry.tools(principal=principal), *map(reading_tool, skills)]
+    return {each.call_name for each in tools if held & {each.id, each.agent_id}}
+
+
+def reach_by_rest(client: httpx2.Client, path: str = "") -> set[str]:
+    """Ids of what stands in a category and below it."""
+    view = assert_good(client.get("/v1/taxonomy", params={"path": path}))
+    here = assert_good(client.get("/v1/taxonomy", params={"path": f"{path}/."})) if view["members"] else view
+    assert here["members"] == view["members"]
+    below = [reach_by_rest(client, child["path"]) for child in view["children"]]
+    assert [len(ids) for ids in below] == [child["count"] for child in view["children"]]
+    return set(view["members"]).union(*below)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("caller", CALLERS)
+def test_each_door_reaches_all_that_a_caller_may_find(service: Served, kind: str, caller: str) -> None:
+    """In Python, here and over a service; by REST; by a host of MCP, also with the remote registry behind it."""
+    build(service.registry, kind)
+    groups = CALLERS[caller]
+    key, expected = service.key("route", "read", groups=groups), tools_below(service.registry, groups)
+    principal = Principal(groups=groups)
+    assert bool(expected) == (kind != "none")
+    assert any(name.startswith(GROUP_ONLY) for name in expected) == (bool(expected) and caller == "member")
+
+    def ask_here(**arguments: Any) -> dict[str, Any]:
+        return find(service.registry, FindAsked(browses=True, **arguments), principal=principal)
+
+    assert reach_tools(ask_here) == expected
+    with Registry.open(service.url, environ={"WAYGRAPH_API_KEY": key}) as remote:
+        assert reach_tools(lambda **arguments: find(remote, FindAsked(browses=True, **arguments))) == expected
+    anyio.run(walk_as_host, f"{service.url}/mcp", key, expected)
+    if expected:
+        tree = service.registry.taxonomy(principal=principal)
+        assert tree is not None
+        assert reach_by_rest(service.client(key)) == set(tree.below(tree.root))
+
+
+async def walk_as_host(url: str, key: str, expected: set[str]) -> None:
+    async def call(host: Client, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return told(await host.call_tool("find_tools", {"query": "", **arguments}))
+
+    def ask_from_thread(**arguments: Any) -> dict[str, Any]:
+        return anyio.from_thread.run(call, host, arguments)
+
+    async with over_http(url, "legacy", key=key) as host:
+        offered = (await host.list_tools()).tools[0].input_schema["properties"]
+        assert ({"within", "offset"} <= offered.keys()) == bool(expected)
+        assert await anyio.to_thread.run_sync(reach_tools, ask_from_thread) == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("surface", "tool"), [("rfc", "find_tools"), ("router", "route")])
+def test_a_surface_that_does_not_browse_counts(
+    service: Served, tmp_path: Path, kind: str, surface: Any, tool: str
+) -> None:
+    build(service.registry, kind)
+
+    async def ask(url: str) -> None:
+        async with over_http(url, "legacy") as host:
+            answer = told(await host.call_tool(tool, {"query": ""}))
+            check_types(answer)
+            assert answer["overview"]["tools"] == len(service.registry.tools())
+
+    with served(service.registry.store.place, embedder=DEFAULT_EMBEDDER, surface=surface) as other:
+        anyio.run(ask, f"{other.url}/mcp")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_command_line_goes_down_to_tools(service: Served, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`taxonomy show` of each path, then `tools` of an agent; `find --within` finds nothing else."""
+    build(service.registry, kind)
+    place = ["--registry", service.registry.store.place]
+
+    def answer(*words: str) -> Any:
+        assert main([*place, *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def reach(path: str = "") -> set[str]:
+        shown = answer("taxonomy", "show", path)
+        below = [reach(f"{path}/{child['name']}".strip("/")) for child in shown["children"]]
+        return {each["id"] for each in shown["holds"]}.union(*below)
+
+    if kind == "none":
+        assert main([*place, "taxonomy", "show"]) != 0
+        assert "taxonomy" in capsys.readouterr().err
+        return
+    tree = service.registry.taxonomy()
+    assert tree is not None
+    held = reach()
+    assert held == set(tree.below(tree.root))
+    within = next(filter(None, tree.paths().values()), ".")
+    found = answer("find", "search for anything", "--within", within, "-k", "50")["matches"]
+    members = set(tree.below(tree.at(within) or tree.root))
+    assert found
+    assert all(members & {each["tool"]["id"], each["tool"]["agent_id"]} for each in found)

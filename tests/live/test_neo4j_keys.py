@@ -1,0 +1,102 @@
+"""What is read on a real server for a change of one agent does not grow with the others; any listed member will do."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+from neo4j import GraphDatabase
+
+from tests.neo4j_fixtures import empty
+from tests.neo4j_server import Target
+from tests.sync_graph import entry, manifest
+from waygraph.cypher import Statement
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry import Settings
+from waygraph.registry.graph.engine import GraphSession, Rows
+from waygraph.registry.graph.neo4j import Neo4jEngine
+from waygraph.registry.index.neo4j.neo4j_upkeep import keep_index
+from waygraph.registry.storage.local_registry import LocalRegistry
+from waygraph.registry.storage.server import ServerStore
+
+Opened = Callable[[str], LocalRegistry]
+
+
+@pytest.fixture
+def opened(neo4j_target: Target) -> Iterator[Opened]:
+    """By a URL, over an empty database."""
+    user, password = neo4j_target.auth or ("neo4j", "")
+    settings = Settings(embedder="none", neo4j_user=user, neo4j_password=password)
+    with GraphDatabase.driver(neo4j_target.uri, auth=neo4j_target.auth, notifications_min_severity="OFF") as driver:
+        empty(driver)
+        yield lambda uri: LocalRegistry.open(uri, settings=settings, environ={})
+        empty(driver)
+
+
+class Counted:
+    """A session that counts the rows it reads."""
+
+    def __init__(self, session: GraphSession) -> None:
+        self._session, self.rows = session, 0
+
+    def run(self, statement: Statement, /, **params: object) -> Rows:
+        rows = self._session.run(statement, **params)
+        self.rows += len(rows)
+        return rows
+
+    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+        return [self.run(each) for each in statements]
+
+
+def rows_of_upkeep(registry: LocalRegistry) -> int:
+    assert isinstance(registry.store, ServerStore)
+    with registry.store.engine.transaction() as session:
+        counted = Counted(session)
+        with keep_index(counted, ["north"]):
+            pass
+    return counted.rows
+
+
+def add_others(registry: LocalRegistry) -> None:
+    sync(registry, manifest("others", *(entry(f"other-{number}") for number in range(20))))
+    registry.operator.set("other-1", pinned=True)
+
+
+def test_upkeep_of_one_agent_reads_that_agent(opened: Opened, neo4j_target: Target) -> None:
+    with opened(neo4j_target.uri) as registry:
+        sync(registry, manifest("one", entry("north")))
+        before = rows_of_upkeep(registry)
+        add_others(registry)
+        assert rows_of_upkeep(registry) == before > 0
+
+
+def test_a_route_after_a_change_reads_no_list_of_agents(
+    opened: Opened, neo4j_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While no calls are counted and no tool says what it gives."""
+    rows = 0
+    run = Neo4jEngine._run_at_once
+
+    def count(engine: Neo4jEngine, statement: Statement, params: Mapping[str, object]) -> Rows:
+        nonlocal rows
+        answer = run(engine, statement, params)
+        rows += len(answer)
+        return answer
+
+    monkeypatch.setattr(Neo4jEngine, "_run_at_once", count)
+    counts = []
+    with opened(neo4j_target.uri) as registry:
+        sync(registry, manifest("one", entry("north")))
+        registry.route("the first one opens the index")
+        for change in (lambda: sync(registry, manifest("two", entry("south"))), lambda: add_others(registry)):
+            change()
+            rows = 0
+            assert registry.route("does things").matches
+            counts.append(rows)
+    assert counts[0] == counts[1] > 0
+
+
+def test_one_of_the_listed_members_is_enough(opened: Opened, neo4j_target: Target) -> None:
+    """The first one is not there. A single server calls itself by the name that it was asked under."""
+    scheme, _, host = neo4j_target.uri.partition("://")
+    with opened(f"{scheme.replace('bolt', 'neo4j')}://nowhere.invalid,127.0.0.1:1,{host}") as registry:
+        sync(registry, manifest("one", entry("north")))
+        assert [match.agent.id for match in registry.route("north").matches] == ["north"]

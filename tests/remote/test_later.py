@@ -1,0 +1,68 @@
+"""Documents that a service takes after it has answered, by its clients."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.remote.flaky import flaky, reply
+from tests.service import TIMEOUT_S, Served, served, until
+from waygraph.registry.model.changes import Document
+from waygraph.registry.model.errors import MassRemoval, UnknownName
+from waygraph.registry.remote.async_registry import AsyncRemoteRegistry
+from waygraph.registry.remote.calls import Ingest
+from waygraph.registry.remote.remote_registry import RemoteRegistry
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Served]:
+    with served() as service:
+        yield service
+
+
+def catalogue(*agents: str) -> list[Document]:
+    lines = "".join(f"  - {{id: {each}, name: {each}, description: does {each}}}\n" for each in agents)
+    return [Document("a.yaml", f"waygraph: 1\nagents:\n{lines}")]
+
+
+def test_a_client_sends_documents_and_looks_later(service: Served) -> None:
+    with RemoteRegistry.open(service.url, environ={}) as registry:
+
+        def end_of(started: Ingest) -> Ingest:
+            assert (started.state, started.has_ended, started.source) == ("queued", False, "s")
+            until(lambda: registry.ingest_status(started.id).has_ended, "the end of the ingest")
+            return registry.ingest_status(started.id)
+
+        done = end_of(registry.start_ingest(catalogue("a", "b", "c"), source="s"))
+        assert (done.state, done.has_ended) == ("done", True)
+        assert done.arrival_time <= done.start_time <= done.end_time
+        [report] = done.reports.all()
+        assert set(report.changes.created_agents) == {"a", "b", "c"}
+        assert report.revision == registry.status().state.revision
+        failed = end_of(registry.start_ingest(catalogue("a"), source="s"))
+        assert (failed.state, failed.reports.reports) == ("failed", ())
+        with pytest.raises(MassRemoval):
+            failed.reports.all()
+        with pytest.raises(UnknownName):
+            registry.ingest_status("none")
+
+
+def test_so_it_is_for_asynchronous_programs(service: Served) -> None:
+    async def send() -> Ingest:
+        async with AsyncRemoteRegistry.open(service.url, environ={}) as registry:
+            ingest = await registry.start_ingest(catalogue("d"), source="t")
+            give_up = time.monotonic() + TIMEOUT_S
+            while not ingest.has_ended and time.monotonic() < give_up:
+                await asyncio.sleep(0.02)
+                ingest = await registry.ingest_status(ingest.id)
+            return ingest
+
+    [report] = asyncio.run(send()).reports.all()
+    assert report.changes.created_agents == ("d",)
+
+
+def test_a_service_of_before_takes_them_at_once() -> None:
+    with flaky(reply({"reports": [], "problem": None})) as old, RemoteRegistry.open(old.url, environ={}) as registry:
+        ingest = registry.start_ingest(catalogue("a"), source="s")
+    assert (ingest.id, ingest.state, ingest.reports.all()) == ("", "done", [])

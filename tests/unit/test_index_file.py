@@ -1,0 +1,247 @@
+"""The file of the index: which writes it follows, when it is built anew, and how it is read where nobody may write."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from tests.faults.fleet import manifest
+from tests.faults.programs import opened
+from tests.faults.soundness import sound_revision
+from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.local import index_upkeep, publication
+from waygraph.registry.index.local.file import (
+    DamagedIndex,
+    Intent,
+    current_path,
+    folder_of,
+    open_to_read,
+    open_to_write,
+    seal,
+    unseal,
+)
+from waygraph.registry.index.local.index_dump import IndexDump
+from waygraph.registry.index.search_index import Scope
+from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.storage import embedded
+from waygraph.registry.storage.embedded import EmbeddedStore
+from waygraph.registry.storage.local_registry import LocalRegistry
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "r.grafeo"
+
+
+@pytest.fixture
+def registry(path: Path) -> Iterator[LocalRegistry]:
+    with opened(path) as registry:
+        sync(registry, manifest(1))
+        yield registry
+
+
+def dump_of(path: Path) -> IndexDump:
+    return IndexDump.of(folder_of(path))
+
+
+def anew(path: Path) -> IndexDump:
+    """Of the same graph, whose index is built anew."""
+    copy = path.with_name("anew.grafeo")
+    shutil.copy(path, copy)
+    with opened(copy) as registry:
+        registry.status()
+    dump = IndexDump.of(folder_of(copy))
+    copy.unlink()
+    shutil.rmtree(folder_of(copy))
+    return dump
+
+
+def test_what_follows_changes_is_what_is_built_anew(path: Path, registry: LocalRegistry) -> None:
+    """Agents come, change and go, operators hide and restate: every part is the same."""
+    for number in (2, 3, 4):
+        sync(registry, manifest(number))
+        first, second = (agent.id for agent in registry.agents()[:2])
+        registry.operator.set(first, hidden=number % 2 == 0, pinned=number % 2 == 1)
+        registry.operator.set(second, tags=[f"t{number}"], visible_to=["staff"])
+        registry.close()
+        assert dump_of(path) == anew(path)
+        with opened(path) as again:
+            sync(again, manifest(number))
+        registry = opened(path)
+    registry.close()
+
+
+def test_postings_that_are_written_in_parts_are_the_same(
+    path: Path, registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.close()
+    at_once = anew(path)
+    monkeypatch.setattr(index_upkeep, "_POSTINGS_AT_ONCE", 1)
+    monkeypatch.setattr(index_upkeep, "_AGENTS_AT_ONCE", 1)
+    monkeypatch.setattr(index_upkeep, "_BUCKETS_AT_ONCE", 1)
+    assert anew(path) == at_once
+
+
+def test_a_read_index_follows_each_write(path: Path, registry: LocalRegistry) -> None:
+    """Of one file: an index of before answers on as it did, the next one has the new rows."""
+    with opened(path) as reader:
+        former = reader.store.index()
+        tools = {agent_id: list(former.tool_ids(agent_id)) for agent_id in former.agents()}
+        sync(registry, manifest(2))
+        assert reader.store.index().state.revision == 2
+        assert {agent_id: list(former.tool_ids(agent_id)) for agent_id in former.agents()} == tools
+        texts = [tool.description for tool in former.tools([each for ids in tools.values() for each in ids])]
+        assert all("revision 1" in text or "1" in text for text in texts)
+
+
+def test_dead_rows_are_cleared_when_they_outnumber_the_living(
+    path: Path, registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index is written anew under the next number; who reads the former one keeps it."""
+    monkeypatch.setattr(index_upkeep, "DEAD_ROWS_SPARED", 0)
+    assert isinstance(registry.store, EmbeddedStore)
+    former = registry.store.index()
+    before = former.search(["agent_text"], None, "moors ship", 5, Scope()).legs
+    number = 1
+    while current_path(folder_of(path)) == former.path:
+        number += 1
+        assert number < 20
+        sync(registry, manifest(number))
+    assert not former.path.exists()
+    with closing(open_to_read(folder_of(path))) as file:
+        assert file.header().dead == 0
+    assert former.search(["agent_text"], None, "moors ship", 5, Scope()).legs == before
+    assert registry.status().state.revision == number
+
+
+def test_a_graph_that_was_restored_gets_an_index_anew(path: Path, registry: LocalRegistry) -> None:
+    """Its revision is one that the index had, or will have, by another way: the commit tells."""
+    registry.close()
+    shutil.copy(path, path.with_name("kept"))
+    with opened(path) as again:
+        sync(again, manifest(2))
+    shutil.copy(path.with_name("kept"), path)
+    with opened(path) as again:
+        sync(again, manifest(3))
+        assert again.status().state.revision == 2
+    assert dump_of(path) == anew(path)
+    assert current_path(folder_of(path)) == folder_of(path) / "index-00000002.sqlite"
+
+
+def test_a_note_of_what_did_not_come_is_dropped_by_the_next_writer(path: Path, registry: LocalRegistry) -> None:
+    registry.close()
+    index = current_path(folder_of(path))
+    assert index
+    with closing(open_to_write(index)) as file:
+        file.put_intent(Intent(commits=("never",), agent_ids=frozenset({"a"})))
+    assert sound_revision(path) == 1
+    with closing(open_to_read(folder_of(path))) as file:
+        assert file.intent() is None
+    assert current_path(folder_of(path)) == index
+
+
+def test_one_connection_writes_and_readers_begin_no_checkpoint(path: Path, registry: LocalRegistry) -> None:
+    """SQLite before 3.51.3 may lose a log where two connections write or checkpoint at once."""
+    index = current_path(folder_of(path))
+    assert index
+    log = index.with_name(f"{index.name}-wal")
+    with closing(open_to_write(index)) as writer, closing(open_to_read(folder_of(path))) as reader:
+        writer.put_intent(Intent())
+        assert reader.intent() == Intent()
+        for statement in ("DELETE FROM meta", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            with pytest.raises(StorageFailed, match=r"readonly|disk I/O"):
+                reader.fetch(statement)
+        assert log.stat().st_size
+    assert registry.status().state.revision == 1
+
+
+READ = """
+import os, sys
+from pathlib import Path
+from tests.faults.programs import opened
+from tests.faults import fleet
+from waygraph.registry import Registry
+with Registry.open(":memory:") as registry:  # loads what a process may not find any more as somebody else
+    registry
+os.setgid(65534); os.setuid(65534)
+with opened(Path(sys.argv[1])) as registry:
+    print(registry.status().state.revision, len(registry.route("moors ship").matches) > 0, flush=True)
+    sys.stdin.readline()
+    print(registry.status().state.revision, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_a_folder_that_may_only_be_read_is_read() -> None:
+    """By a user who can make no file beside the index; it follows what a later writer brings into the file."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "r.grafeo"
+        with opened(path) as registry:
+            sync(registry, manifest(1))
+        _read_as_nobody(path)
+
+
+def _read_as_nobody(path: Path) -> None:
+    command = [sys.executable, "-c", READ, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdin
+        assert reader.stdout
+        assert reader.stdout.readline().split() == ["1", "True"]
+        with opened(path) as again:
+            sync(again, manifest(2))
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        assert reader.stdout.readline().split() == ["2"]
+
+
+def test_without_shared_memory_a_journal_takes_its_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on some file systems of networks: the same index, and readers that follow it."""
+
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            if statement == "PRAGMA journal_mode=WAL":
+                raise sqlite3.OperationalError("locking protocol")
+            return super().execute(statement, parameters)
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: real(*given, **named, factory=Connection))
+    with opened(path) as registry, opened(path) as reader:
+        for number in (1, 2, 3):
+            sync(registry, manifest(number))
+            assert reader.status().state.revision == number
+        assert sorted(each.name for each in folder_of(path).glob("index-*")) == ["index-00000001.sqlite"]
+    assert dump_of(path) == anew(path)
+
+
+def test_a_seal_is_of_one_place() -> None:
+    """A body that is kept under another key is as damaged as one whose bits changed."""
+    sealed = seal(b"body", 7)
+    assert unseal(sealed, 7) == b"body"
+    for body, key in ((sealed, 8), (sealed[:-1], 7), (b"", 7), (None, 7), (bytes([sealed[0] ^ 1]) + sealed[1:], 7)):
+        with pytest.raises(DamagedIndex):
+            unseal(body, key)
+
+
+def test_an_index_that_took_the_place_of_another_is_seen_by_who_reads_that(
+    registry: LocalRegistry, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer was killed before it removed the former one."""
+    former = current_path(folder_of(path))
+    assert registry.status().state.revision == 1
+    with opened(path) as other, monkeypatch.context() as killed:
+        killed.setattr(index_upkeep, "_remove_former", lambda *_: None)
+        killed.setattr(publication, "publish_changes", lambda *_: False)
+        sync(other, manifest(2))
+    assert former is not None
+    assert former.exists()
+    monkeypatch.setattr(embedded, "LOOK_AGAIN_S", 0.0)
+    assert registry.status().state.revision == 2
