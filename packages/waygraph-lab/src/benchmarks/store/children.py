@@ -15,7 +15,8 @@ from typing import Any
 from benchmarks.processes import Answerer, ProcessFailed, processor_s, python_module, run_answerer, status_mib
 from benchmarks.record import PROJECT
 
-COMMAND = "import sys; from waygraph.api.cli.app import main; sys.exit(main())"
+COMMAND = "import sys; from waygraph.api.cli import app; sys.exit(getattr(app, 'run', app.main)())"
+"""As `waygraph` starts; earlier commits have `main` alone."""
 LOOK_S = 0.002
 MIB = 1024 * 1024
 
