@@ -20,7 +20,6 @@ from waygraph.registry.graph.read import (
     keep_changes,
     read_agents,
     read_graph_view,
-    read_state,
     read_tools,
     stamp_changes,
 )
@@ -152,10 +151,10 @@ class WriteSession:
         }
         if choice.embedder:
             self._prepare(choice.embedder.dimension)
-        self.engine.run(_STATE_CREATE, props=props)
-        new_state = self._state = read_state(self.engine)
-        if new_state is None or new_state.revision:
+        rows = self.engine.run(_STATE_CREATE, props=props)
+        if not rows or rows[0]["revision"]:
             raise WriteConflict("another writer made this registry first")
+        new_state = self._state = RegistryState(**rows[0])
         refuse_other_texts(self._texts, new_state.texts)
         return new_state
 

@@ -15,7 +15,8 @@ from waygraph.registry.model.errors import RegistryUnusable
 _READ_SETTINGS = load("read/settings")
 _READ_SOURCES = load("read/sources")
 _SCHEMA_MIGRATIONS = load("schema/migrations")
-_SCHEMA_RECORD_MIGRATION = load("schema/record_migration")
+_SCHEMA_RECORD_MIGRATIONS = load("schema/record_migrations")
+_STATE_UPDATE = load("state/update")
 _SUBJECT_ORIGINS_OF_CHANGES = load("subject/origins_of_changes")
 _SYNC_COUNT_CHANGES = load("sync/count_changes")
 
@@ -84,15 +85,20 @@ MIGRATIONS = (
 
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:
-    """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
+    """Runs what this graph has not seen, of which its Registry node then tells.
+
+    Raises RegistryUnusable if a newer Waygraph wrote it.
+    """
     migrations = seen_migrations(engine, place)
     missing = [each for each in MIGRATIONS if each.number not in migrations]
     for statement in chain.from_iterable(each.statements for each in missing):
         engine.define(statement)
     if any(each.number == _LINKS for each in missing):
         link_all_subjects(engine)
-    for each in missing:
-        engine.run(_SCHEMA_RECORD_MIGRATION, id=str(each.number), name=each.name, applied_at=now)
+    if missing:
+        engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
+        rows = [{"id": str(each.number), "name": each.name, "applied_at": now} for each in missing]
+        engine.run(_SCHEMA_RECORD_MIGRATIONS, rows=rows)
 
 
 def link_all_subjects(session: GraphSession) -> None:
@@ -108,8 +114,7 @@ def link_subjects(session: GraphSession, agent_ids: Iterable[str], sources: Iter
     `source:NAME` or `toolset:NAME`.
     """
     for ids in batched(agent_ids, BATCH_ROWS):
-        for statement in _SUBJECTS:
-            session.run(statement, agent_ids=list(ids))
+        session.run_all(_SUBJECTS, agent_ids=list(ids))
     for source in sources:
         session.run(_SUBJECT_ORIGINS_OF_CHANGES, source=source)
 
