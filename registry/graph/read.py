@@ -275,7 +275,6 @@ def claims_of_rows(rows: Rows) -> list[Claim]:
             hash=row["hash"],
             rank=row["rank"],
             since=row["since"],
-            seen_at=row["seen_at"],
         )
         for row in rows
     ]

@@ -19,6 +19,7 @@ _SCHEMA_RECORD_MIGRATIONS = load("schema/record_migrations")
 _STATE_UPDATE = load("state/update")
 _SUBJECT_ORIGINS_OF_CHANGES = load("subject/origins_of_changes")
 _SYNC_COUNT_CHANGES = load("sync/count_changes")
+_SYNC_DROP_CONFIRMATIONS = load("sync/drop_confirmations")
 
 SCHEMA_VERSION = 6
 
@@ -40,7 +41,7 @@ GRAPH: Mapping[str, str] = {
     "(:Toolset)": "id description tools agents tags callers",
     "(:Toolset)-[:INCLUDES]->(:Tool)": "",
     "(:Source)": "id namespace rank policy seen_at pause_s failures",
-    "(:Source)-[:CLAIMS]->(:Agent)": "key hash since seen_at",
+    "(:Source)-[:CLAIMS]->(:Agent)": "key hash since",
     "(:Setting)": "id tags restricted visible_to pinned hidden removed tools",
     "(:Setting)-[:OF]->(:Agent)": "",
     "(:Change)": "id at revision source agent_id tool what fields before_hash after_hash before after flags covered",
@@ -95,6 +96,7 @@ def migrate(engine: GraphEngine, place: str, now: str) -> None:
         engine.define(statement)
     if any(each.number == _LINKS for each in missing):
         link_all_subjects(engine)
+        engine.run(_SYNC_DROP_CONFIRMATIONS)
     if missing:
         engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
         rows = [{"id": str(each.number), "name": each.name, "applied_at": now} for each in missing]

@@ -42,19 +42,19 @@ def test_the_first_sync_creates_everything(graph: Graph) -> None:
 
 
 def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
-    """Again the same: an empty change set, the same revision, nothing embedded, the claims confirmed."""
+    """Again the same: an empty change set, the same revision, nothing embedded, the source confirmed."""
     stated = manifest("a", entry("x"), entry("y"))
     graph.sync(stated)
-    before = graph.session.read_graph_view().claims
+    before = graph.session.read_graph_view()
     embedded = graph.embedder.embedded
     changes, written = graph.sync(stated)
     assert changes.is_empty
     assert written == Written(revision=1)
     assert (changes.unchanged_agents, changes.unchanged_tools) == (2, 2)
     assert graph.embedder.embedded == embedded
-    after = graph.session.read_graph_view().claims
-    assert [claim.since for claim in after] == [claim.since for claim in before]
-    assert all(new.seen_at > old.seen_at for new, old in zip(after, before, strict=True))
+    after = graph.session.read_graph_view()
+    assert after.claims == before.claims
+    assert after.sources["a"].seen_at > before.sources["a"].seen_at
 
 
 def test_only_what_changed_is_embedded(graph: Graph) -> None:
