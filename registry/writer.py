@@ -20,7 +20,6 @@ from waygraph.registry.graph.read import (
     keep_changes,
     read_agents,
     read_graph_view,
-    read_state,
     read_tools,
     stamp_changes,
 )
@@ -28,8 +27,8 @@ from waygraph.registry.graph.schema import SCHEMA_VERSION, link_subjects
 from waygraph.registry.graph.write import (
     NewVectors,
     advance,
-    confirm_source,
     hold,
+    put_source,
     touched_agents,
     write_changes,
     write_vectors,
@@ -152,10 +151,10 @@ class WriteSession:
         }
         if choice.embedder:
             self._prepare(choice.embedder.dimension)
-        self.engine.run(_STATE_CREATE, props=props)
-        new_state = self._state = read_state(self.engine)
-        if new_state is None or new_state.revision:
+        rows = self.engine.run(_STATE_CREATE, props=props)
+        if not rows or rows[0]["revision"]:
             raise WriteConflict("another writer made this registry first")
+        new_state = self._state = RegistryState(**rows[0])
         refuse_other_texts(self._texts, new_state.texts)
         return new_state
 
@@ -209,13 +208,13 @@ class WriteSession:
         """Embeds what is new and writes everything in one transaction. `graph`: what the changes were planned over;
         None: it is read.
 
-        A change set that changes nothing only confirms the source's claims and keeps the revision.
+        A change set that changes nothing only confirms the source and keeps the revision.
         Raises EmbedderMismatch, ModelNotFound, StorageFailed, WriteConflict.
         """
         state = self.begin()
         if changes.is_empty:
             now = self.clock()
-            return self.touch(lambda session: confirm_source(session, changes, now))
+            return self.touch(lambda session: put_source(session, changes, now))
         graph = self.read_graph_view() if graph is None else graph
         changed_entries = changed_entries_of(graph, changes.operator, {entry.agent.id for entry in changes.written})
         entries = [*changes.written, *changed_entries]

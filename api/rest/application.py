@@ -23,6 +23,7 @@ from waygraph.api.rest.problems import Stoppable, as_json
 from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
+from waygraph.registry.remote.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from waygraph.api.rest.service import Lanes, Service
@@ -179,7 +180,7 @@ def application(
         app = CORSMiddleware(  # around the limits: a page that may call reads why it was refused
             app,
             allow_origins=origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_methods=sorted({each.method for each in OPERATIONS.values()}),
             allow_headers=[*_FROM_PAGES, *OF_MCP],
             expose_headers=["ETag", "Location", "Mcp-Session-Id", "Retry-After", "WWW-Authenticate", "X-Request-ID"],
         )

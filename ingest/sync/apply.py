@@ -18,7 +18,7 @@ from waygraph.ingest.sync.checks import Checks, Draft
 from waygraph.ingest.sync.identity import part_of, tells_apart
 from waygraph.ingest.sync.plan import draft, plan
 from waygraph.ingest.sync.scanner import Scan, scan_changes
-from waygraph.registry.access.visibility import seen_flags, visible
+from waygraph.registry.access.visibility import visible
 from waygraph.registry.embedding.embedder import Progress
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
@@ -30,7 +30,7 @@ from waygraph.registry.graph.read import (
     read_state,
 )
 from waygraph.registry.model import clock
-from waygraph.registry.model.changes import ChangeSet, Flagged, SourceSummary, SyncReport, Written
+from waygraph.registry.model.changes import ChangeSet, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import (
     EmbedderError,
     MassRemoval,
@@ -164,7 +164,7 @@ class SyncPlan:
         _refuse_unseen(graph, manifest, changes, principal)
         if not self.terms.allow_mass_removal:
             refuse_mass_removal(graph.part_for(principal), changes)
-        return _as_seen(graph, changes, principal)
+        return changes
 
     def report(self, changes: ChangeSet, result: Written, notices: Iterable[str], *, dry_run: bool) -> SyncReport:
         return SyncReport(
@@ -363,19 +363,6 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
         refuse_unseen(graph, (claim.agent_id for claim in graph.claims if claim.source == manifest.source), principal)
     if graph.was_read(manifest.source) and changes.policy != graph.policy_of(manifest.source):
         refuse_non_operator("another policy of a source", principal)
-
-
-def _as_seen(graph: GraphView, changes: ChangeSet, principal: Principal | None) -> ChangeSet:
-    """With those flags that the principal may read; what is written keeps all of them."""
-    if principal is None or not changes.flagged:
-        return changes
-    view, new = graph.view_for(principal), set(changes.created_agents)
-
-    def shows(agent_id: str) -> bool:
-        return agent_id in new or (view is not None and view(agent_id))
-
-    pairs = ((each.id, seen_flags(each.flags, shows)) for each in changes.flagged)
-    return replace(changes, flagged=tuple(Flagged(id=entity, flags=flags) for entity, flags in pairs if flags))
 
 
 def _touched_agents(changes: ChangeSet) -> Iterator[str]:

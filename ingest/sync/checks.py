@@ -12,7 +12,7 @@ from waygraph.ingest.manifest.suspicion.findings import Findings, OwnedElsewhere
 from waygraph.ingest.manifest.suspicion.scores import Scorer
 from waygraph.ingest.sources.mcp_servers import is_made_of_tools
 from waygraph.ingest.sync.copies import CopySearch, Original
-from waygraph.registry.graph.read import RegistryState
+from waygraph.registry.graph.read import GraphView, RegistryState
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.nouns import Agent, JsonText, Tool
 from waygraph.registry.model.settings import PREFIX, Settings
@@ -25,13 +25,14 @@ class Draft(NamedTuple):
     """What a sync will write, and what of the graph its texts are compared with.
 
     `old_agents` by id, of those that are held. `others`: held tools of other agents whose names are like those of new
-    texts.
+    texts; `owners`: the view of the agents that own them.
     """
 
     entries: Sequence[AgentEntry]
     old_agents: Mapping[str, Agent]
     old_tools: OldTools
-    others: Sequence[Original]
+    others: Sequence[Original] = ()
+    owners: GraphView = GraphView()
 
     def changed_tools(self, entry: AgentEntry) -> Iterator[Tool]:
         old = self.old_tools.get(entry.agent.id, {})

@@ -134,6 +134,7 @@ class Comparison:
     entries: Sequence[AgentEntry]
     old_tools: OldTools
     gone_agents: Sequence[str]
+    shows: Shows | None
 
     def created_agents(self) -> list[str]:
         return [entry.agent.id for entry in self.entries if entry.agent.id not in self.graph.agents]
@@ -159,14 +160,15 @@ class Comparison:
         return ids
 
     def flagged_texts(self) -> Iterator[Flagged]:
-        """What is new or says something else, and looks suspicious."""
+        """What is new or says something else, and looks suspicious, with the flags that its sender may read."""
         for entry in self.entries:
             old = self._agent(entry)
             hashes = {tool.id: tool.content_hash for tool in self._old(entry).values()}
             hashes[entry.agent.id] = old.content_hash if old else ""
             for each in entry.entities:
-                if each.flags and hashes.get(each.id) != each.content_hash:
-                    yield Flagged(id=each.id, flags=each.flags)
+                flags = each.flags if self.shows is None else seen_flags(each.flags, self.shows)
+                if flags and hashes.get(each.id) != each.content_hash:
+                    yield Flagged(id=each.id, flags=flags)
 
     def log(self) -> Iterator[Change]:
         """What is new of agents that were known before, and the agents that come and go."""

@@ -13,7 +13,7 @@ from waygraph.ingest.sync.diff import Comparison, Judge
 from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
-from waygraph.registry.graph.read import GraphView, overlaid, speaks
+from waygraph.registry.graph.read import GraphView, NamedTools, overlaid, speaks
 from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Policy, plain_key
 from waygraph.registry.model.identity import call_name, tool_id
 from waygraph.registry.model.nouns import KNOWN, Agent, Principal
@@ -140,21 +140,24 @@ class _Plan:
         gone_agents = self.gone_agents()
         draft = self.draft(gone_agents)
         self.checks.run(draft)
-        owners = self._owners_meant(draft)
+        owners_meant, owners = self._owners_meant(draft)
+        shows = self._shows((self.graph, draft.owners, owners))
         return Comparison(
             source=self.manifest.source,
             graph=self.graph,
-            entries=[self._judge_entry(each, draft, owners) for each in draft.entries],
+            entries=[self._judge_entry(each, draft, owners_meant, shows) for each in draft.entries],
             old_tools=draft.old_tools,
             gone_agents=gone_agents,
+            shows=shows,
         )
 
     def draft(self, gone_agents: Sequence[str]) -> Draft:
         entries = [self._with_status(entry) for entry in self.placement.entries if self._must_write(entry)]
         ids = (entry.agent.id for entry in entries)
         old_agents = {agent_id: self.graph.agents[agent_id].agent for agent_id in ids if agent_id in self.graph.agents}
-        alone = Draft(entries, old_agents, self._old_tools([*old_agents, *gone_agents]), ())
-        return alone._replace(others=list(self._others_alike(alone)))
+        alone = Draft(entries, old_agents, self._old_tools([*old_agents, *gone_agents]))
+        alike = self.graph.tools_named(_names_alike(alone))
+        return alone._replace(others=list(self._originals(alike)), owners=alike.owners)
 
     def gone_agents(self) -> list[str]:
         removed_ids = {
@@ -208,58 +211,55 @@ class _Plan:
         source = self.graph.sources[manifest.source]
         return (source.namespace, source.rank, source.policy) != (manifest.namespace, manifest.rank, self.policy)
 
-    def _judge_entry(self, entry: AgentEntry, draft: Draft, owners: Mapping[str, Collection[str]]) -> AgentEntry:
-        agent_id = entry.agent.id
-        judge = self._judge(entry.agent, draft, owners)
-        return judge.judge(entry, draft.old_agents.get(agent_id), draft.old_tools.get(agent_id, {}))
-
-    def _judge(self, agent: Agent, draft: Draft, owners: Mapping[str, Collection[str]]) -> Judge:
+    def _judge_entry(
+        self, entry: AgentEntry, draft: Draft, owners_meant: Mapping[str, Collection[str]], shows: Shows | None
+    ) -> AgentEntry:
         """Of live sources that share an agent any may speak: the strictest policy among them holds for all.
 
         Else what one of them holds back would come in by the next one that asks the same server.
         """
+        agent = entry.agent
         policies = self.claims.live_policies(self.graph, agent.id)
         policy = strictest((self.policy, *policies))
-        return Judge(
+        judge = Judge(
             policy=policy,
             restoring=self.manifest.restores,
             by_address=self.manifest.source.startswith(("http://", "https://")),
             first=self._is_first and policy not in policies,
             checks=self.checks,
-            owners_meant=owners,
+            owners_meant=owners_meant,
             scan=self.scan,
-            shows=self._shows,
+            shows=shows,
             copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others),
         )
+        return judge.judge(entry, draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {}))
 
-    @cached_property
-    def _shows(self) -> Shows | None:
+    def _shows(self, views: Sequence[GraphView]) -> Shows | None:
+        """Whether the sender may see an agent of these views, or has it written."""
         if self.principal is None:
             return None
         own = {entry.agent.id for entry in self.placement.entries if self._must_write(entry)}
-        return lambda agent_id: agent_id in own or self.graph.shows(agent_id, self.principal)
+        return lambda agent_id: agent_id in own or any(view.shows(agent_id, self.principal) for view in views)
 
     # -- other agents' tools -----------------------------------------------------------------------
 
-    def _others_alike(self, draft: Draft) -> Iterator[Original]:
-        """Tools in the graph, of agents that this source does not name, whose names are like those of new texts."""
+    def _originals(self, alike: NamedTools) -> Iterator[Original]:
+        """Those tools of agents that this source does not name."""
         own = {*self.claims.mine, *(entry.agent.id for entry in self.placement.entries)}
-        tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
-        names = {name for tool in tools for name in alike_names(tool.name)}
-        alike, owners = self.graph.find_tools(names)
+        tools, owners = alike
         since = _since(owners)
-        for tool in (item.tool for item in alike if item.tool.agent_id not in own and is_long(item.tool.description)):
+        for tool in (item.tool for item in tools if item.tool.agent_id not in own and is_long(item.tool.description)):
             agent = overlaid(owners.agents[tool.agent_id].agent, owners.settings)
             if server := server_of(agent.transport):
                 yield Original(tool, server, since.get(agent.id, ""), _audience(agent))
 
-    def _owners_meant(self, draft: Draft) -> Mapping[str, Collection[str]]:
+    def _owners_meant(self, draft: Draft) -> tuple[Mapping[str, Collection[str]], GraphView]:
         """By each name that a text puts aside or has called: the agents that have a tool of this name, id
-        (`agent/tool`) or call name; those that are held, and those that come.
+        (`agent/tool`) or call name; those that are held, and those that come. The view of the former.
         """
         names = self.checks.names(each for entry in draft.entries for each in draft.changed_entities(entry))
         parts = {part for name in names for part in _last_parts(name)}
-        items, graph = self.graph.find_tools(names | parts)
+        items, graph = self.graph.tools_named(names | parts)
         owners = dict[str, set[str]]()
         for item in items:
             owners.setdefault(item.tool.name, set()).add(item.tool.agent_id)
@@ -278,7 +278,7 @@ class _Plan:
         audiences = {each: _audience(overlaid(agents[each], settings)) for ids in owners.values() for each in ids}
         return {
             name: _first_owners(owners.get(name, set()) | whole.get(name, set()), since, audiences) for name in names
-        }
+        }, graph
 
     # -- claims ------------------------------------------------------------------------------------
 
@@ -306,6 +306,12 @@ class _Plan:
         certain = set() if self.manifest.partial else set(missing_claims) - stay
         gone_keys = set(self.manifest.gone)
         return [claim.agent_id for claim in missing_claims if claim.key in gone_keys or claim in certain]
+
+
+def _names_alike(draft: Draft) -> set[str]:
+    """Names like those of tools whose texts are new."""
+    tools = (tool for entry in draft.entries for tool in draft.changed_tools(entry) if is_long(tool.description))
+    return {name for tool in tools for name in alike_names(tool.name)}
 
 
 def _first_owners(

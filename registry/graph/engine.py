@@ -19,8 +19,8 @@ class GraphSession(Protocol):
         """The rows, in the statement's order. Raises BadStatement if params are not the declared ones."""
         ...
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
-        """The rows of each of these, which have no parameters."""
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
+        """The rows of each of these, which have the same parameters."""
         ...
 
 

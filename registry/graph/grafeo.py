@@ -84,11 +84,11 @@ class GrafeoEngine:
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
         self._check_open()
-        return _execute(self._database, statement, params, self._path)
+        return _execute(self._database, [statement], params, self._path)[0]
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
         self._check_open()
-        return [_execute(self._database, each, {}, self._path) for each in statements]
+        return _execute(self._database, statements, params, self._path)
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
@@ -207,19 +207,23 @@ class _Transaction:
         self._transaction, self._path = transaction, path
 
     def run(self, statement: Statement, /, **params: object) -> Rows:
-        return _execute(self._transaction, statement, params, self._path)
+        return _execute(self._transaction, [statement], params, self._path)[0]
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
-        return [_execute(self._transaction, each, {}, self._path) for each in statements]
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
+        return _execute(self._transaction, statements, params, self._path)
 
 
-def _execute(target: Any, statement: Statement, params: dict[str, object], path: str) -> Rows:
-    if params or statement.params:
-        check_params(statement, params)
-    try:
-        return list(target.execute_cypher(statement.text, params))
-    except (RuntimeError, ValueError, TypeError) as exc:
-        raise _running_error(path, exc, statement.name) from exc
+def _execute(target: Any, statements: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
+    for statement in statements:
+        if params or statement.params:
+            check_params(statement, params)
+    rows = list[Rows]()
+    for statement in statements:
+        try:
+            rows.append(list(target.execute_cypher(statement.text, params)))
+        except (RuntimeError, ValueError, TypeError) as exc:
+            raise _running_error(path, exc, statement.name) from exc
+    return rows
 
 
 _NO_ROOM = ("GRAFEO-T009", "(os error 27)", "(os error 28)", "(os error 30)", "(os error 122)")

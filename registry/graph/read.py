@@ -275,7 +275,6 @@ def claims_of_rows(rows: Rows) -> list[Claim]:
             hash=row["hash"],
             rank=row["rank"],
             since=row["since"],
-            seen_at=row["seen_at"],
         )
         for row in rows
     ]
@@ -326,8 +325,7 @@ class Part:
 class GraphView:
     """What the graph holds, or a part of it, as a write needs it: agents, all claims on them, what operators said of
     them. `sources`: all of them by name, without claims. `tools_of` reads the tools of agents, grouped by agent id;
-
-    `tools_named` those of these names, and the view of the agents that own them.
+    `tools_named` those of these names, whoever owns them, and the view of their owners.
     """
 
     agents: Mapping[str, StoredAgent] = field(default_factory=dict)
@@ -336,15 +334,6 @@ class GraphView:
     sources: Mapping[str, SourceSummary] = field(default_factory=dict)
     tools_of: Callable[[Iterable[str]], Mapping[str, list[StoredTool]]] = lambda agent_ids: {}  # noqa: ARG005
     tools_named: "Callable[[Collection[str]], NamedTools]" = lambda names: NamedTools()  # noqa: ARG005
-
-    owners: "list[GraphView]" = field(default_factory=list)
-    """Of the tools that were looked for: agents that are not among these, but may be asked for."""
-
-    def find_tools(self, names: Collection[str]) -> "NamedTools":
-        """The tools of these names, whoever owns them, and the view of their owners."""
-        tools = self.tools_named(names)
-        self.owners.append(tools.owners)
-        return tools
 
     def was_read(self, source: str) -> bool:
         """Whether the source ever said anything; one that only failed is known, too."""
@@ -360,8 +349,7 @@ class GraphView:
 
     def shows(self, agent_id: str, principal: Principal | None) -> bool:
         """Whether the agent is held and the principal may see it, as operators' words stand now."""
-        view = next((each for each in (self, *self.owners) if agent_id in each.agents), None)
-        return view is not None and visible(view.overlaid(agent_id), principal)
+        return agent_id in self.agents and visible(self.overlaid(agent_id), principal)
 
     def overlaid(self, agent_id: str) -> Agent:
         """The agent as it holds now. Raises KeyError."""
@@ -391,7 +379,6 @@ class GraphView:
             settings={agent_id: setting for agent_id, setting in self.settings.items() if agent_id in agents},
             sources={name: source for name, source in self.sources.items() if name in sources},
             tools_named=tools_named,
-            owners=[],
         )
 
 
@@ -441,7 +428,9 @@ def _read_tools_by_agent(session: GraphSession, agent_ids: Iterable[str]) -> dic
 
 
 def _read_tools_named(session: GraphSession, names: Collection[str]) -> NamedTools:
-    tools = [tool_of_row(row) for row in session.run(_READ_TOOLS_NAMED, names=list(names))] if names else []
+    if not names:
+        return NamedTools()
+    tools = [tool_of_row(row) for row in session.run(_READ_TOOLS_NAMED, names=list(names))]
     return NamedTools(tools, _read_part(session, Part(agent_ids={item.tool.agent_id for item in tools})))
 
 

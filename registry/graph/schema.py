@@ -15,9 +15,11 @@ from waygraph.registry.model.errors import RegistryUnusable
 _READ_SETTINGS = load("read/settings")
 _READ_SOURCES = load("read/sources")
 _SCHEMA_MIGRATIONS = load("schema/migrations")
-_SCHEMA_RECORD_MIGRATION = load("schema/record_migration")
+_SCHEMA_RECORD_MIGRATIONS = load("schema/record_migrations")
+_STATE_UPDATE = load("state/update")
 _SUBJECT_ORIGINS_OF_CHANGES = load("subject/origins_of_changes")
 _SYNC_COUNT_CHANGES = load("sync/count_changes")
+_SYNC_DROP_CONFIRMATIONS = load("sync/drop_confirmations")
 
 SCHEMA_VERSION = 6
 
@@ -39,7 +41,7 @@ GRAPH: Mapping[str, str] = {
     "(:Toolset)": "id description tools agents tags callers",
     "(:Toolset)-[:INCLUDES]->(:Tool)": "",
     "(:Source)": "id namespace rank policy seen_at pause_s failures",
-    "(:Source)-[:CLAIMS]->(:Agent)": "key hash since seen_at",
+    "(:Source)-[:CLAIMS]->(:Agent)": "key hash since",
     "(:Setting)": "id tags restricted visible_to pinned hidden removed tools",
     "(:Setting)-[:OF]->(:Agent)": "",
     "(:Change)": "id at revision source agent_id tool what fields before_hash after_hash before after flags covered",
@@ -84,15 +86,21 @@ MIGRATIONS = (
 
 
 def migrate(engine: GraphEngine, place: str, now: str) -> None:
-    """Runs what this graph has not seen. Raises RegistryUnusable if a newer Waygraph wrote it."""
+    """Runs what this graph has not seen, of which its Registry node then tells.
+
+    Raises RegistryUnusable if a newer Waygraph wrote it.
+    """
     migrations = seen_migrations(engine, place)
     missing = [each for each in MIGRATIONS if each.number not in migrations]
     for statement in chain.from_iterable(each.statements for each in missing):
         engine.define(statement)
     if any(each.number == _LINKS for each in missing):
         link_all_subjects(engine)
-    for each in missing:
-        engine.run(_SCHEMA_RECORD_MIGRATION, id=str(each.number), name=each.name, applied_at=now)
+        engine.run(_SYNC_DROP_CONFIRMATIONS)
+    if missing:
+        engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
+        rows = [{"id": str(each.number), "name": each.name, "applied_at": now} for each in missing]
+        engine.run(_SCHEMA_RECORD_MIGRATIONS, rows=rows)
 
 
 def link_all_subjects(session: GraphSession) -> None:
@@ -108,8 +116,7 @@ def link_subjects(session: GraphSession, agent_ids: Iterable[str], sources: Iter
     `source:NAME` or `toolset:NAME`.
     """
     for ids in batched(agent_ids, BATCH_ROWS):
-        for statement in _SUBJECTS:
-            session.run(statement, agent_ids=list(ids))
+        session.run_all(_SUBJECTS, agent_ids=list(ids))
     for source in sources:
         session.run(_SUBJECT_ORIGINS_OF_CHANGES, source=source)
 

@@ -30,7 +30,6 @@ _LEARNING_REMOVE_SIMILAR = load("learning/remove_similar")
 _OPERATOR_PUT_SETTING = load("operator/put_setting")
 _STATE_ADVANCE = load("state/advance")
 _STATE_HOLD = load("state/hold")
-_SYNC_CONFIRM_CLAIMS = load("sync/confirm_claims")
 _SYNC_CREATE_TOOLS = load("sync/create_tools")
 _SYNC_PUT_AGENTS = load("sync/put_agents")
 _SYNC_PUT_CLAIMS = load("sync/put_claims")
@@ -70,7 +69,7 @@ def write_changes(
     now = stamp.now
     _remove(session, changes)
     _write_entries(session, changes, vectors)
-    _put_source(session, changes, now)
+    put_source(session, changes, now)
     _write_claims(session, changes, now)
     for setting in changes.operator:
         put_setting(session, setting)
@@ -84,12 +83,6 @@ def touched_agents(changes: ChangeSet) -> set[str]:
     writes = {entry.agent.id for entry in changes.written} | {claim.agent_id for claim in changes.claims}
     settings = {setting.agent_id for setting in changes.operator}
     return writes | settings | set(changes.released) | set(changes.removed_agents)
-
-
-def confirm_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
-    """Marks a source and its claims as seen."""
-    _put_source(session, changes, now)
-    session.run(_SYNC_CONFIRM_CLAIMS, source=changes.source, seen_at=now)
 
 
 def advance(session: GraphSession, revision: int) -> int:
@@ -174,7 +167,8 @@ def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVector
             session.run(_LEARNING_REMOVE_SIMILAR, ids=with_vector)
 
 
-def _put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+def put_source(session: GraphSession, changes: ChangeSet, now: str) -> None:
+    """Confirms the source, and with it all that it claims."""
     session.run(
         _SYNC_PUT_SOURCE,
         name=changes.source,
@@ -192,12 +186,9 @@ def put_failures(session: GraphSession, source: str, failures: Iterable[Failure]
 
 
 def _write_claims(session: GraphSession, changes: ChangeSet, now: str) -> None:
-    rows = [
-        {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now, "seen_at": now} for c in changes.claims
-    ]
+    rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": now} for c in changes.claims]
     for batch in batched(rows, BATCH_ROWS):
         session.run(_SYNC_PUT_CLAIMS, source=changes.source, rows=list(batch))
-    session.run(_SYNC_CONFIRM_CLAIMS, source=changes.source, seen_at=now)
 
 
 def _agent_row(entry: AgentEntry, vectors: NewVectors) -> dict[str, object]:

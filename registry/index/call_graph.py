@@ -6,12 +6,12 @@ kept of each class of visibility, so that no tool takes the place of one that so
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import batched
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cachetools import LRUCache
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 type Alike = Mapping[str, Mapping[str, float]]
 """Tool id → tool id → how much, in (0, 1]."""
-type Schemas = tuple[str, JsonText, JsonText]
-"""A tool's id, input schema and output schema."""
 
 MOST_ALIKE = 8
 """So many are kept of a tool, of each class of visibility."""
@@ -50,20 +48,21 @@ class CallGraph(NamedTuple):
     near: Alike = MappingProxyType({})
     fits: Alike = MappingProxyType({})
 
-    def __bool__(self) -> bool:
-        return bool(self.transitions or self.fits)
 
-    def as_json(self) -> dict[str, Any]:
-        rows = [[each.before, each.first, each.next, each.count, each.last_at] for each in self.transitions]
-        return {"transitions": rows, "near": dict(self.near), "fits": dict(self.fits)}
+class Fits(Mapping[str, Mapping[str, float]]):
+    """Tool id → the tools that fit behind it, as `CallGraph` has them: found when they are asked for, of one tool."""
 
-    @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> "CallGraph":
-        rows = (
-            Transition(before=before, first=first, next=following, count=count, last_at=at)
-            for before, first, following, count, at in document["transitions"]
-        )
-        return cls(tuple(rows), document["near"], document["fits"])
+    def __init__(self, find: Callable[[str], Mapping[str, float]]) -> None:
+        self._find = cache(find)
+
+    def __getitem__(self, tool_id: str) -> Mapping[str, float]:
+        return self._find(tool_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 def usable_transitions(transitions: Iterable[Transition], ids: Collection[str] | None = None) -> list[Transition]:
@@ -95,26 +94,6 @@ def near_tools(ids: Sequence[str], vectors: "Matrix", tool_ids: Iterable[str], a
             near = near[np.argsort(-cosines[near], kind="stable")]
             alike[tool] = keep_best([(ids[row], float(cosines[row])) for row in near.tolist()], agents)
     return {tool: near for tool, near in alike.items() if near}
-
-
-def fitting_tools(schemas: Iterable[Schemas], agents: Mapping[str, Agent]) -> Alike:
-    """Of each tool with an output schema: the tools that require what it gives, and how much of what they require."""
-    tool_ids = list(schemas)
-    gives = {tool: names for tool, _, output in tool_ids if (names := given_names(output))}
-    if not gives:
-        return {}
-    takes: dict[str, list[str]] = defaultdict(list)
-    counts: dict[str, int] = {}
-    for tool, inputs, _ in tool_ids:
-        names = required_names(inputs)
-        counts[tool] = len(names)
-        for name in names:
-            takes[name].append(tool)
-    fitting: dict[str, Mapping[str, float]] = {}
-    for tool, names in gives.items():
-        takers = [(other, counts[other]) for name in names for other in takes.get(name, ()) if other != tool]
-        fitting[tool] = fits_of(takers, agents)
-    return {tool: fits for tool, fits in fitting.items() if fits}
 
 
 def fits_of(takers: Iterable[tuple[str, int]], agents: Mapping[str, Agent]) -> dict[str, float]:

@@ -156,7 +156,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """That a source claims an agent. `hash` is the bundle hash it stated; times are ISO 8601 in UTC."""
+    """That a source claims an agent. `hash` is the bundle hash it stated, `since` ISO 8601 in UTC."""
 
     source: str
     agent_id: str
@@ -164,7 +164,6 @@ class Claim:
     hash: str
     rank: int = 0
     since: str = ""
-    seen_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

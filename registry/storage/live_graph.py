@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from waygraph.cypher import load
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import read_state
@@ -40,8 +39,6 @@ from waygraph.registry.model.files import queue_of, write_lock
 from waygraph.registry.model.process import ends_after_work
 from waygraph.registry.model.settings import WRITE_TIMEOUT
 from waygraph.registry.storage.noun_list import NOUNS
-
-_STATE_UPDATE = load("state/update")
 
 logger = logging.getLogger(__name__)
 
@@ -411,7 +408,8 @@ class LiveGraph(WritableGraph):
         is_known = index_state is not None and index_state.schema_version <= SCHEMA_VERSION
         if is_there and not is_known:
             with closing(GrafeoEngine.open_copy(self._path)) as engine:
-                _refuse_other(engine, self._place)
+                _refuse_foreign(engine, self._place)
+                seen_migrations(engine, self._place)
 
 
 def _is_harmless(error: BaseException) -> bool:
@@ -439,20 +437,16 @@ def _file_of(path: Path) -> tuple[int, int] | None:
 
 def _ready(engine: GrafeoEngine, place: str) -> None:
     """Refuses a graph that is not ours, and brings ours to the present schema."""
-    _refuse_other(engine, place)
+    _refuse_foreign(engine, place)
     migrate(engine, place, clock.now())
-    state = read_state(engine)
-    if state is not None and state.schema_version < SCHEMA_VERSION:
-        engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
 
 
-def _refuse_other(engine: GrafeoEngine, place: str) -> None:
-    """Raises RegistryUnusable for a graph of something else, or of a newer Waygraph."""
+def _refuse_foreign(engine: GrafeoEngine, place: str) -> None:
+    """Raises RegistryUnusable for a graph of something else."""
     # Migrations are recorded before the Registry node is made; nothing else of ours comes before it.
     foreign = engine.labels() - {"Migration"}
     if foreign and read_state(engine) is None:
         raise RegistryUnusable(place, f"it is a Grafeo graph of something else ({', '.join(sorted(foreign)[:5])}).")
-    seen_migrations(engine, place)
 
 
 _LIVE: "weakref.WeakSet[LiveGraph]" = weakref.WeakSet()

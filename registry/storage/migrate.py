@@ -227,10 +227,7 @@ def _put_sources(sources: Sequence[SourceSummary], session: GraphSession) -> Non
 
 def _put_claims(claims: Sequence[Claim], session: GraphSession) -> None:
     for source, of_source in groupby(claims, key=lambda claim: claim.source):
-        rows = [
-            {"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since, "seen_at": c.seen_at}
-            for c in of_source
-        ]
+        rows = [{"agent_id": c.agent_id, "key": c.key, "hash": c.hash, "since": c.since} for c in of_source]
         session.run(_SYNC_PUT_CLAIMS, source=source, rows=rows)
 
 

@@ -11,7 +11,7 @@ from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS, Neo4jEngine
 from waygraph.registry.graph.neo4j_address import ServerLocation
 from waygraph.registry.graph.read import RegistryState, read_state
-from waygraph.registry.graph.schema import LABELS, SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.graph.schema import LABELS, migrate, seen_migrations
 from waygraph.registry.graph.user_cypher.sandbox import CypherPlaces
 from waygraph.registry.index.neo4j.neo4j_index import Neo4jIndex, renew_schema
 from waygraph.registry.index.neo4j.neo4j_upkeep import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 _NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
 _NEO4J_SCHEMA_FOREIGN_LABELS = load("neo4j/schema/foreign_labels")
 _NEO4J_SEARCH_STATE = load("neo4j/search/state")
-_STATE_UPDATE = load("state/update")
 
 OURS = frozenset(LABELS) - {"Migration"}
 INDEXES_READY_S = 300
@@ -215,9 +214,6 @@ class ServerStore:
         migrate(self.engine, self.place, clock.now())
         make_text_indexes(self.engine)
         self._await_indexes()
-        state = read_state(self.engine)
-        if state is not None and state.schema_version < SCHEMA_VERSION:
-            self.engine.run(_STATE_UPDATE, props={"schema_version": SCHEMA_VERSION})
         self._ready = True
 
     def _prepare(self, dimension: int) -> None:

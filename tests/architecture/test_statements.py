@@ -20,7 +20,6 @@ ROW = {
     "key": "a",
     "hash": "h",
     "since": "2026-01-01T00:00:00+00:00",
-    "seen_at": "2026-01-01T00:00:00+00:00",
     "props": {"id": "a", "name": "a", "tags": ["x"], "embedding": VECTOR},
 }
 COUNT = {"first": "a", "next": "a", "before": "", "count": 1.5, "last_at": "2026-01-01T00:00:00+00:00"}

@@ -297,7 +297,9 @@ def test_changes_and_settings_have_edges_to_what_they_are_about(registry: LocalR
 
 
 def test_a_registry_of_schema_5_gets_the_edges(tmp_path: Path) -> None:
-    """It answers as it is; a write links the changes and settings that it has."""
+    """It answers as it is; a write links the changes and settings that it has. That claims were confirmed their source
+    alone says now.
+    """
     path, statement = tmp_path / "r.grafeo", "MATCH (c)-[:OF|FROM]->(it) RETURN labels(c)[0] AS kind, it.id AS id"
     with LocalRegistry.open(path, embedder="none", settings=Settings(), environ={}) as registry:
         for text in ("", "new"):
@@ -307,6 +309,7 @@ def test_a_registry_of_schema_5_gets_the_edges(tmp_path: Path) -> None:
     assert {"a", "a/x", "test"} == {row[1] for row in edges}
     with closing(GrafeoEngine.open(path)) as engine:
         engine.run(load("state/update"), props={"schema_version": 5})
+        engine._database.execute("MATCH ()-[claim:CLAIMS]->() SET claim.seen_at = '2026-01-01'")
         for old in ("MATCH (m:Migration {id: '6'}) DELETE m", "MATCH ()-[edge:OF]->() DELETE edge",
                     "MATCH ()-[edge:FROM]->() DELETE edge"):  # fmt: skip
             engine._database.execute(old)
@@ -315,6 +318,7 @@ def test_a_registry_of_schema_5_gets_the_edges(tmp_path: Path) -> None:
         assert len(registry.operator.changes()) == 3
         registry.operator.set("a", pinned=False)
         assert sorted(registry.operator.cypher(statement).rows) == edges
+        assert registry.operator.cypher("MATCH ()-[c:CLAIMS]->() RETURN c.seen_at").rows == ((None,),)
         assert registry.status().state.schema_version == SCHEMA_VERSION
         assert [each.detail for each in examine(registry, deep=True) if not each.ok] == []
 

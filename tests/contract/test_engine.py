@@ -350,7 +350,8 @@ def _graph_of_agents(path: Path) -> None:
 def _newer(path: Path) -> None:
     engine = GrafeoEngine.open(path)
     migrate(engine, str(path), "2026-01-01")
-    engine.run(load("schema/record_migration"), id=str(SCHEMA_VERSION + 1), name="of tomorrow", applied_at="2030-01-01")
+    row = {"id": str(SCHEMA_VERSION + 1), "name": "of tomorrow", "applied_at": "2030-01-01"}
+    engine.run(load("schema/record_migrations"), rows=[row])
     engine.run(load("state/create"), props={"revision": 1, "schema_version": SCHEMA_VERSION + 1})
     engine.close()
 

@@ -42,8 +42,8 @@ class Counted:
         self.rows += len(rows)
         return rows
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
-        return [self.run(each) for each in statements]
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
+        return [self.run(each, **params) for each in statements]
 
 
 def rows_of_upkeep(registry: LocalRegistry) -> int:

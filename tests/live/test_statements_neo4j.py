@@ -1,5 +1,7 @@
 """Every statement file runs on a real server in the life of a registry, and answers the columns that it declares."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +14,11 @@ import pytest
 
 from tests.neo4j_fixtures import SERVERS, wipe
 from tests.places import Servers, new_place
+from tests.sync_graph import entry
+from tests.sync_graph import manifest as manifest_of
 from waygraph.cypher import Statement, load, names
 from waygraph.cypher.loader import TYPES
+from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry import Filters, Query, Settings
@@ -55,11 +60,13 @@ class Watched:
     def __init__(self) -> None:
         self.ran: set[str] = set()
         self.answered: set[str] = set()
+        self.counts = Counter[str]()
 
     def see(self, statement: Statement, rows: Rows) -> Rows:
         special = f"neo4j/{statement.name}"
         declared = load(special) if special in names() else statement
         self.ran |= {statement.name, declared.name}
+        self.counts[statement.name] += 1
         for row in rows:
             assert list(row) == list(declared.returns), declared.name
             for column, kind in declared.returns.items():
@@ -158,6 +165,20 @@ def live(registry: LocalRegistry, folder: Path) -> None:
     registry.put_statuses({}, {source: {"": "failing: it is gone"}})
     assert [failure.reason for failure in registry.sources()[0].failures] == ["it is gone"]
     registry.operator.forget(source)
+    for name in ("one", "other"):
+        sync(registry, manifest_of(name, entry(name, transport="npx mail")))
+    sync(registry, orders())
+    registry.find_tools(Query(text="track it", history=(Turn(role="call", tool="shop/order"),)), recipe="lexical")
+
+
+def orders() -> Manifest:
+    """One agent gives what a tool of the other one requires."""
+    gives = json.dumps({"properties": {"order_id": {}, "name": {}}})
+    takes = json.dumps({"required": ["orderId", "name"]})
+    shop, post = entry("shop", tools=["order"]), entry("post", tools=["track", "greet"])
+    tools = (replace(post.tools[0], input_schema=takes), post.tools[1])
+    shop = replace(shop, tools=(sealed_tool(replace(shop.tools[0], output_schema=gives)),))
+    return manifest_of("test", shop, replace(post, tools=tuple(map(sealed_tool, tools))))
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -176,3 +197,26 @@ def test_statements_answer_what_they_declare(
     assert expected - watched.ran == set()
     asked = {name for name in expected if load(name).returns}
     assert asked - watched.answered == OF_FAULTS
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_route_reads_no_list_that_it_has_no_use_for(
+    server: str, tmp_path: Path, neo4j_servers: Servers, watched: Watched
+) -> None:
+    """Claims once a revision, where a request excludes something; schemas for the last call alone."""
+    place = new_place(server, tmp_path, neo4j_servers, clear=wipe)
+    stated = orders()
+    with opened(place.location, place.settings) as registry:
+        sync(registry, stated)
+        registry.route("orders")
+        assert not {"read/claims", "neo4j/search/takers"} & watched.ran
+        for _ in range(2):
+            route = registry.route("orders without ns-test")
+            assert route.exclusions == ("post", "shop")
+            sync(registry, stated)  # it only confirms the source
+        assert watched.counts["read/claims"] == 1
+        transitions = registry.store.index().transitions
+        assert transitions
+        assert transitions.follows(["shop/order"], None).keys() == {"post/track"}
+        assert transitions.follows(["shop/order"], Principal()) == transitions.follows(["shop/order"], None)
+        assert watched.counts["neo4j/search/takers"] == 1

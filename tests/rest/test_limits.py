@@ -29,6 +29,7 @@ from waygraph.api.rest import middleware
 from waygraph.api.rest.problems import RETRY_AFTER_S
 from waygraph.registry.model.errors import NotAuthenticated
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.remote.operations import OPERATIONS
 
 SMALL = Settings(max_body_bytes=2_000, max_manifest_bytes=20_000)
 AS_JSON = {"Content-Type": "application/json"}
@@ -213,6 +214,18 @@ def test_web_pages_that_are_named_may() -> None:
         assert response.status_code == 200
         assert_careful(response)
         assert response.headers["access-control-allow-origin"] == "https://page.example"
+
+
+def test_web_pages_that_are_named_may_send_each_operation() -> None:
+    """Whatever its method is; another method is refused."""
+    with served(settings=Settings(cors_origins="https://page.example")) as service:
+        client = service.client()
+        for operation in OPERATIONS.values():
+            preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": operation.method}
+            response = client.options(re.sub(r"{.*?}", "x", operation.path), headers=preflight)
+            assert (response.status_code, operation.name) == (200, operation.name)
+        preflight = {"Origin": "https://page.example", "Access-Control-Request-Method": "TRACE"}
+        assert client.options("/v1/taxonomy", headers=preflight).status_code == 400
 
 
 def test_another_host_is_refused_whichever_page_asks() -> None:

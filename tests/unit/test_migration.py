@@ -251,7 +251,7 @@ def test_a_copy_that_differs_is_no_registry(
 def test_a_registry_node_that_differs_is_found(target: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Revision, embedder, texts and schema are compared too; without a difference the same call succeeds."""
     create = load("state/create")
-    spoilt = replace(create, text=f"{create.text} SET registry.texts = 'plain'")
+    spoilt = replace(create, text=create.text.replace("RETURN", "SET registry.texts = 'plain' RETURN"))
     with monkeypatch.context() as patch:
         patch.setattr(migration, "_STATE_CREATE", spoilt)
         with pytest.raises(CopyDiffers, match=r"registry: 1 different \(texts\)"):

@@ -1,6 +1,6 @@
 """What a sync plans and writes: who claims what, who speaks for whom, what is embedded. On a graph without an index."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,19 +42,19 @@ def test_the_first_sync_creates_everything(graph: Graph) -> None:
 
 
 def test_an_unchanged_sync_changes_nothing(graph: Graph) -> None:
-    """Again the same: an empty change set, the same revision, nothing embedded, the claims confirmed."""
+    """Again the same: an empty change set, the same revision, nothing embedded, the source confirmed."""
     stated = manifest("a", entry("x"), entry("y"))
     graph.sync(stated)
-    before = graph.session.read_graph_view().claims
+    before = graph.session.read_graph_view()
     embedded = graph.embedder.embedded
     changes, written = graph.sync(stated)
     assert changes.is_empty
     assert written == Written(revision=1)
     assert (changes.unchanged_agents, changes.unchanged_tools) == (2, 2)
     assert graph.embedder.embedded == embedded
-    after = graph.session.read_graph_view().claims
-    assert [claim.since for claim in after] == [claim.since for claim in before]
-    assert all(new.seen_at > old.seen_at for new, old in zip(after, before, strict=True))
+    after = graph.session.read_graph_view()
+    assert after.claims == before.claims
+    assert after.sources["a"].seen_at > before.sources["a"].seen_at
 
 
 def test_only_what_changed_is_embedded(graph: Graph) -> None:
@@ -455,9 +455,9 @@ def test_a_change_of_one_agent_reads_no_list_of_all(
     graph.sync(manifest("b", entry("b1")))
     statements = list[str]()
 
-    def execute(target: object, statement: Statement, params: dict[str, object], path: str) -> Rows:
-        statements.append(statement.name)
-        return execute_as_ever(target, statement, params, path)
+    def execute(target: object, run: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
+        statements.extend(each.name for each in run)
+        return execute_as_ever(target, run, params, path)
 
     execute_as_ever = grafeo._execute
     monkeypatch.setattr(grafeo, "_execute", execute)

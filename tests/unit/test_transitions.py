@@ -13,7 +13,7 @@ from waygraph.ingest.conversations import read_call_counts
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
 from waygraph.registry.graph.read import read_transitions
-from waygraph.registry.index.call_graph import CallGraph, NextTools, fitting_tools
+from waygraph.registry.index.call_graph import CallGraph, Fits, NextTools, fits_of, given_names, required_names
 from waygraph.registry.model.errors import InvalidDataset, InvalidSetting
 from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.settings import Settings
@@ -86,9 +86,10 @@ def test_what_begins_conversations_comes_before_the_first_call() -> None:
 def test_schemas_say_what_fits_where_nothing_was_counted() -> None:
     gives = json.dumps({"properties": {"order_id": {}, "name": {}}})
     wants = json.dumps({"required": ["orderId", "name"]})
-    fits = fitting_tools([("a/x", "{}", gives), ("b/y", wants, ""), ("w/z", wants, ""), ("c/z", "{}", "")], AGENTS)
-    assert fits == {"a/x": {"b/y": 1.0, "w/z": 1.0}}
-    transitions = NextTools(CallGraph((), {}, fits), AGENTS, 30.0)
+    assert given_names(gives) == required_names(wants) == {"orderid"}
+    fits = fits_of([("b/y", 1), ("w/z", 1)], AGENTS)
+    assert fits == {"b/y": 1.0, "w/z": 1.0}
+    transitions = NextTools(CallGraph((), {}, Fits({"a/x": fits}.__getitem__)), AGENTS, 30.0)
     assert transitions.follows(["a/x"], None).keys() == {"b/y", "w/z"}
     assert transitions.follows(["a/x"], Principal()).keys() == {"b/y"}
 

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 def one_line(text: str) -> str:
     """The text as one line: white space becomes single spaces, unsafe characters become `\\u202e` and the like."""
-    return escape_unsafe(" ".join(text.split()))
+    return one_lines([text])[0]
+
+
+def one_lines(texts: Iterable[str]) -> list[str]:
+    """The same of each text."""
+    lines = [" ".join(text.split()) for text in texts]
+    return escape_unsafe("\n".join(lines)).split("\n") if lines else []
 
 
 def many_lines(text: str) -> str:
@@ -112,23 +118,19 @@ type Block = Table | Fields | Lines | Aside
 
 
 def cell_text(cell: Cell) -> str:
-    """One line, escaped."""
+    """As a source wrote it, not escaped."""
     match cell:
         case None:
-            text = ""
+            return ""
         case bool():
-            text = "yes" if cell else "no"
+            return "yes" if cell else "no"
         case float():
-            text = f"{cell:.4f}"
-        case int():
-            text = str(cell)
+            return f"{cell:.4f}"
+        case int() | str():
+            return str(cell)
         case Bar():
-            text = f"{cell.share:.0%}"
-        case str():
-            text = cell
-        case _:
-            text = ", ".join(cell)
-    return one_line(text)
+            return f"{cell.share:.0%}"
+    return ", ".join(cell)
 
 
 def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str]:
@@ -144,17 +146,16 @@ def plain_texts(blocks: Iterable[Block], *, brief: bool = False) -> Iterator[str
 
 def _plain(block: Table | Fields | Lines, brief: bool) -> str:
     if isinstance(block, Fields):
-        return "\n".join(f"{name}\t{cell_text(value)}" for name, value in block.filled_pairs)
+        return "\n".join(f"{name}\t{one_line(cell_text(value))}" for name, value in block.filled_pairs)
     title = [one_line(block.title)] if block.title else []
     if isinstance(block, Lines):
         return "\n".join([*title, many_lines(block.text)])
     rows = ("\t".join(_cells(block, row, brief)) for row in block.rows)
-    return "\n".join([*title, "\t".join(map(one_line, block.columns)), *rows])
+    return "\n".join([*title, "\t".join(one_lines(block.columns)), *rows])
 
 
 def _cells(table: Table, row: Sequence[Cell], brief: bool) -> Iterator[str]:
-    for column, cell in zip(table.columns, row, strict=True):
-        text = cell_text(cell)
+    for column, text in zip(table.columns, one_lines(map(cell_text, row)), strict=True):
         is_cut = brief and column in table.brief and len(text) > PIPED_CHARS
         yield f"{text[: PIPED_CHARS - 1]}…" if is_cut else text
 
@@ -229,7 +230,7 @@ def _draw_cell(cell: Cell) -> "Text":
 
     if isinstance(cell, Bar):
         return Text("█" * max(1, round(cell.share * BAR_CELLS)), style="cyan")
-    return Text(cell_text(cell))
+    return Text(one_line(cell_text(cell)))
 
 
 BROKEN_PIPE = 141

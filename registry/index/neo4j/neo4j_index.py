@@ -23,10 +23,13 @@ from waygraph.registry.index.call_graph import (
     MOST_ALIKE,
     Alike,
     CallGraph,
+    Fits,
     NextTools,
     counted_tools,
-    fitting_tools,
+    fits_of,
+    given_names,
     keep_best,
+    required_names,
     usable_transitions,
 )
 from waygraph.registry.index.neo4j.neo4j_query import Answer, Ask, TermCounts, agent_of, merge_answers, tool_of
@@ -55,14 +58,15 @@ _NEO4J_CHECK_INDEXES = load("neo4j/check/indexes")
 _NEO4J_CHECK_UNIQUE_IDS = load("neo4j/check/unique_ids")
 _NEO4J_SCHEMA_DROP_INDEX = load("neo4j/schema/drop_index")
 _NEO4J_SEARCH_AGENTS = load("neo4j/search/agents")
+_NEO4J_SEARCH_GIVING_TOOL = load("neo4j/search/giving_tool")
 _NEO4J_SEARCH_LEGS = load("neo4j/search/legs")
 _NEO4J_SEARCH_LEGS_WITHIN = load("neo4j/search/legs_within")
 _NEO4J_SEARCH_NEAR_TOOLS = load("neo4j/search/near_tools")
 _NEO4J_SEARCH_PENDING_TOOLS = load("neo4j/search/pending_tools")
 _NEO4J_SEARCH_SCAN = load("neo4j/search/scan")
-_NEO4J_SEARCH_SCHEMAS = load("neo4j/search/schemas")
 _NEO4J_SEARCH_SEEN_WORDS = load("neo4j/search/seen_words")
 _NEO4J_SEARCH_STATE = load("neo4j/search/state")
+_NEO4J_SEARCH_TAKERS = load("neo4j/search/takers")
 _NEO4J_SEARCH_TOOLS = load("neo4j/search/tools")
 _NEO4J_SEARCH_TOOL_IDS = load("neo4j/search/tool_ids")
 
@@ -75,7 +79,7 @@ _ATTEMPTS = 5
 
 
 class Neo4jIndex:
-    """Implements SearchIndex. Holds no data of the registry but its agents, kept for their revision."""
+    """Implements SearchIndex. Holds no data of the registry but its agents and their claims, kept for a revision."""
 
     def __init__(self, engine: "Neo4jEngine", half_life_days: float = HALF_LIFE_DAYS) -> None:
         """`half_life_days`: of counted calls."""
@@ -268,18 +272,29 @@ class Neo4jIndex:
 
     def _read_transitions(self) -> NextTools | None:
         transitions = usable_transitions(read_transitions(self._engine))
-        rows = self._engine.run(_NEO4J_SEARCH_SCHEMAS)
-        if not (transitions or rows):
+        if not (transitions or self._engine.run(_NEO4J_SEARCH_GIVING_TOOL)):
             return None  # without a look at the agents: each route after a change asks
         agents = self.agents()
-        schemas = [
-            (row["id"], row["input_schema"] or "", row["output_schema"] or "")
-            for row in rows
-            if owner_of(row["id"]) in agents
-        ]
         near = self._near_tools(counted_tools(transitions), agents)
-        calls = CallGraph(transitions, near, fitting_tools(schemas, agents))
-        return NextTools(calls, agents, self._half_life_days) if calls else None
+        return NextTools(CallGraph(transitions, near, Fits(self._fits_of)), agents, self._half_life_days)
+
+    def _fits_of(self, tool_id: str) -> Mapping[str, float]:
+        """The tools that require what this one gives, and how much of what they require."""
+        gives = {
+            name
+            for row in self._engine.run(_NEO4J_SEARCH_TOOLS, ids=[tool_id])
+            for name in given_names(tool_of(row["record"]).output_schema)
+        }
+        rows = self._engine.run(_NEO4J_SEARCH_TAKERS, names=sorted(gives)) if gives else ()
+        needs = {row["id"]: required_names(row["input_schema"]) for row in rows}
+        agents = self.agents()
+        pairs = [
+            (tool, len(names))
+            for tool, names in needs.items()
+            if tool != tool_id and owner_of(tool) in agents
+            for _ in names & gives
+        ]
+        return fits_of(pairs, agents)
 
     def _near_tools(self, tool_ids: Sequence[str], agents: Mapping[str, Agent]) -> Alike:
         """By the index of vectors; none while that is not as it should be."""
@@ -318,8 +333,7 @@ class Neo4jIndex:
         return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]
 
     def sources(self) -> "Sequence[SourceSummary]":
-        with self._engine.reading() as session:
-            return read_sources(session, read_claims(session))
+        return read_sources(self._engine, self._recall("claims", read_claims))
 
     def settings(self) -> "Mapping[str, OperatorSettings]":
         return read_settings(self._engine)

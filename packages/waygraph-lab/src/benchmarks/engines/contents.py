@@ -106,10 +106,7 @@ def _write(session: GraphSession, agents: Sequence[Agent], tools: Sequence[Tool]
         session.run(
             load("sync/update_tools"), rows=[{"id": tool.id, "props": tool_props(tool, vectors)} for tool in tools]
         )
-    claims = [
-        {"agent_id": agent.id, "key": agent.id, "hash": agent.content_hash, "since": NOW, "seen_at": NOW}
-        for agent in agents
-    ]
+    claims = [{"agent_id": each.id, "key": each.id, "hash": each.content_hash, "since": NOW} for each in agents]
     session.run(load("sync/put_claims"), source=SOURCE, rows=claims)
 
 

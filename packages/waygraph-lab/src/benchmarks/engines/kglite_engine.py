@@ -76,8 +76,8 @@ class KGLiteEngine:
         ask = self._session.execute if statement.writes else self._session.cypher
         return _execute(ask, statement, params, self._path)
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
-        return [self.run(each) for each in statements]
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
+        return [self.run(each, **params) for each in statements]
 
     @contextmanager
     def transaction(self) -> Iterator[GraphSession]:
@@ -151,8 +151,8 @@ class _Transaction:
     def run(self, statement: Statement, /, **params: object) -> Rows:
         return _execute(self._transaction.cypher, statement, params, self._path)
 
-    def run_all(self, statements: Sequence[Statement], /) -> list[Rows]:
-        return [self.run(each) for each in statements]
+    def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
+        return [self.run(each, **params) for each in statements]
 
 
 def _execute(ask: Callable[..., Any], statement: Statement, params: Mapping[str, object], path: str) -> Rows:
