@@ -1,8 +1,11 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from cachetools import LRUCache
 
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.graph.contents import GraphNoun, NounValue
@@ -145,6 +148,23 @@ class SearchIndex(Records, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class AnswerCache[V]:
+    """The answers to what was asked last. Threads may share it; two may make the same one at once."""
+
+    def __init__(self, most: int) -> None:
+        self._answers: LRUCache[Hashable, V] = LRUCache(most)
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        with self._lock:
+            answer = self._answers.get(key)
+        if answer is None:
+            answer = make()
+            with self._lock:
+                self._answers[key] = answer
+        return answer
 
 
 class CallNames:

@@ -16,7 +16,7 @@ from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
+from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
@@ -327,7 +327,7 @@ class Neo4jIndex:
     def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
         agent_id, _, name = tool_id.partition("/")
         setting = settings_of_tools(self.settings().get(agent_id)).get(name)
-        stored_tools = (item.tool for item in read_tools_of(self._engine, [agent_id]) if item.tool.id == tool_id)
+        stored_tools = (item.tool for item in read_tools(self._engine, [agent_id]) if item.tool.id == tool_id)
         tool = next(stored_tools, None) if setting else None
         return (tool, setting) if tool and setting else None
 

@@ -16,14 +16,7 @@ from typing import Any
 
 from waygraph.cypher import load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
-from waygraph.registry.graph.read import (
-    overlaid,
-    read_agents,
-    read_agents_of,
-    read_settings,
-    read_settings_of,
-    read_tools_of,
-)
+from waygraph.registry.graph.read import read_entries, read_settings
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
@@ -33,7 +26,6 @@ from waygraph.registry.index.search_index import (
     tool_record,
 )
 from waygraph.registry.model.nouns import Agent, Tool, reachable
-from waygraph.registry.model.tool_settings import overlay_tools
 
 _NEO4J_CHECK_INDEXED_AGENTS = load("neo4j/check/indexed_agents")
 _NEO4J_CHECK_INDEXED_TOOLS = load("neo4j/check/indexed_tools")
@@ -140,18 +132,12 @@ class Documents:
     @classmethod
     def read(cls, session: GraphSession, agent_ids: Collection[str] | None) -> "Documents":
         """None: all agents."""
-        stored_agents = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
-        settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
-        agents = {each.agent.id: overlaid(each.agent, settings) for each in stored_agents.values()}
-        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
-        for batch in batched(list(agents), BATCH_ROWS):
-            for item in read_tools_of(session, batch):
-                tools[item.tool.agent_id].append(item.tool)
-        tools = {agent_id: overlay_tools(agent_tools, settings) for agent_id, agent_tools in tools.items()}
-        return cls(
-            [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
-            [_tool_row(agents[agent_id], tool) for agent_id, agent_tools in tools.items() for tool in agent_tools],
-        )
+        rows = cls([], [])
+        for owner, items in read_entries(session, agent_ids, read_settings(session, agent_ids)):
+            tools = [item.tool for item in items]
+            rows.agent_rows.append(_agent_row(owner.agent, tools))
+            rows.tool_rows.extend(_tool_row(owner.agent, tool) for tool in tools)
+        return rows
 
     def entries(self) -> Iterator[_Entry]:
         for row in self.agent_rows:
