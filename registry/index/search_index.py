@@ -1,7 +1,18 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -165,6 +176,35 @@ class AnswerCache[V]:
             with self._lock:
                 self._answers[key] = answer
         return answer
+
+
+class ReadById[K, V](Mapping[str, V]):
+    """One value is read when it is asked for, all of them when somebody lists. `keys`: by what each id is read."""
+
+    def __init__(self, keys: Mapping[str, K], read: Callable[[Sequence[K]], Sequence[V]]) -> None:
+        self._keys, self._read = keys, read
+
+    def __getitem__(self, value_id: str) -> V:
+        return self._read([self._keys[value_id]])[0]
+
+    def __contains__(self, value_id: object) -> bool:
+        return value_id in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def values(self) -> ValuesView[V]:
+        return self._all.values()
+
+    def items(self) -> ItemsView[str, V]:
+        return self._all.items()
+
+    @cached_property
+    def _all(self) -> dict[str, V]:
+        return dict(zip(self._keys, self._read(list(self._keys.values())), strict=True))
 
 
 class CallNames:

@@ -1,6 +1,6 @@
 """The search index of the embedded engine at one revision: exact dot products and BM25 over the rows of one file."""
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, wraps
 from pathlib import Path
@@ -38,6 +38,7 @@ from waygraph.registry.index.search_index import (
     Hits,
     Leg,
     LegHits,
+    ReadById,
     Scope,
     Transitions,
     tool_of_record,
@@ -311,7 +312,7 @@ class LocalIndex:
 
     @once
     def agents(self) -> Mapping[str, Agent]:
-        return _AgentsById(self._agent_rows, self._agent_records)
+        return ReadById(self._agent_rows, lambda rows: [each.agent for each in self._agent_records(rows)])
 
     @once
     def pinned_agents(self) -> Sequence[Agent]:
@@ -372,26 +373,24 @@ class LocalIndex:
         living = self._living
         rows = [Transition(**row) for row in self._part("transitions")]
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
-        if not transitions and not (living.tools & (living.flags & GIVES > 0)).any():
-            return None
-        graph = CallGraph(tuple(transitions), self._part("near") or {}, _Fits(self))
-        return NextTools(graph, self.agents(), self._half_life_days)
+        sources = np.flatnonzero(living.tools & (living.flags & GIVES > 0))
+        rows_by_id = dict(zip(living.ids[sources].tolist(), sources.tolist(), strict=True))
+        fits = ReadById(rows_by_id, lambda rows: [self._fits_of(row) for row in rows])
+        graph = CallGraph(tuple(transitions), self._part("near") or {}, fits)
+        return NextTools(graph, self.agents(), self._half_life_days) if graph else None
 
-    def fits_of(self, tool_id: str) -> Mapping[str, float]:
+    def _fits_of(self, row: int) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
-        row = self._tool_rows_of(tool_id.partition("/")[0]).get(tool_id)
-        if row is None or not self._living.flags[row] & GIVES:
-            return {}
+        living = self._living
         with self._readable():
             (tool,) = self._rows.tools(self._file, [row])
             needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]
-            living = self._living
-            pairs = [
-                (living.ids[place], count)
-                for each in needs
-                for place, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True)
-                if living.alive[place] and place != row
-            ]
+        pairs = [
+            (living.ids[place], count)
+            for each in needs
+            for place, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True)
+            if living.alive[place] and place != row
+        ]
         return fits_of(pairs, self.agents())
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
@@ -449,51 +448,6 @@ class LocalIndex:
 
     def close(self) -> None:
         self._file.close()
-
-
-class _AgentsById(Mapping[str, Agent]):
-    """One record is read when it is asked for, all of them when somebody lists."""
-
-    def __init__(self, rows: Mapping[str, int], read: Callable[[Sequence[int]], Sequence[AgentRecord]]) -> None:
-        self._rows, self._read = rows, read
-
-    def __getitem__(self, agent_id: str) -> Agent:
-        return self._read([self._rows[agent_id]])[0].agent
-
-    def __contains__(self, agent_id: object) -> bool:
-        return agent_id in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def values(self) -> ValuesView[Agent]:
-        return self._all.values()
-
-    def items(self) -> ItemsView[str, Agent]:
-        return self._all.items()
-
-    @cached_property
-    def _all(self) -> dict[str, Agent]:
-        return {record.agent.id: record.agent for record in self._read(list(self._rows.values()))}
-
-
-class _Fits(Mapping[str, Mapping[str, float]]):
-    """Tool id → the tools that fit behind it: found when they are asked for, of one tool."""
-
-    def __init__(self, index: LocalIndex) -> None:
-        self._index = index
-
-    def __getitem__(self, tool_id: str) -> Mapping[str, float]:
-        return self._index.fits_of(tool_id)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
 
 
 def _as_kept(value: Any) -> Any:
