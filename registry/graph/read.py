@@ -91,16 +91,11 @@ def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) ->
     if (surplus := session.run(_SYNC_COUNT_ALL_CHANGES)[0]["changes"] - max_kept) <= 0:
         return
     _forget_changes(session, session.run(_SYNC_OLDEST_ARRIVALS, rows=surplus))
-    counts = _count_changes(session)
+    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
     share = _share(counts.values(), max_kept)
     for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
     _forget_oldest(session, sum(min(count, share) for count in counts.values()) - max_kept)
-
-
-def _count_changes(session: GraphSession) -> dict[str, int]:
-    """By agent."""
-    return {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
 
 
 def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
@@ -448,30 +443,23 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
 
 
 def _agent(row: Mapping[str, Any]) -> StoredAgent:
-    texts: dict[str, Any] = {name: row[name] or "" for name in _AGENT_TEXTS}
-    agent = Agent(**texts, **_approval(row), tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
+    agent = Agent(**_fields(row))
     return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
 def tool_of_row(row: Mapping[str, Any]) -> StoredTool:
-    texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
-    tool = Tool(**texts, **_approval(row), tags=_strings(row["tags"]), questions=_strings(row["questions"]))
-    return StoredTool(tool=tool, vector_key=row["vector_key"] or "")
+    return StoredTool(tool=Tool(**_fields(row)), vector_key=row["vector_key"] or "")
 
 
-def _approval(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "pending": bool(row["pending"]),
-        "flags": _strings(row["flags"]),
-        "approved_hash": row["approved_hash"] or "",
-    }
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an agent or a tool; null is an empty text or list."""
+    texts = {name: value or "" for name, value in row.items() if name not in _BESIDE_FIELDS}
+    lists = {name: _strings(row[name]) for name in _LISTS if name in row}
+    return {**texts, **lists, "pending": bool(row["pending"])}
 
 
-_AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")
-_TOOL_TEXTS = (
-    "id", "agent_id", "name", "call_name", "description", "input_schema", "output_schema", "annotations", "status",
-    "content_hash",
-)  # fmt: skip
+_BESIDE_FIELDS = ("bundle_hash", "vector_key")
+_LISTS = ("tags", "visible_to", "questions", "flags")
 
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:

@@ -2,7 +2,6 @@
 
 from collections.abc import (
     Callable,
-    Collection,
     Hashable,
     ItemsView,
     Iterable,
@@ -245,28 +244,14 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
     return ({fold(tool.name), fold(tool.call_name)} | paths) - {""}
 
 
-def tool_record(tool: Tool) -> dict[str, Any]:
-    """The tool as JSON; what few tools have only where it is."""
-    return _without_empty(asdict(tool), ("questions", *_APPROVAL))
+def record_of(entity: Agent | Tool) -> dict[str, Any]:
+    """As JSON; what few have only where it is."""
+    return {name: value for name, value in asdict(entity).items() if value or name not in _RARE_FIELDS}
 
 
-def tool_of_record(record: Mapping[str, Any]) -> Tool:
-    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions", "flags")}
-    return Tool(**{**record, **lists})
+def of_record[T](kind: type[T], record: Mapping[str, Any]) -> T:
+    """The agent, tool or other value of a dataclass that was kept as JSON, which has no tuples."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-def agent_record(agent: Agent) -> dict[str, Any]:
-    """The agent as JSON; what few agents have only where it is."""
-    return _without_empty(asdict(agent), _APPROVAL)
-
-
-def agent_of_record(record: Mapping[str, Any]) -> Agent:
-    lists = {name: tuple(record.get(name, ())) for name in ("tags", "visible_to", "flags")}
-    return Agent(**{**record, **lists})
-
-
-_APPROVAL = ("pending", "flags", "approved_hash")
-
-
-def _without_empty(record: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if value or name not in names}
+_RARE_FIELDS = ("questions", "pending", "flags", "approved_hash")

@@ -4,6 +4,7 @@ A row never changes, so one `Rows` serves the indexes of all revisions of a file
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from waygraph.registry.index.local.file import (
     unpack_postings,
 )
 from waygraph.registry.index.local.scoring import Codes, aligned_rows, has_codes
-from waygraph.registry.index.search_index import Leg, agent_of_record, tool_of_record
+from waygraph.registry.index.search_index import Leg, of_record
 from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Rows:
         """Of these rows, in order."""
         with file.lock:
             tools = {row: tool for row in rows if (tool := self._tools.get(row)) is not None}
-            _read_new(file, rows, tools, tool_of_record)
+            _read_new(file, rows, tools, partial(of_record, Tool))
             self._tools.update(tools)
         return [tools[row] for row in rows]
 
@@ -201,7 +202,7 @@ def _with_new(by_id: "Places", ids: "NDArray[np.object_]") -> "Places":
 
 
 def _agent_record(record: Any) -> AgentRecord:
-    return AgentRecord(agent_of_record(record["agent"]), [(source, key) for source, key in record["claims"]])
+    return AgentRecord(of_record(Agent, record["agent"]), [(source, key) for source, key in record["claims"]])
 
 
 class Living:
@@ -224,6 +225,12 @@ class Living:
             "agent": int(np.count_nonzero(self.profiles)),
             "tool": int(np.count_nonzero(self.capabilities)),
         }
+
+    @cached_property
+    def tools_by_id(self) -> "Places":
+        """Rows of tools in order of id: int64 of shape (tools,)."""
+        tools = np.flatnonzero(self.tools)
+        return tools[np.argsort(self.ranks[tools])]
 
     def texts(self, leg: Leg) -> "Mask":
         """The rows of a ranked list: bool of shape (rows,)."""

@@ -71,10 +71,9 @@ from waygraph.registry.index.local.scoring import encode_vector
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
-    agent_record,
+    record_of,
     tool_document,
     tool_names,
-    tool_record,
 )
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
@@ -121,14 +120,14 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
     """Of the agent, then of its tools, as they hold now. `claims`: (source, the source's own key) of each on it."""
     agent, tools = owner.agent, [item.tool for item in items]
     flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
-    record = encode({"agent": agent_record(agent), "claims": claims})
+    record = encode({"agent": record_of(agent), "claims": claims})
     document = agent_document(agent, tools)
     yield Row(agent.id, flags, record, _words(document, agent_names(agent)), len(document), owner.vector_key)
     for tool, item in zip(tools, items, strict=True):
         flags = TOOL | PENDING * tool.pending | GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
-        yield Row(tool.id, flags, encode(tool_record(tool)), words, len(document), item.vector_key)
+        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key)
 
 
 def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
@@ -296,7 +295,7 @@ class IndexWriter:
         parts = {
             "sources": [asdict(each) for each in read_sources(session, ())],  # each agent's row says who claims it
             "settings": [asdict(each) for each in self._settings.values()],
-            "stated": [tool_record(tool) for tool in _stated_tools(session, self._settings)],
+            "stated": [record_of(tool) for tool in _stated_tools(session, self._settings)],
             "transitions": [asdict(each) for each in transitions],
             **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
         }
@@ -315,8 +314,7 @@ def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transitio
     rows = Rows()
     living = Living(file, header, rows)
     records = rows.agent_records(file, np.flatnonzero(living.profiles).tolist())
-    tools = np.flatnonzero(living.tools & (living.flags & VECTOR > 0))
-    tools = tools[np.argsort(living.ranks[tools])]
+    tools = living.tools_by_id[living.flags[living.tools_by_id] & VECTOR > 0]
     ids: list[str] = living.ids[tools].tolist()
     names = counted_tools(usable_transitions(transitions, {*living.ids[living.alive].tolist()}))
     agents = {each.agent.id: each.agent for each in records}

@@ -1,5 +1,6 @@
 """The search index of the embedded engine at one revision: exact dot products and BM25 over the rows of one file."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, wraps
@@ -41,7 +42,7 @@ from waygraph.registry.index.search_index import (
     ReadById,
     Scope,
     Transitions,
-    tool_of_record,
+    of_record,
 )
 from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import IndexOutdated, RegistryUnusable
@@ -99,7 +100,6 @@ class LocalIndex:
         self._leg_rows = AnswerCache["Places"](_SCOPES_KEPT)
         self._shares = AnswerCache["Shares"](_WORDS_KEPT)
         self._counts = AnswerCache[int](_COUNTS_KEPT)
-        self._tool_rows: dict[str, Mapping[str, int]] = {}
         self._values: dict[str, Any] = {}
 
     @classmethod
@@ -320,35 +320,27 @@ class LocalIndex:
         return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        rows = [self._tool_rows_of(each.partition("/")[0])[each] for each in ids]
+        rows = [self._tool_row(each) for each in ids]
         with self._readable():
             return self._rows.tools(self._file, rows)
 
+    def _tool_row(self, tool_id: str) -> int:
+        place = bisect_left(self._tool_ids, tool_id)
+        if place == len(self._tool_ids) or self._tool_ids[place] != tool_id:
+            raise KeyError(tool_id)
+        return int(self._living.tools_by_id[place])
+
     def tool_ids(self, agent_id: str) -> Sequence[str]:
-        return list(self._tool_rows_of(agent_id))
+        first, end = (bisect_left(self._tool_ids, f"{agent_id}{mark}") for mark in "/0")  # 0 comes right after /
+        ids: list[str] = self._tool_ids[first:end].tolist()
+        return ids
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
 
-    def _tool_rows_of(self, agent_id: str) -> Mapping[str, int]:
-        """Of an agent's tools, by id and in order of it."""
-        owner = self._agent_rows.get(agent_id)
-        if owner is None:
-            return {}
-        if agent_id not in self._tool_rows:
-            numbers, rows = self._tools_by_number
-            number = self._living.owner_numbers[owner]
-            mine = rows[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, "right")]
-            self._tool_rows[agent_id] = dict(sorted(zip(self._living.ids[mine].tolist(), mine.tolist(), strict=True)))
-        return self._tool_rows[agent_id]
-
     @cached_property
-    def _tools_by_number(self) -> "tuple[NDArray[np.int32], Places]":
-        """Numbers of owners in order, and the row of a tool beside each."""
-        rows = np.flatnonzero(self._living.tools)
-        numbers = self._living.owner_numbers[rows]
-        order = np.argsort(numbers, kind="stable")
-        return numbers[order], rows[order]
+    def _tool_ids(self) -> "NDArray[np.object_]":
+        return self._living.ids[self._living.tools_by_id]
 
     @cached_property
     def _agent_rows(self) -> Mapping[str, int]:
@@ -431,8 +423,7 @@ class LocalIndex:
 
     @once
     def settings(self) -> Mapping[str, OperatorSettings]:
-        rows = self._part("settings")
-        settings = (OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in rows)
+        settings = (of_record(OperatorSettings, row) for row in self._part("settings"))
         return {setting.agent_id: setting for setting in settings}
 
     def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
@@ -444,12 +435,7 @@ class LocalIndex:
 
     @cached_property
     def _tools_of_manifests(self) -> Mapping[str, Tool]:
-        return {record["id"]: tool_of_record(record) for record in self._part("stated")}
+        return {record["id"]: of_record(Tool, record) for record in self._part("stated")}
 
     def close(self) -> None:
         self._file.close()
-
-
-def _as_kept(value: Any) -> Any:
-    """JSON has no tuples."""
-    return tuple(value) if isinstance(value, list) else value

@@ -18,8 +18,7 @@ from waygraph.registry.index.search_index import (
     LegHits,
     ReadById,
     Scope,
-    agent_of_record,
-    tool_of_record,
+    of_record,
 )
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
@@ -289,11 +288,11 @@ class _AnswerRecords:
 
 
 def agent_of(record: str) -> Agent:
-    return agent_of_record(json.loads(record))
+    return of_record(Agent, json.loads(record))
 
 
 def tool_of(record: str) -> Tool:
-    return tool_of_record(json.loads(record))
+    return of_record(Tool, json.loads(record))
 
 
 def _first_named(names: str, candidates: Sequence[str]) -> float:

@@ -20,10 +20,9 @@ from waygraph.registry.graph.read import read_entries, read_settings
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
-    agent_record,
+    record_of,
     tool_document,
     tool_names,
-    tool_record,
 )
 from waygraph.registry.model.nouns import Agent, Tool, reachable
 from waygraph.registry.model.transitions import is_tool
@@ -155,7 +154,7 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
         "unreachable": not reachable(agent.status),
         "props": {
             "index_owner": agent.id,
-            "index_record": _record(agent_record(agent)),
+            "index_record": _record(agent),
             "index_terms": " ".join(agent_document(agent, tools)),
             "index_names": _names(agent_names(agent)),
             "index_tags": list(agent.tags),
@@ -174,15 +173,15 @@ def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
         "props": {
             # An index of vectors that is searched for some owners alone then leaves out what waits.
             "index_owner": "" if tool.pending else owner.id,
-            "index_record": _record(tool_record(tool)),
+            "index_record": _record(tool),
             "index_terms": " ".join(tool_document(owner, tool)),
             "index_names": _names(tool_names(owner, tool)),
         },
     }
 
 
-def _record(entity: Mapping[str, Any]) -> str:
-    return json.dumps(entity, ensure_ascii=False, separators=(",", ":"))
+def _record(entity: Agent | Tool) -> str:
+    return json.dumps(record_of(entity), ensure_ascii=False, separators=(",", ":"))
 
 
 def _names(forms: Iterable[str]) -> str:
