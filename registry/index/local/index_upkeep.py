@@ -315,10 +315,10 @@ def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transitio
     living = Living(file, header, rows)
     records = rows.agent_records(file, np.flatnonzero(living.profiles).tolist())
     tools = living.tools_by_id[living.flags[living.tools_by_id] & VECTOR > 0]
-    ids: list[str] = living.ids[tools].tolist()
-    names = counted_tools(usable_transitions(transitions, {*living.ids[living.alive].tolist()}))
+    ids = dict.fromkeys(living.ids[tools].tolist())
+    counted_ids = counted_tools(usable_transitions(transitions, {*living.ids[living.alive].tolist()}))
     agents = {each.agent.id: each.agent for each in records}
-    return near_tools(ids, rows.vectors(file, tools), sorted({*names} & {*ids}, key=names.index), agents)
+    return near_tools([*ids], rows.vectors(file, tools), [each for each in counted_ids if each in ids], agents)
 
 
 def _stated_tools(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Tool]:

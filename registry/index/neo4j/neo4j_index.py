@@ -344,10 +344,14 @@ class Index:
 
 
 def text_indexes() -> tuple[Index, ...]:
-    return (
-        _text_index("agent_text", ("Agent",), "index_terms"),
-        _text_index("capability_text", ("Capability",), "index_terms"),
-        _text_index("name", ("Agent", "Tool"), "index_names"),
+    config = {"fulltext.analyzer": "whitespace"}
+    return tuple(
+        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config=config)
+        for name, labels, text in (
+            ("agent_text", ("Agent",), "index_terms"),
+            ("capability_text", ("Capability",), "index_terms"),
+            ("name", ("Agent", "Tool"), "index_names"),
+        )
     )
 
 
@@ -391,12 +395,6 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
         make_text_indexes(engine)
         if dimension:
             make_vector_indexes(engine, dimension, by_owner=by_owner)
-
-
-def _text_index(name: str, labels: tuple[str, ...], properties: str) -> Index:
-    return Index(
-        name=name, kind="FULLTEXT", labels=labels, properties=(properties,), config={"fulltext.analyzer": "whitespace"}
-    )
 
 
 def _fault(index: Index, row: Mapping[str, Any] | None) -> str:
