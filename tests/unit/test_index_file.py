@@ -17,6 +17,7 @@ from tests.faults.fleet import manifest
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.call_graph import near_tools
 from waygraph.registry.index.local import index_upkeep, publication
 from waygraph.registry.index.local.file import (
     DamagedIndex,
@@ -29,6 +30,8 @@ from waygraph.registry.index.local.file import (
 from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -118,6 +121,31 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
         assert file.header().dead == 0
     assert former.search(["agent_text"], None, "moors ship", 5, Scope()).legs == before
     assert registry.status().state.revision == number
+
+
+def test_near_tools_are_found_anew_where_they_may_be_others(
+    path: Path, registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When calls are counted, and texts or who may see them change; not for what else operators say."""
+    looks: list[int] = []
+
+    def noting(*given: Any) -> Any:
+        looks.append(1)
+        return near_tools(*given)
+
+    monkeypatch.setattr(index_upkeep, "near_tools", noting)
+    agent = registry.agents()[0].id
+    counts = count_transitions([[tool.id for tool in registry.tools(agent_id=agent)]], "2026-05-01T00:00:00+00:00")
+    registry.change(lambda session: learn_transitions(session, counts, 90.0, 1_000))
+    assert len(looks) == 1
+    registry.operator.set(agent, tags=["harbour"], pinned=True)
+    assert len(looks) == 1
+    registry.operator.set(agent, visible_to=["staff"])
+    assert len(looks) == 2
+    sync(registry, manifest(2))
+    assert len(looks) == 3
+    registry.close()
+    assert dump_of(path) == anew(path)
 
 
 def test_a_graph_that_was_restored_gets_an_index_anew(path: Path, registry: LocalRegistry) -> None:

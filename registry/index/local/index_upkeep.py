@@ -94,12 +94,14 @@ _POSTINGS_AT_ONCE, _BUCKETS_AT_ONCE = 1_000_000, 256
 """Kept before they are written, as each writing looks at every word's terms and last block; and written at a time."""
 _TERMS_A_BUCKET = 16
 _FEWEST_BUCKETS, _MOST_BUCKETS = 64, 65_536
+_NEAR_BYTES = 6
+"""Of the part of a stamp that tells whether tools near to others may be others."""
 
 
 class Row(NamedTuple):
     """What the index keeps of an agent or a tool. `words`: term → count, names and required parameters among them.
 
-    `length`: of its text, in terms.
+    `length`: of its text, in terms. `audience`: of an agent, who may see it.
     """
 
     id: str
@@ -108,12 +110,18 @@ class Row(NamedTuple):
     words: Mapping[str, int]
     length: int
     vector_key: str
+    audience: tuple[bool, tuple[str, ...]] | None = None
 
     @property
     def stamp(self) -> str:
-        """Another one where anything of the row is."""
+        """Another one where anything of the row is. Its beginning: where other tools may be near to each other."""
         parts = [self.record, self.vector_key.encode(), b"%d" % self.flags, encode(sorted(self.words.items()))]
-        return hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+        near = encode(self.vector_key if is_tool(self.id) else self.audience)
+        return _digest(near, _NEAR_BYTES) + _digest(b"\0".join(parts), 12)
+
+
+def _digest(body: bytes, size: int) -> str:
+    return hashlib.blake2b(body, digest_size=size).hexdigest()
 
 
 def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str, str]]) -> Iterator[Row]:
@@ -122,7 +130,8 @@ def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tu
     flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
     record = encode({"agent": record_of(agent), "claims": claims})
     document = agent_document(agent, tools)
-    yield Row(agent.id, flags, record, _words(document, agent_names(agent)), len(document), owner.vector_key)
+    words, audience = _words(document, agent_names(agent)), (agent.hidden, agent.visible_to)
+    yield Row(agent.id, flags, record, words, len(document), owner.vector_key, audience)
     for tool, item in zip(tools, items, strict=True):
         flags = TOOL | PENDING * tool.pending | GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
@@ -146,6 +155,8 @@ class IndexWriter:
         self._settings = read_settings(session)
         self._rows, self._owners, self._terms = header.rows, header.owners, header.terms
         self._deaths: list[int] = []
+        self._has_others_near = False
+        """Whether tools may be near to others than before."""
         self._counts = {False: header.state.agents, True: header.state.tools}
         """How many entities live, by whether they are tools."""
         self._dimensions = {header.state.dimension}
@@ -186,11 +197,13 @@ class IndexWriter:
                 self._counts[is_tool(row.id)] += 1
             else:
                 self._deaths.append(former[0])
+            self._has_others_near |= former is None or former[1][: 2 * _NEAR_BYTES] != stamp[: 2 * _NEAR_BYTES]
             after[row.id] = [next_row + len(new), stamp]
             new.append((number, row))
         for entity_id, (dead, _) in before.items():
             self._deaths.append(dead)
             self._counts[is_tool(entity_id)] -= 1
+        self._has_others_near |= bool(before)
         if new or before:
             self._owners = max(self._owners, number)
             self._file.put("agent", [(agent_id, encode([number, after]))])
@@ -301,8 +314,7 @@ class IndexWriter:
         }
         before = header.parts.get("transitions")
         header = self._file.put_parts(parts, header)
-        has_other_rows = bool(self._deaths) or header.rows != self._former.rows
-        if header.parts["transitions"] != before or (transitions and has_other_rows):
+        if header.parts["transitions"] != before or (transitions and self._has_others_near):
             header = self._file.put_parts({"near": _near_tools(self._file, header, transitions)}, header)
         return header
 
