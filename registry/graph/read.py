@@ -1,19 +1,20 @@
 """Rows of the graph to nouns: what is held, by whom it is claimed, what operators said of it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
 from waygraph.registry.access.visibility import Shows, visible
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
 from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Policy, SourceSummary
 from waygraph.registry.model.failures import read_failures
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
+from waygraph.registry.model.tool_settings import overlay_tools
 from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
@@ -90,16 +91,11 @@ def keep_changes(session: GraphSession, log: Sequence[Change], max_kept: int) ->
     if (surplus := session.run(_SYNC_COUNT_ALL_CHANGES)[0]["changes"] - max_kept) <= 0:
         return
     _forget_changes(session, session.run(_SYNC_OLDEST_ARRIVALS, rows=surplus))
-    counts = _count_changes(session)
+    counts = {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
     share = _share(counts.values(), max_kept)
     for agent_id, count in counts.items():
         _forget_oldest(session, count - share, [agent_id])
     _forget_oldest(session, sum(min(count, share) for count in counts.values()) - max_kept)
-
-
-def _count_changes(session: GraphSession) -> dict[str, int]:
-    """By agent."""
-    return {row["agent_id"]: int(row["changes"]) for row in session.run(_SYNC_COUNT_CHANGES)}
 
 
 def _fair_part(log: Sequence[Change], most: int) -> list[Change]:
@@ -205,28 +201,49 @@ def read_state(session: GraphSession) -> RegistryState | None:
     return RegistryState(**rows[0]) if rows else None
 
 
-def read_agents(session: GraphSession) -> dict[str, StoredAgent]:
-    return agents_of_rows(session.run(_READ_AGENTS))
+def read_agents(session: GraphSession, agent_ids: Iterable[str] | None = None) -> dict[str, StoredAgent]:
+    """Those of these that are there, by id. None: all, as in what follows."""
+    return agents_of_rows(_rows(session, _READ_AGENTS, _READ_AGENTS_OF, agent_ids))
+
+
+def read_tools(session: GraphSession, agent_ids: Iterable[str] | None = None) -> list[StoredTool]:
+    return [tool_of_row(row) for row in _rows(session, _READ_TOOLS, _READ_TOOLS_OF, agent_ids)]
+
+
+def read_settings(session: GraphSession, agent_ids: Iterable[str] | None = None) -> dict[str, OperatorSettings]:
+    """By agent id."""
+    return settings_of_rows(_rows(session, _READ_SETTINGS, _READ_SETTINGS_OF, agent_ids))
+
+
+def read_claims(session: GraphSession, agent_ids: Iterable[str] | None = None) -> list[Claim]:
+    """All sources' claims."""
+    return claims_of_rows(_rows(session, _READ_CLAIMS, _READ_CLAIMS_OF, agent_ids))
+
+
+def _rows(session: GraphSession, of_all: Statement, of_some: Statement, agent_ids: Iterable[str] | None) -> Rows:
+    if agent_ids is None:
+        return session.run(of_all)
+    batches = batched(sorted(agent_ids), BATCH_ROWS)
+    return [row for ids in batches for row in session.run(of_some, agent_ids=list(ids))]
+
+
+def read_entries(
+    session: GraphSession, agent_ids: Iterable[str] | None, settings: Mapping[str, OperatorSettings]
+) -> Iterator[tuple[StoredAgent, list[StoredTool]]]:
+    """Agents with their tools as they hold now: those of these that are there, in order of id."""
+    agents = read_agents(session, agent_ids)
+    tools_by_agent = _read_tools_by_agent(session, agents)
+    for agent_id, record in sorted(agents.items()):
+        items = tools_by_agent.get(agent_id, [])
+        tools = overlay_tools([item.tool for item in items], settings)
+        yield (
+            replace(record, agent=overlaid(record.agent, settings)),
+            [replace(item, tool=tool) for item, tool in zip(items, tools, strict=True)],
+        )
 
 
 def agents_of_rows(rows: Rows) -> dict[str, StoredAgent]:
     return {row["id"]: _agent(row) for row in rows}
-
-
-def read_agents_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, StoredAgent]:
-    """Those of these that are there, by id."""
-    agents: dict[str, StoredAgent] = {}
-    for ids in batched(sorted(agent_ids), BATCH_ROWS):
-        agents |= {row["id"]: _agent(row) for row in session.run(_READ_AGENTS_OF, ids=list(ids))}
-    return agents
-
-
-def read_tools(session: GraphSession) -> list[StoredTool]:
-    return [tool_of_row(row) for row in session.run(_READ_TOOLS)]
-
-
-def read_tools_of(session: GraphSession, agent_ids: Iterable[str]) -> list[StoredTool]:
-    return [tool_of_row(row) for row in session.run(_READ_TOOLS_OF, agent_ids=list(agent_ids))]
 
 
 def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Sequence[str] = ()) -> Vectors:
@@ -242,42 +259,12 @@ def read_vectors(session: GraphSession, *, agents: Sequence[str] = (), tools: Se
     return vectors
 
 
-def read_settings(session: GraphSession) -> dict[str, OperatorSettings]:
-    return settings_of_rows(session.run(_READ_SETTINGS))
-
-
-def read_settings_of(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, OperatorSettings]:
-    """By agent id, of these alone."""
-    batches = batched(sorted(agent_ids), BATCH_ROWS)
-    return settings_of_rows([row for ids in batches for row in session.run(_READ_SETTINGS_OF, agent_ids=list(ids))])
-
-
 def settings_of_rows(rows: Rows) -> dict[str, OperatorSettings]:
     return {row["agent_id"]: _setting(row) for row in rows}
 
 
-def read_claims(session: GraphSession) -> list[Claim]:
-    return claims_of_rows(session.run(_READ_CLAIMS))
-
-
-def read_claims_of(session: GraphSession, agent_ids: Iterable[str]) -> list[Claim]:
-    """All sources' claims on these agents."""
-    batches = batched(sorted(agent_ids), BATCH_ROWS)
-    return claims_of_rows([row for ids in batches for row in session.run(_READ_CLAIMS_OF, agent_ids=list(ids))])
-
-
 def claims_of_rows(rows: Rows) -> list[Claim]:
-    return [
-        Claim(
-            source=row["source"],
-            agent_id=row["agent_id"],
-            key=row["key"],
-            hash=row["hash"],
-            rank=row["rank"],
-            since=row["since"],
-        )
-        for row in rows
-    ]
+    return [Claim(**row) for row in rows]
 
 
 def read_sources(session: GraphSession, claims: Iterable[Claim]) -> list[SourceSummary]:
@@ -290,14 +277,11 @@ def sources_of_rows(rows: Rows, claims: Iterable[Claim]) -> list[SourceSummary]:
         claims_by_source.setdefault(claim.source, []).append((claim.key, claim.agent_id))
     return [
         SourceSummary(
-            name=row["name"],
-            namespace=row["namespace"],
-            rank=row["rank"],
-            policy=row["policy"],
-            seen_at=row["seen_at"],
-            pause_s=row["pause_s"],
-            claims=tuple(claims_by_source.get(row["name"], ())),
-            failures=read_failures(row["name"], row["failures"]),
+            **{
+                **row,
+                "claims": tuple(claims_by_source.get(row["name"], ())),
+                "failures": read_failures(row["name"], row["failures"]),
+            }
         )
         for row in rows
     ]
@@ -409,11 +393,11 @@ def _read_part(session: GraphSession, part: Part) -> GraphView:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_CLAIMED, source=source)}
     if part.transports:
         ids |= {row["id"] for row in session.run(_READ_AGENTS_LAUNCHED, transports=list(part.transports))}
-    agents = read_agents_of(session, ids)
+    agents = read_agents(session, ids)
     return GraphView(
         agents=agents,
-        claims=tuple(read_claims_of(session, agents)),
-        settings=read_settings_of(session, ids),
+        claims=tuple(read_claims(session, agents)),
+        settings=read_settings(session, ids),
         sources=sources,
         tools_of=partial(_read_tools_by_agent, session),
         tools_named=partial(_read_tools_named, session),
@@ -422,7 +406,7 @@ def _read_part(session: GraphSession, part: Part) -> GraphView:
 
 def _read_tools_by_agent(session: GraphSession, agent_ids: Iterable[str]) -> dict[str, list[StoredTool]]:
     by_agent: dict[str, list[StoredTool]] = {}
-    for tool in read_tools_of(session, agent_ids):
+    for tool in read_tools(session, agent_ids):
         by_agent.setdefault(tool.tool.agent_id, []).append(tool)
     return by_agent
 
@@ -449,30 +433,23 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
 
 
 def _agent(row: Mapping[str, Any]) -> StoredAgent:
-    texts: dict[str, Any] = {name: row[name] or "" for name in _AGENT_TEXTS}
-    agent = Agent(**texts, **_approval(row), tags=_strings(row["tags"]), visible_to=_strings(row["visible_to"]))
+    agent = Agent(**_fields(row))
     return StoredAgent(agent=agent, bundle_hash=row["bundle_hash"], vector_key=row["vector_key"] or "")
 
 
 def tool_of_row(row: Mapping[str, Any]) -> StoredTool:
-    texts: dict[str, Any] = {name: row[name] or "" for name in _TOOL_TEXTS}
-    tool = Tool(**texts, **_approval(row), tags=_strings(row["tags"]), questions=_strings(row["questions"]))
-    return StoredTool(tool=tool, vector_key=row["vector_key"] or "")
+    return StoredTool(tool=Tool(**_fields(row)), vector_key=row["vector_key"] or "")
 
 
-def _approval(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "pending": bool(row["pending"]),
-        "flags": _strings(row["flags"]),
-        "approved_hash": row["approved_hash"] or "",
-    }
+def _fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Of an agent or a tool; null is an empty text or list."""
+    texts = {name: value or "" for name, value in row.items() if name not in _BESIDE_FIELDS}
+    lists = {name: _strings(row[name]) for name in _LISTS if name in row}
+    return {**texts, **lists, "pending": bool(row["pending"])}
 
 
-_AGENT_TEXTS = ("id", "name", "description", "kind", "version", "transport", "status", "content_hash")
-_TOOL_TEXTS = (
-    "id", "agent_id", "name", "call_name", "description", "input_schema", "output_schema", "annotations", "status",
-    "content_hash",
-)  # fmt: skip
+_BESIDE_FIELDS = ("bundle_hash", "vector_key")
+_LISTS = ("tags", "visible_to", "questions", "flags")
 
 
 def _setting(row: Mapping[str, Any]) -> OperatorSettings:

@@ -168,8 +168,13 @@ def saturate(counts: "NDArray[np.int64]", lengths: "NDArray[np.int64]", mean_len
     return SATURATION * counts / (counts + _K1 * (1 - _B + _B * lengths / mean_length))
 
 
-def kept_length(terms: int) -> int:
-    """A text's length as Lucene keeps it in a byte: what is above 24 by its four highest bits. So all score alike."""
-    above = terms - _EXACT_UP_TO
-    cut_bits = max(above.bit_length() - _KEPT_BITS, 0)
-    return _EXACT_UP_TO + (above >> cut_bits << cut_bits) if above > 0 else terms
+def kept_lengths(lengths: "NDArray[np.int32]") -> "NDArray[np.int64]":
+    """Lengths of texts, in terms, as Lucene keeps them in a byte: what is above 24 by its four highest bits. So all
+    score alike.
+    """
+    import numpy as np
+
+    above = np.maximum(lengths.astype(np.int64) - _EXACT_UP_TO, 0)
+    cut_bits = np.maximum(np.frexp(above)[1] - _KEPT_BITS, 0)
+    rounded_lengths: NDArray[np.int64] = lengths - above + (above >> cut_bits << cut_bits)
+    return rounded_lengths

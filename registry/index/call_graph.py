@@ -9,13 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import batched
-from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from cachetools import LRUCache
-
 from waygraph.registry.access.visibility import Shows, visible
+from waygraph.registry.index.search_index import AnswerCache
 from waygraph.registry.model.nouns import Agent, JsonText, Principal, parse_field
 from waygraph.registry.model.transitions import Transition, is_tool, newest, owner_of, weight_at
 
@@ -172,8 +170,7 @@ class NextTools:
             for other, cosine in others.items():
                 like[tool][other] = like[other][tool] = (cosine - LEAST_COSINE) / (1 - LEAST_COSINE) or 1e-9
         self._like, self._fits = dict(like), graph.fits
-        self._cache: LRUCache[object, Chances] = LRUCache(_MOST_CHANCES)
-        self._lock = Lock()
+        self._cache = AnswerCache[Chances](_MOST_CHANCES)
 
     def follows(self, calls: Sequence[str], principal: Principal | None) -> Chances:
         """As the protocol says."""
@@ -181,19 +178,12 @@ class NextTools:
         visible_calls = [call for call in calls if sees(owner_of(call))]
         before, last = ("", "", *visible_calls)[-2:]
         audience = None if principal is None else principal.groups  # what decides on what is seen
-        uses = self._recall(("uses", audience), lambda: self._uses(sees))
+        uses = self._cache.get(("uses", audience), lambda: _likely(self._uses(sees)))
         common = sum(owner_of(call) in uses for call in visible_calls)
         share = common / len(visible_calls) if visible_calls else 1.0
-        return self._recall((audience, before, last, share), lambda: self._chances(before, last, share, uses, sees))
-
-    def _recall(self, key: Hashable, count: Callable[[], Chances]) -> Chances:
-        with self._lock:
-            chances = self._cache.get(key)
-        if chances is None:
-            chances = {name: chance for name, chance in count().items() if chance >= LEAST_CHANCE}
-            with self._lock:
-                self._cache[key] = chances
-        return chances
+        return self._cache.get(
+            (audience, before, last, share), lambda: _likely(self._chances(before, last, share, uses, sees))
+        )
 
     def _uses(self, sees: Shows) -> Chances:
         """How often tools are called at all, and agents; not after what is hidden."""
@@ -244,6 +234,10 @@ class NextTools:
                 for tool, near in fit.items():
                     chances[tool] += nearness * count * near / total
         return chances
+
+
+def _likely(chances: Chances) -> Chances:
+    return {name: chance for name, chance in chances.items() if chance >= LEAST_CHANCE}
 
 
 def _back_off(counts: Chances, below: Chances, sees: Shows) -> Chances:

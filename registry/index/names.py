@@ -47,16 +47,12 @@ def agent_named(index: SearchIndex, agent_id: str, principal: Principal | None) 
 
 def tool_named(index: SearchIndex, name: str, principal: Principal | None) -> Tool:
     """By id (`agent/tool`), else by call name. Raises UnknownName."""
+    match = _find_tools(index, [name], principal).get(name)
+    if match:
+        return seen_tools(index, [match[1]], principal)[0]
     if "/" in name:
         owner = agent_named(index, name.partition("/")[0], principal)
-        ids = index.tool_ids(owner.id)
-        if name not in ids:
-            raise UnknownName("tool", name, ids)
-        return seen_tools(index, [name], principal)[0]
-    for owner in _bearers(index, name, principal):
-        matching_id = _tool_called(index, name, owner.id, index.tool_ids(owner.id))
-        if matching_id:
-            return seen_tools(index, [matching_id], principal)[0]
+        raise UnknownName("tool", name, index.tool_ids(owner.id))
     raise UnknownName("tool", name, _call_names_near(index, name, principal), some=True)
 
 
@@ -65,7 +61,7 @@ def find_named(index: SearchIndex, name: str, principal: Principal | None) -> Ag
     agent = index.agents().get(name)
     if agent is not None and visible(agent, principal):
         return as_seen(agent, shows(index, principal))
-    if "/" in name or "__" in name or _bearers(index, name, principal):
+    if "/" in name or "__" in name or _owners_of(index, name, principal):
         return tool_named(index, name, principal)
     return agent_named(index, name, principal)
 
@@ -77,37 +73,33 @@ def find_all_named(
 
     As `find_named`, but that nothing is suggested, and that the engine is asked once.
     """
-    agents = index.agents()
-    owners: dict[str, list[str]] = {}
-    ids_by_name: dict[str, tuple[str, str]] = {}
-    for name in names:
-        if name in agents and visible(agents[name], principal):
-            ids_by_name[name] = (name, "")
-            continue
-        among = [name.partition("/")[0]] if "/" in name else index.owners_called(name)
-        owners[name] = [owner for owner in among if owner in agents and visible(agents[owner], principal)]
-    tool_ids = index.tool_ids_of(list(dict.fromkeys(chain.from_iterable(owners.values()))))
+    agents, unique_names = index.agents(), list(dict.fromkeys(names))
+    ids = {name: (name, "") for name in unique_names if name in agents and visible(agents[name], principal)}
+    return ids | _find_tools(index, [name for name in unique_names if name not in ids], principal)
+
+
+def _find_tools(index: SearchIndex, names: Iterable[str], principal: Principal | None) -> "dict[str, tuple[str, str]]":
+    """Of each of these that is a tool's id or call name the ids of its agent and of it."""
+    owners = {name: _owners_of(index, name, principal) for name in names}
+    ids = index.tool_ids_of(list(dict.fromkeys(chain.from_iterable(owners.values()))))
+    tools: dict[str, tuple[str, str]] = {}
     for name, among in owners.items():
         for owner in among:
-            tool = (
-                name if "/" in name and name in tool_ids[owner] else _tool_called(index, name, owner, tool_ids[owner])
-            )
-            if tool:
-                ids_by_name[name] = (owner, tool)
-                break
-    return ids_by_name
+            if name not in tools and (tool := _tool_called(index, name, owner, ids[owner])):
+                tools[name] = (owner, tool)
+    return tools
 
 
-def _bearers(index: SearchIndex, name: str, principal: Principal | None) -> list[Agent]:
-    """The visible agents that may own a tool of this call name."""
+def _owners_of(index: SearchIndex, name: str, principal: Principal | None) -> list[str]:
+    """The ids of the visible agents that may own a tool of this id or call name."""
     agents = index.agents()
-    owners = (agents[agent_id] for agent_id in index.owners_called(name) if agent_id in agents)
-    return [owner for owner in owners if visible(owner, principal)]
+    ids = [name.partition("/")[0]] if "/" in name else index.owners_called(name)
+    return [agent_id for agent_id in ids if agent_id in agents and visible(agents[agent_id], principal)]
 
 
 def _tool_called(index: SearchIndex, name: str, owner: str, ids: Sequence[str]) -> str | None:
-    """The id among `ids`, all of one owner's tools, of the tool with this call name: its source's, or an operator's."""
-    matching_id = _tool_stated(name, owner, ids)
+    """The one among `ids`, all of one owner's tools, or that with this call name: its source's, or an operator's."""
+    matching_id = name if name in ids else _tool_stated(name, owner, ids)
     if matching_id or not settings_of_tools(index.settings().get(owner)):
         return matching_id
     return next((tool.id for tool in index.tools(ids) if tool.call_name == name), None)
@@ -129,10 +121,10 @@ def _call_names(owner: str, ids: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _call_names_near(index: SearchIndex, name: str, principal: Principal | None) -> list[str]:
     """The call names of the tools of those visible agents that were probably meant."""
-    owners = _bearers(index, name, principal)
+    owners = _owners_of(index, name, principal)
     if not owners:
-        by_prefix = {call_prefix(agent.id).rstrip("_"): agent for agent in visible_agents(index, principal)}
+        by_prefix = {call_prefix(agent.id).rstrip("_"): agent.id for agent in visible_agents(index, principal)}
         near = nearest(name.partition("__")[0], by_prefix, _AGENTS_SUGGESTED_FROM)
         owners = [by_prefix[prefix] for prefix in near]
-    tools = index.tool_ids_of([owner.id for owner in owners])
-    return [each for owner in owners for _, each in _call_names(owner.id, tools[owner.id])]
+    tools = index.tool_ids_of(owners)
+    return [each for owner in owners for _, each in _call_names(owner, tools[owner])]

@@ -1,8 +1,21 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from cachetools import LRUCache
 
 from waygraph.registry.embedding.texts import parameter_text
 from waygraph.registry.graph.contents import GraphNoun, NounValue
@@ -147,6 +160,52 @@ class SearchIndex(Records, Protocol):
     def close(self) -> None: ...
 
 
+class AnswerCache[V]:
+    """The answers to what was asked last. Threads may share it; two may make the same one at once."""
+
+    def __init__(self, most: int) -> None:
+        self._answers: LRUCache[Hashable, V] = LRUCache(most)
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], V]) -> V:
+        with self._lock:
+            answer = self._answers.get(key)
+        if answer is None:
+            answer = make()
+            with self._lock:
+                self._answers[key] = answer
+        return answer
+
+
+class ReadById[K, V](Mapping[str, V]):
+    """One value is read when it is asked for, all of them when somebody lists. `keys`: by what each id is read."""
+
+    def __init__(self, keys: Mapping[str, K], read: Callable[[Sequence[K]], Sequence[V]]) -> None:
+        self._keys, self._read = keys, read
+
+    def __getitem__(self, value_id: str) -> V:
+        return self._read([self._keys[value_id]])[0]
+
+    def __contains__(self, value_id: object) -> bool:
+        return value_id in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def values(self) -> ValuesView[V]:
+        return self._all.values()
+
+    def items(self) -> ItemsView[str, V]:
+        return self._all.items()
+
+    @cached_property
+    def _all(self) -> dict[str, V]:
+        return dict(zip(self._keys, self._read(list(self._keys.values())), strict=True))
+
+
 class CallNames:
     """Of the agents of one revision: made once, asked for any name."""
 
@@ -185,28 +244,14 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
     return ({fold(tool.name), fold(tool.call_name)} | paths) - {""}
 
 
-def tool_record(tool: Tool) -> dict[str, Any]:
-    """The tool as JSON; what few tools have only where it is."""
-    return _without_empty(asdict(tool), ("questions", *_APPROVAL))
+def record_of(entity: Agent | Tool) -> dict[str, Any]:
+    """As JSON; what few have only where it is."""
+    return {name: value for name, value in asdict(entity).items() if value or name not in _RARE_FIELDS}
 
 
-def tool_of_record(record: Mapping[str, Any]) -> Tool:
-    lists = {name: tuple(record.get(name, ())) for name in ("tags", "questions", "flags")}
-    return Tool(**{**record, **lists})
+def of_record[T](kind: type[T], record: Mapping[str, Any]) -> T:
+    """The agent, tool or other value of a dataclass that was kept as JSON, which has no tuples."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-def agent_record(agent: Agent) -> dict[str, Any]:
-    """The agent as JSON; what few agents have only where it is."""
-    return _without_empty(asdict(agent), _APPROVAL)
-
-
-def agent_of_record(record: Mapping[str, Any]) -> Agent:
-    lists = {name: tuple(record.get(name, ())) for name in ("tags", "visible_to", "flags")}
-    return Agent(**{**record, **lists})
-
-
-_APPROVAL = ("pending", "flags", "approved_hash")
-
-
-def _without_empty(record: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if value or name not in names}
+_RARE_FIELDS = ("questions", "pending", "flags", "approved_hash")

@@ -16,11 +16,8 @@ from waygraph.registry.graph.read import (
     Vectors,
     overlaid,
     read_agents,
-    read_agents_of,
     read_settings,
-    read_settings_of,
     read_tools,
-    read_tools_of,
 )
 from waygraph.registry.index.search_index import SearchIndex
 from waygraph.registry.model.changes import Change, Written
@@ -158,11 +155,9 @@ def choose_tools(
     session: GraphSession, toolsets: Sequence[Toolset], agent_ids: Collection[str] | None = None
 ) -> dict[str, set[str]]:
     """By name of each toolset the ids of the tools that its rule chooses, of these agents; None: of all."""
-    settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
-    items = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
-    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(items))
+    settings, items = read_settings(session, agent_ids), read_agents(session, agent_ids)
     tool_ids: dict[str, list[str]] = {}
-    for item in tools:
+    for item in read_tools(session, agent_ids):
         tool_ids.setdefault(item.tool.agent_id, []).append(item.tool.id)
     agents = [overlaid(item.agent, settings) for item in items.values()]
     return {

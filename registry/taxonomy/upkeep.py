@@ -16,11 +16,8 @@ from waygraph.registry.graph.read import (
     Vectors,
     overlaid,
     read_agents,
-    read_agents_of,
     read_settings,
-    read_settings_of,
     read_tools,
-    read_tools_of,
     read_vectors,
 )
 from waygraph.registry.model.nouns import Agent, Tool, is_doubtful
@@ -40,15 +37,14 @@ class Placeable(NamedTuple):
 
 def read_placeable(session: GraphSession, of: Of, agent_ids: Collection[str] | None = None) -> dict[str, Placeable]:
     """By id, of these agents; None: of all. What is pending, hidden or flagged is left out."""
-    settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
-    agents_of_graph = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
+    settings, agents_of_graph = read_settings(session, agent_ids), read_agents(session, agent_ids)
     agents = {agent_id: overlaid(item.agent, settings) for agent_id, item in agents_of_graph.items()}
     placeable = {
         agent_id: agent
         for agent_id, agent in agents.items()
         if not (agent.hidden or agent.pending or is_doubtful(agent))
     }
-    tools = read_tools(session) if agent_ids is None else read_tools_of(session, sorted(agents_of_graph))
+    tools = read_tools(session, agent_ids)
     if of is Of.TOOLS:
         return dict(_tools(placeable, tools))
     tools_of: dict[str, list[Tool]] = {}
@@ -196,8 +192,8 @@ def _private_agents(session: GraphSession, agent_ids: Collection[str]) -> set[st
     """Those of them that are held and that not everyone may see any more."""
     if not agent_ids:
         return set()
-    settings = read_settings_of(session, agent_ids)
-    agents = (overlaid(item.agent, settings) for item in read_agents_of(session, agent_ids).values())
+    settings = read_settings(session, agent_ids)
+    agents = (overlaid(item.agent, settings) for item in read_agents(session, agent_ids).values())
     return {agent.id for agent in agents if agent.hidden or agent.visible_to}
 
 

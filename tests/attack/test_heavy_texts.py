@@ -22,7 +22,7 @@ from waygraph.ingest.sync import copies
 from waygraph.ingest.sync.apply import sync
 from waygraph.ingest.sync.copies import MAX_COMPARED
 from waygraph.registry import Settings
-from waygraph.registry.graph.read import read_tools_of
+from waygraph.registry.graph.read import read_tools
 from waygraph.registry.model.changes import AgentEntry
 from waygraph.registry.model.identity import sealed_agent, sealed_tool, tool_id
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json, is_doubtful
@@ -181,7 +181,7 @@ def test_a_tool_is_compared_with_a_bounded_number_of_others(monkeypatch: pytest.
         monkeypatch.setattr(copies, "is_near_copy", count)
         sync(registry, Manifest(source="late", entries=(entry("late", {"search": (f"{LETTER} Late.", {})}),)))
         assert 0 < compared <= MAX_COMPARED
-        [late] = registry.read(lambda session: read_tools_of(session, ["late"]))
+        [late] = registry.read(lambda session: read_tools(session, ["late"]))
         assert any("original" in flag for flag in late.tool.flags)
 
 

@@ -17,6 +17,7 @@ from tests.faults.fleet import manifest
 from tests.faults.programs import opened
 from tests.faults.soundness import sound_revision
 from waygraph.ingest.sync.apply import sync
+from waygraph.registry.index.call_graph import near_tools
 from waygraph.registry.index.local import index_upkeep, publication
 from waygraph.registry.index.local.file import (
     DamagedIndex,
@@ -25,12 +26,12 @@ from waygraph.registry.index.local.file import (
     folder_of,
     open_to_read,
     open_to_write,
-    seal,
-    unseal,
 )
 from waygraph.registry.index.local.index_dump import IndexDump
 from waygraph.registry.index.search_index import Scope
 from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.model.transitions import count_transitions
+from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage import embedded
 from waygraph.registry.storage.embedded import EmbeddedStore
 from waygraph.registry.storage.local_registry import LocalRegistry
@@ -122,6 +123,31 @@ def test_dead_rows_are_cleared_when_they_outnumber_the_living(
     assert registry.status().state.revision == number
 
 
+def test_near_tools_are_found_anew_where_they_may_be_others(
+    path: Path, registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When calls are counted, and texts or who may see them change; not for what else operators say."""
+    looks: list[int] = []
+
+    def noting(*given: Any) -> Any:
+        looks.append(1)
+        return near_tools(*given)
+
+    monkeypatch.setattr(index_upkeep, "near_tools", noting)
+    agent = registry.agents()[0].id
+    counts = count_transitions([[tool.id for tool in registry.tools(agent_id=agent)]], "2026-05-01T00:00:00+00:00")
+    registry.change(lambda session: learn_transitions(session, counts, 90.0, 1_000))
+    assert len(looks) == 1
+    registry.operator.set(agent, tags=["harbour"], pinned=True)
+    assert len(looks) == 1
+    registry.operator.set(agent, visible_to=["staff"])
+    assert len(looks) == 2
+    sync(registry, manifest(2))
+    assert len(looks) == 3
+    registry.close()
+    assert dump_of(path) == anew(path)
+
+
 def test_a_graph_that_was_restored_gets_an_index_anew(path: Path, registry: LocalRegistry) -> None:
     """Its revision is one that the index had, or will have, by another way: the commit tells."""
     registry.close()
@@ -141,7 +167,7 @@ def test_a_note_of_what_did_not_come_is_dropped_by_the_next_writer(path: Path, r
     index = current_path(folder_of(path))
     assert index
     with closing(open_to_write(index)) as file:
-        file.put_intent(Intent(commits=("never",), agent_ids=frozenset({"a"})))
+        file.put_intent(Intent(commits=("never",), agent_ids=["a"]))
     assert sound_revision(path) == 1
     with closing(open_to_read(folder_of(path))) as file:
         assert file.intent() is None
@@ -209,7 +235,9 @@ def test_without_shared_memory_a_journal_takes_its_place(path: Path, monkeypatch
     class Connection(sqlite3.Connection):
         def execute(self, statement: str, parameters: Any = (), /) -> sqlite3.Cursor:
             if statement == "PRAGMA journal_mode=WAL":
-                raise sqlite3.OperationalError("locking protocol")
+                error = sqlite3.OperationalError("locking protocol")
+                error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+                raise error
             return super().execute(statement, parameters)
 
     real = sqlite3.connect
@@ -222,13 +250,23 @@ def test_without_shared_memory_a_journal_takes_its_place(path: Path, monkeypatch
     assert dump_of(path) == anew(path)
 
 
-def test_a_seal_is_of_one_place() -> None:
-    """A body that is kept under another key is as damaged as one whose bits changed."""
-    sealed = seal(b"body", 7)
-    assert unseal(sealed, 7) == b"body"
-    for body, key in ((sealed, 8), (sealed[:-1], 7), (b"", 7), (None, 7), (bytes([sealed[0] ^ 1]) + sealed[1:], 7)):
-        with pytest.raises(DamagedIndex):
-            unseal(body, key)
+@pytest.mark.parametrize(
+    "change",
+    ["key = 8", "body = substr(body, 1, 7)", "body = x''", "body = NULL", "body = 'text'", "body = x'00' || body"],
+)
+def test_a_seal_is_of_one_place(path: Path, registry: LocalRegistry, change: str) -> None:
+    """A body that is kept under another key is as damaged as one whose bits changed, or that is gone."""
+    registry.close()
+    index = current_path(folder_of(path))
+    assert index
+    with closing(open_to_write(index)) as file:
+        file.fetch("DELETE FROM record")
+        file.put("record", [(7, b"body")])
+        assert file.read("record", 7) == b"body"
+        file.fetch(f"UPDATE record SET {change}")  # noqa: S608 - as above
+        for read in (lambda: file.read("record", 7), lambda: file.read("record", 8), lambda: file.scan("record")):
+            with pytest.raises(DamagedIndex):
+                read()
 
 
 def test_an_index_that_took_the_place_of_another_is_seen_by_who_reads_that(

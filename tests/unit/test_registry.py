@@ -100,7 +100,7 @@ def test_a_process_that_runs_follows_the_repair_of_the_index(
 def test_damaged_sources_do_not_stop_an_unchanged_source(path: Path, registry: LocalRegistry, tmp_path: Path) -> None:
     ingest(registry, tmp_path / "a.json", agent("alpha"))
     connection = sqlite3.connect(str(current_path(folder_of(path))))
-    connection.execute("UPDATE part SET body = zeroblob(length(body)) WHERE name = 'sources'")
+    connection.execute("UPDATE part SET body = zeroblob(length(body)) WHERE key LIKE 'sources %'")
     connection.commit()
     connection.close()
     ingest(registry, tmp_path / "a.json", agent("alpha"))

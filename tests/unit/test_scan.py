@@ -1,7 +1,7 @@
 """The scan of vectors: exact where codes of a byte a number stand in for them, and a total order of equal scores."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waygraph.registry.index.local import index_rows
-from waygraph.registry.index.local.file import VECTOR, Columns, seal
-from waygraph.registry.index.local.scoring import Codes, aligned_rows, best, candidates, code_row, encode
+from waygraph.registry.index.local.file import VECTOR, Columns, Header, row_type
+from waygraph.registry.index.local.scoring import Codes, aligned_rows, best, candidates, encode_vector
+from waygraph.registry.model.changes import IndexState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +40,7 @@ def unit_rows(rows: int, dimension: int, seed: int, *, alike: float = 0.0) -> "V
 def coded(vectors: "Vectors") -> Codes:
     codes = Codes.empty(*vectors.shape)
     for row, vector in enumerate(vectors):
-        codes.codes[row], codes.scales[row], codes.errors[row] = encode(vector)
+        codes.codes[row], codes.scales[row], codes.errors[row] = encode_vector(vector)
     return codes
 
 
@@ -71,28 +72,30 @@ def test_one_of_both_forms_is_there_while_an_index_outgrows_the_other(monkeypatc
     monkeypatch.setattr(index_rows, "has_codes", lambda: True)
     monkeypatch.setattr(index_rows, "FLOAT_ROWS", 4)
     vectors = np.eye(8, dtype=np.float32)
-    rows, seen = index_rows.Rows(8), list[bool]()
+    rows, seen = index_rows.Rows(), list[bool]()
 
     class File:
-        size = 4
+        def columns(self, header: Header, first: int) -> list[Columns]:
+            assert first == 0
+            seen.append(rows.embeddings is not None)
+            numbers = np.zeros(header.rows, row_type(8))
+            numbers["flags"] = VECTOR
+            for row, vector in enumerate(vectors[: header.rows]):
+                numbers["codes"][row], numbers["scale"][row], numbers["error"][row] = encode_vector(vector)
+            return [Columns([f"a{row}" for row in range(header.rows)], numbers)]
 
-        def fetch(self, statement: str, *given: int) -> list[tuple[Any, ...]]:
-            seen.append(rows.floats is not None or rows.codes is not None)
-            if "columns" not in statement:
-                return [(row, seal(vectors[row].tobytes(), row)) for row in range(given[0], given[1])]
-            codes = np.stack([np.frombuffer(code_row(vector), np.uint8) for vector in vectors[: self.size]])
-            zeros = np.zeros(self.size, np.int32)
-            block = Columns([f"a{row}" for row in range(self.size)], zeros, zeros + VECTOR, zeros, codes)
-            return [(block.seal(0),)]
+        def scan(self, table: str, first: int, last: int) -> list[tuple[int, bytes]]:
+            assert table == "vector"
+            return [(row, vectors[row].tobytes()) for row in range(first, last + 1)]
 
-    file = File()
-    rows.follow(file, 4)  # type: ignore[arg-type]
-    assert isinstance(rows.floats, np.ndarray)
+    state = IndexState(
+        revision=1, agents=0, tools=0, embedder="", embedder_spec="", texts="names", dimension=8, schema_version=1
+    )
+    rows.follow(File(), Header(state=state, rows=4, buckets=1))  # type: ignore[arg-type]
+    assert isinstance(rows.embeddings, np.ndarray)
     seen.clear()
-    file.size = 5
-    rows.follow(file, 5)  # type: ignore[arg-type]
-    assert seen
-    assert all(seen)
-    assert vars(rows)["floats"] is None
-    assert rows.codes is not None
-    assert rows.codes.codes[:5].argmax(axis=1).tolist() == [0, 1, 2, 3, 4]
+    rows.follow(File(), Header(state=state, rows=5, buckets=1))  # type: ignore[arg-type]
+    assert seen == [True]
+    codes: object = vars(rows)["embeddings"]
+    assert isinstance(codes, Codes)
+    assert codes.codes[:5].argmax(axis=1).tolist() == [0, 1, 2, 3, 4]

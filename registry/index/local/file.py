@@ -17,7 +17,7 @@ import sqlite3
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from waygraph.registry.model.errors import RegistryClosed, RegistryNotFound, Reg
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
 """Of the file, in SQLite's `user_version`. A file of another format is built anew."""
 COLUMN_ROWS = 256
 """Rows of one block of columns."""
@@ -40,23 +40,22 @@ POSTING_ROWS = 4096
 TOOL, BARE, PENDING, IS_HIDDEN, IS_PINNED, VECTOR, GIVES = (1 << bit for bit in range(7))
 """Flags of a row. BARE: an agent without tools. VECTOR: it has a direction. GIVES: a tool that says what it returns."""
 
-_SCHEMA = """
-CREATE TABLE meta(key TEXT PRIMARY KEY, body BLOB);
-CREATE TABLE part(name TEXT, serial INTEGER, body BLOB, PRIMARY KEY(name, serial));
-CREATE TABLE agent(number INTEGER PRIMARY KEY, id TEXT UNIQUE, body BLOB);
-CREATE TABLE columns(number INTEGER PRIMARY KEY, body BLOB);
-CREATE TABLE record(row INTEGER PRIMARY KEY, body BLOB);
-CREATE TABLE vector(row INTEGER PRIMARY KEY, body BLOB);
-CREATE TABLE death(serial INTEGER PRIMARY KEY, body BLOB);
-CREATE TABLE words(bucket INTEGER PRIMARY KEY, body BLOB);
-CREATE TABLE posting(key INTEGER PRIMARY KEY, body BLOB);
-"""
+_KEYS = {
+    **dict.fromkeys(("meta", "part", "agent"), "TEXT"),
+    **dict.fromkeys(("columns", "record", "vector", "death", "words", "posting"), "INTEGER"),
+}
+"""Of what type the key of a table is; beside it a table has a body, which is sealed."""
 NAME, NEEDS = "\0name ", "\0needs "
 """Before a folded name, and the name of a parameter that a tool requires: no word of a text begins so."""
 _NAME = re.compile(r"index-(\d{8})\.sqlite")
 _DAMAGE = "damaged"
 _PATIENCE_S = 30
-_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_LAST = 2**63 - 1
+_DAMAGE_CODES = (
+    *(sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB),
+    *(sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_MISMATCH),
+)
+"""The latter for what else a file may lack, such as a table."""
 
 
 class DamagedIndex(Exception):
@@ -102,20 +101,15 @@ def clear_damaged(folder: Path) -> None:
     (folder / _DAMAGE).unlink(missing_ok=True)
 
 
-def seal(body: bytes, key: object) -> bytes:
-    """With a CRC-32 of the body and of where it is kept: a flipped bit is an error, never another answer."""
-    return body + struct.pack("<I", _crc(body, key))
+def _crc(body: bytes, table: str, key: object) -> bytes:
+    """Of the body and of where it is kept: a flipped bit is an error, never another answer."""
+    return struct.pack("<I", zlib.crc32(body, zlib.crc32(f"{table} {key}".encode())))
 
 
-def unseal(body: bytes | None, key: object) -> bytes:
-    """Raises DamagedIndex."""
-    if not isinstance(body, bytes) or len(body) < 4 or body[-4:] != struct.pack("<I", _crc(body[:-4], key)):
-        raise DamagedIndex(f"what is kept under {key} is not what was written")
+def _unseal(body: object, table: str, key: object) -> bytes:
+    if not isinstance(body, bytes) or body[-4:] != _crc(body[:-4], table, key):
+        raise DamagedIndex(f"what {table} has under {key} is not what was written")
     return body[:-4]
-
-
-def _crc(body: bytes, key: object) -> int:
-    return zlib.crc32(body, zlib.crc32(str(key).encode()))
 
 
 def encode(value: object) -> bytes:
@@ -126,88 +120,73 @@ def decode(body: bytes) -> Any:
     return json.loads(body.decode("utf-8", "surrogatepass"))
 
 
-def seal_json(value: object, key: object) -> bytes:
-    return seal(encode(value), key)
-
-
-def unseal_json(body: bytes | None, key: object) -> Any:
-    """Raises DamagedIndex."""
-    return decode(unseal(body, key))
-
-
 def bucket_of(word: str, buckets: int) -> int:
     """`buckets` is a power of two."""
     return zlib.crc32(word.encode("utf-8", "surrogatepass")) & (buckets - 1)
 
 
-class Columns(NamedTuple):
-    """A block of rows. `agents` are numbers of owners, `lengths` of texts in terms, all int32 of shape (rows,).
-
-    `codes`: uint8 of shape (rows, dimension + 8), a vector as int8 with its scale and error as float32 behind it.
+def row_type(dimension: int) -> np.dtype[np.void]:
+    """Numbers of a row: of its owner, its flags, the length of its text in terms, and its vector as int8 of shape
+    (dimension,), with the scale and the error of these.
     """
+    numbers = [("owner", "<i4"), ("flags", "<i4"), ("length", "<i4"), ("scale", "<f4"), ("error", "<f4")]
+    return np.dtype([*numbers, ("codes", "i1", (dimension,))])
+
+
+class Columns(NamedTuple):
+    """A block of rows. `numbers`: of `row_type`, of shape (rows,)."""
 
     ids: list[str]
-    agents: "NDArray[np.int32]"
-    flags: "NDArray[np.int32]"
-    lengths: "NDArray[np.int32]"
-    codes: "NDArray[np.uint8]"
-
-    def seal(self, number: int) -> bytes:
-        numbers = [each.astype("<i4").tobytes() for each in (self.agents, self.flags, self.lengths)]
-        return seal(
-            b"".join([struct.pack("<II", *self.codes.shape), *numbers, self.codes.tobytes(), encode(self.ids)]), number
-        )
+    numbers: "NDArray[np.void]"
 
     def extend(self, block: "Columns") -> "Columns":
-        arrays = zip(self[1:], block[1:], strict=True)
-        return Columns(self.ids + block.ids, *(np.concatenate(each) for each in arrays))  # type: ignore[arg-type]
+        return Columns(self.ids + block.ids, np.concatenate([self.numbers, block.numbers]))
+
+    def pack(self) -> bytes:
+        return struct.pack("<I", len(self.ids)) + self.numbers.tobytes() + encode(self.ids)
 
     @classmethod
-    def unseal(cls, body: bytes | None, number: int) -> Self:
-        """Raises DamagedIndex."""
-        body = unseal(body, number)
-        rows, stride = struct.unpack_from("<II", body)
-        agents, flags, lengths = np.frombuffer(body, "<i4", 3 * rows, 8).reshape(3, rows)
-        codes = np.frombuffer(body, np.uint8, rows * stride, 8 + 12 * rows).reshape(rows, stride)
-        ids = decode(body[8 + 12 * rows + rows * stride :])
-        return cls(ids, agents, flags, lengths, codes)
+    def unpack(cls, body: bytes, dimension: int) -> Self:
+        kind, (rows,) = row_type(dimension), struct.unpack_from("<I", body)
+        return cls(decode(body[4 + rows * kind.itemsize :]), np.frombuffer(body, kind, rows, 4))
+
+
+def unpack_postings(key: int, body: bytes) -> "tuple[NDArray[np.int64], NDArray[np.int64]]":
+    """The rows of a block that hold a term, and how often each does: int64 of shape (postings,)."""
+    numbers = np.frombuffer(body, "<u4").astype(np.int64)
+    return (numbers & 0xFFF) + (key & 0xFFFFFF) * POSTING_ROWS, numbers >> 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
     """What the file holds: `rows`, of which `dead` hold no more, after `serial` writes.
 
-    `parts`: of which write each is. `buckets`: how many the words are spread over.
+    `owners`, `terms`: how many numbers were given to these. `buckets`: how many the words are spread over. `parts`: how
+    often each was written.
     """
 
     state: IndexState
     rows: int = 0
     dead: int = 0
     serial: int = 0
+    owners: int = 0
+    terms: int = 0
     buckets: int
     parts: Mapping[str, int] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of_json(cls, document: Mapping[str, Any]) -> Self:
-        return cls(**{**document, "state": IndexState(**document["state"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a writer is about to commit to the graph: `commits` that may follow, and the agents that they change.
-
-    `agent_ids` None: any.
+    """What a writer is about to commit to the graph: `commits` that may follow, and the agents that they change, in
+    order. `agent_ids` None: any.
     """
 
-    commits: tuple[str, ...] = ()
-    agent_ids: frozenset[str] | None = frozenset()
+    commits: Sequence[str] = field(default_factory=list)
+    agent_ids: Sequence[str] | None = field(default_factory=list)
 
-    def with_write(self, commit: str, agent_ids: "frozenset[str] | None") -> "Intent":
-        ids = None if agent_ids is None or self.agent_ids is None else self.agent_ids | agent_ids
-        return replace(self, commits=(*self.commits, commit), agent_ids=ids)
+    def with_write(self, commit: str, agent_ids: Collection[str] | None) -> "Intent":
+        ids = None if agent_ids is None or self.agent_ids is None else sorted({*self.agent_ids, *agent_ids})
+        return Intent(commits=[*self.commits, commit], agent_ids=ids)
 
 
 class IndexFile:
@@ -238,7 +217,14 @@ class IndexFile:
 
     def _connect(self) -> None:
         mode = "rw" if self._writes else "ro&immutable=1" if self._is_frozen else "ro"
-        self._connection = _connect(self.path, f"mode={mode}")
+        self._connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            timeout=_PATIENCE_S,
+            check_same_thread=False,
+        )
+        self._connection.execute("PRAGMA cache_size=-8000")
         self._connection.execute("PRAGMA data_version").fetchone()
 
     def _has_no_room(self, exc: sqlite3.OperationalError) -> bool:
@@ -256,32 +242,50 @@ class IndexFile:
         except sqlite3.ProgrammingError as exc:  # the connection was closed by another thread
             raise RegistryClosed from exc
         except sqlite3.DatabaseError as exc:
-            code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+            # Without a code: a text that is none.
+            code = getattr(exc, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _DAMAGE_CODES or (self._is_frozen and _stamp(self.path) != self._stamp):
                 raise DamagedIndex(str(exc)) from exc
-            if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_INTERNAL, sqlite3.SQLITE_MISMATCH):
-                raise DamagedIndex(str(exc)) from exc  # such as a table that is not there
             raise StorageFailed(f"{self.path}: the search index cannot be used: {exc}") from exc
 
     def fetch(self, statement: str, *params: object) -> list[Any]:
         """All rows. Raises DamagedIndex, StorageFailed."""
         with self.lock, self.guard():
             if self._owner != os.getpid():
-                self._keep_open()
+                _OF_PARENTS.append(self._connection)  # to close it here would take the parent's locks away
                 self._open()
             return self._connection.execute(statement, params).fetchall()
 
-    def _keep_open(self) -> None:
-        """Closing a parent's connection in its child would take the parent's locks away."""
-        _OF_PARENTS.append(self._connection)
+    def find(self, table: str, key: str | int) -> bytes | None:
+        """The body under a key; None: there is none. Raises DamagedIndex, StorageFailed, as all that reads here."""
+        rows = self.fetch(f"SELECT body FROM {table} WHERE key = ?", key)  # noqa: S608 - a name of ours, as below
+        return _unseal(rows[0][0], table, key) if rows else None
 
-    def run(self, statement: str, *params: object) -> None:
-        with self.guard():
-            self._connection.execute(statement, params)
+    def read(self, table: str, key: str | int) -> bytes:
+        """The same of what must be there."""
+        return _unseal(None, table, key) if (body := self.find(table, key)) is None else body
 
-    def run_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+    def scan(self, table: str, first: int = 0, last: int = _LAST) -> list[tuple[Any, bytes]]:
+        """Keys and bodies, in order of the keys, which are numbers between these two."""
+        statement = f"SELECT key, body FROM {table} WHERE key BETWEEN ? AND ? ORDER BY key"  # noqa: S608
+        return [(key, _unseal(body, table, key)) for key, body in self.fetch(statement, first, last)]
+
+    def read_rows(self, table: str, rows: Iterable[int]) -> dict[int, bytes]:
+        """By row, in order; each of these must be there."""
+        numbers = list(rows)
+        statement = f"SELECT key, body FROM {table} WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"  # noqa: S608
+        bodies = {row: _unseal(body, table, row) for row, body in self.fetch(statement, json.dumps(numbers))}
+        if len(bodies) != len(numbers):
+            raise DamagedIndex(f"rows of {table} are missing")
+        return bodies
+
+    def put(self, table: str, bodies: Iterable[tuple[str | int, bytes]]) -> None:
+        rows = [(key, body + _crc(body, table, key)) for key, body in bodies]
         with self.guard():
-            self._connection.executemany(statement, rows)
+            self._connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", rows)  # noqa: S608
+
+    def remove(self, table: str, key: str | int) -> None:
+        self.fetch(f"DELETE FROM {table} WHERE key = ?", key)  # noqa: S608
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
@@ -311,68 +315,57 @@ class IndexFile:
         """Raises DamagedIndex, also for a file of another format."""
         if self.fetch("PRAGMA user_version")[0][0] != FORMAT:
             raise DamagedIndex("another Waygraph wrote it")
-        document = self._meta("header")
-        if document is None:
-            raise DamagedIndex("it says nothing of itself")
-        return Header.of_json(document)
+        document = decode(self.read("meta", "header"))
+        return Header(**{**document, "state": IndexState(**document["state"])})
 
     def put_header(self, header: Header) -> None:
-        self._put_meta("header", header.as_json())
+        self.put("meta", [("header", encode(asdict(header)))])
 
     def intent(self) -> Intent | None:
         """What a writer was about to commit that is not in the index; None: nothing."""
-        document = self._meta("intent")
-        if document is None:
-            return None
-        ids = document["agent_ids"]
-        return Intent(commits=tuple(document["commits"]), agent_ids=None if ids is None else frozenset(ids))
+        body = self.find("meta", "intent")
+        return None if body is None else Intent(**decode(body))
 
     def put_intent(self, intent: Intent | None) -> None:
         if intent is None:
-            self.run("DELETE FROM meta WHERE key = 'intent'")
-            return
-        ids = None if intent.agent_ids is None else sorted(intent.agent_ids)
-        self._put_meta("intent", {"commits": intent.commits, "agent_ids": ids})
+            self.remove("meta", "intent")
+        else:
+            self.put("meta", [("intent", encode(asdict(intent)))])
 
-    def _meta(self, key: str) -> Any:
-        rows = self.fetch("SELECT body FROM meta WHERE key = ?", key)
-        return unseal_json(rows[0][0], key) if rows else None
+    def part(self, name: str, header: Header) -> bytes | None:
+        """None: there is none, or a writer has taken it away since this header."""
+        return self.find("part", f"{name} {header.parts.get(name, 0)}")
 
-    def _put_meta(self, key: str, value: object) -> None:
-        self.run("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, seal_json(value, key))
+    def put_parts(self, parts: Mapping[str, object], header: Header) -> Header:
+        """With how often each was written: once more where its value is another than it was.
 
-    def read_part(self, name: str, serial: int) -> bytes:
-        """Raises DamagedIndex, also if there is none."""
-        rows = self.fetch("SELECT body FROM part WHERE name = ? AND serial = ?", name, serial)
-        return unseal(rows[0][0] if rows else None, (name, serial))
-
-    def put_parts(self, parts: Mapping[str, object], before: Mapping[str, int], serial: int) -> dict[str, int]:
-        """Of which write each part is now: `before`, or this one where its value is another. Raises DamagedIndex.
-
-        The former ones stay for those who still read its revision.
+        The former value stays for those who still read its revision.
         """
-        serials = dict(before)
+        counts = dict(header.parts)
         for name, value in parts.items():
-            former, body = before.get(name), encode(value)
-            if former is not None:
-                if self.read_part(name, former) == body:
-                    continue
-                self.run("DELETE FROM part WHERE name = ? AND serial < ?", name, former)
-            self.run("INSERT INTO part VALUES (?, ?, ?)", name, serial, seal(body, (name, serial)))
-            serials[name] = serial
-        return serials
+            count, body = counts.get(name, 0), encode(value)
+            if not count or self.part(name, header) != body:
+                self.remove("part", f"{name} {count - 1}")
+                self.put("part", [(f"{name} {count + 1}", body)])
+                counts[name] = count + 1
+        return replace(header, parts=counts)
 
-    def terms(self, word: str, header: Header) -> dict[str, list[int]]:
-        """Of the word's bucket: word → its term's number, and how many blocks of postings it has."""
-        bucket = bucket_of(word, header.buckets)
-        rows = self.fetch("SELECT body FROM words WHERE bucket = ?", bucket)
-        terms: dict[str, list[int]] = unseal_json(rows[0][0] if rows else None, bucket)
+    def columns(self, header: Header, first: int = 0) -> list[Columns]:
+        """From the block of this number on. Raises DamagedIndex if rows are missing."""
+        last = (header.rows - 1) // COLUMN_ROWS
+        bodies = self.scan("columns", first, last)
+        if len(bodies) != last - first + 1:
+            raise DamagedIndex("rows are missing")
+        return [Columns.unpack(body, header.state.dimension) for _, body in bodies]
+
+    def terms(self, bucket: int) -> dict[str, list[int]]:
+        """Word → its term's number, and how many blocks of postings it has."""
+        terms: dict[str, list[int]] = decode(self.read("words", bucket))
         return terms
 
     def dead_rows(self, header: Header) -> list[int]:
-        """The rows that hold no more. Raises DamagedIndex, StorageFailed."""
-        blobs = self.fetch("SELECT serial, body FROM death WHERE serial <= ?", header.serial)
-        dead = [row for serial, body in blobs for row in unseal_json(body, serial)]
+        """The rows that hold no more."""
+        dead = [row for _, body in self.scan("death", last=header.serial) for row in decode(body)]
         if len(dead) != header.dead:
             raise DamagedIndex("it does not say of all rows whether they hold")
         return dead
@@ -398,26 +391,14 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _connect(path: Path, options: str) -> sqlite3.Connection:
-    uri = f"{path.absolute().as_uri()}?{options}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_PATIENCE_S, check_same_thread=False)
-    connection.execute("PRAGMA cache_size=-8000")
-    return connection
-
-
 def create_file(path: Path) -> IndexFile:
-    """An empty one, written without a log: it is nobody's until it has its name. Raises StorageFailed."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute("PRAGMA page_size=8192")
-        connection.executescript(f"PRAGMA journal_mode=OFF; {_SCHEMA} PRAGMA user_version={FORMAT};")
-    except sqlite3.DatabaseError as exc:
-        raise StorageFailed(f"{path}: the search index could not be written: {exc}") from exc
-    finally:
-        connection.close()
+    """An empty one, written without a log: it is nobody's until it has its name. Raises OSError, StorageFailed."""
+    path.touch()
     file = IndexFile(path, writes=True)
-    file.fetch("PRAGMA journal_mode=OFF")
-    file.fetch("PRAGMA synchronous=OFF")
+    for option in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", f"user_version={FORMAT}"):
+        file.fetch(f"PRAGMA {option}")
+    for table, kind in _KEYS.items():
+        file.fetch(f"CREATE TABLE {table}(key {kind} PRIMARY KEY, body BLOB)")
     return file
 
 

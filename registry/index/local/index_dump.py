@@ -1,7 +1,7 @@
 """All that an index file says, in a form that does not depend on the order in which it was written."""
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 
 from waygraph.registry.index.local.file import (
-    COLUMN_ROWS,
-    POSTING_ROWS,
-    Columns,
     DamagedIndex,
     Header,
     IndexFile,
     decode,
     open_to_read,
-    unseal,
-    unseal_json,
+    row_type,
+    unpack_postings,
     unusable,
 )
 
@@ -50,74 +47,43 @@ def _dump(file: IndexFile) -> IndexDump:
         raise DamagedIndex(fault)
     header = file.header()
     ids, entities = _entities(file, header)
-    parts = {
-        "state": asdict(header.state),
-        "rows": entities,
-        "records": {
-            ids[row]: unseal(body, row) for row, body in file.fetch("SELECT row, body FROM record") if row in ids
-        },
-        "vectors": {
-            ids[row]: unseal(body, row) for row, body in file.fetch("SELECT row, body FROM vector") if row in ids
-        },
-        "words": _words(file, ids),
-    }
-    for name, serial in header.parts.items():
-        value = decode(file.read_part(name, serial))
+    parts: dict[str, Mapping[str, Any]] = {"state": asdict(header.state), "rows": entities, "words": _words(file, ids)}
+    for table in ("record", "vector"):
+        parts[f"{table}s"] = {ids[row]: body for row, body in file.scan(table) if row in ids}
+    for name in header.parts:
+        value = decode(file.part(name, header) or b"null")
         parts[name] = {name: sorted(value) if name in _FLOAT_PARTS else value}
     return IndexDump(parts)
 
 
 def _entities(file: IndexFile, header: Header) -> tuple[Mapping[int, str], Mapping[str, Any]]:
-    """Row → id of those that hold; id → owner, flags, length and codes."""
-    owners = dict(file.fetch("SELECT number, id FROM agent"))
-    dead = set(file.dead_rows(header))
-    ids: dict[int, str] = {}
-    entities: dict[str, Any] = {}
-    for number, body in file.fetch("SELECT number, body FROM columns"):
-        block = Columns.unseal(body, number)
-        for place, entity_id in enumerate(block.ids):
-            row = number * COLUMN_ROWS + place
-            if row < header.rows and row not in dead:
-                if entity_id in entities:
-                    raise DamagedIndex(f"{entity_id} has two rows")
-                ids[row] = entity_id
-                owner = owners.get(int(block.agents[place]), "")
-                numbers = int(block.flags[place]), int(block.lengths[place]), block.codes[place].tobytes()
-                entities[entity_id] = owner, *numbers
-    _refuse_other_rows(file, ids)
-    return ids, entities
-
-
-def _refuse_other_rows(file: IndexFile, ids: Mapping[int, str]) -> None:
-    """What a writer knows of living rows is what readers see. Raises DamagedIndex."""
-    ids_by_row = {
-        row: entity_id
-        for agent_id, body in file.fetch("SELECT id, body FROM agent")
-        for entity_id, (row, _) in unseal_json(body, agent_id).items()
-    }
-    if ids_by_row != ids:
+    """Row → id of those that hold; id → owner and numbers. What a writer knows of these rows is what readers see."""
+    owners, rows = dict[int, str](), dict[str, int]()
+    for (agent_id,) in file.fetch("SELECT key FROM agent"):
+        number, entities = decode(file.read("agent", agent_id))
+        owners[number] = agent_id
+        rows.update({entity_id: row for entity_id, (row, _) in entities.items()})
+    blocks, dead = file.columns(header), set(file.dead_rows(header))
+    ids = {row: each for row, each in enumerate(each for block in blocks for each in block.ids) if row not in dead}
+    if {row: entity_id for entity_id, row in rows.items()} != ids:
         raise DamagedIndex("its agents do not know their rows")
+    numbers = np.concatenate([np.empty(0, row_type(header.state.dimension)), *(block.numbers for block in blocks)])
+    row_owners = [owners.get(number) for number in numbers["owner"].tolist()]
+    numbers["owner"] = 0  # given in the order of writing
+    return ids, {entity_id: (row_owners[row], numbers[row].tobytes()) for row, entity_id in ids.items()}
 
 
 def _words(file: IndexFile, ids: Mapping[int, str]) -> Mapping[str, str]:
     """Word → a digest of who holds it and how often."""
-    words = {
-        term: (word, blocks)
-        for bucket, body in file.fetch("SELECT bucket, body FROM words")
-        for word, (term, blocks) in unseal_json(body, bucket).items()
-    }
-    blocks_by_term: dict[int, int] = defaultdict(int)
-    holders: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for key, body in file.fetch("SELECT key, body FROM posting"):
-        numbers = np.frombuffer(unseal(body, key), "<u4").astype(np.int64)
-        rows = (numbers & 0xFFF) + (key & 0xFFFFFF) * POSTING_ROWS
-        blocks_by_term[key >> 24] += 1
-        if key >> 24 not in words:
-            raise DamagedIndex("postings of no word")
-        word = words[key >> 24][0]
-        holders[word] += [
-            (ids[row], n) for row, n in zip(rows.tolist(), (numbers >> 12).tolist(), strict=True) if row in ids
-        ]
-    if any(blocks_by_term[term] != blocks for term, (_, blocks) in words.items()):
+    words, blocks_by_term = dict[int, str](), dict[int, int]()
+    for _, body in file.scan("words"):
+        for word, (term, blocks) in decode(body).items():
+            words[term], blocks_by_term[term] = word, blocks
+    postings = file.scan("posting")
+    if dict(Counter(key >> 24 for key, _ in postings)) != blocks_by_term:
         raise DamagedIndex("words are missing")
+    holders: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for key, body in postings:
+        pairs = zip(*(each.tolist() for each in unpack_postings(key, body)), strict=True)
+        holders[words[key >> 24]] += [(ids[row], count) for row, count in pairs if row in ids]
     return {word: hashlib.sha256(repr(sorted(each)).encode()).hexdigest() for word, each in holders.items() if each}

@@ -3,29 +3,30 @@
 A row never changes, so one `Rows` serves the indexes of all revisions of a file; it only grows.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from cachetools import LRUCache
 
+from waygraph.registry.index.analyser import kept_lengths
 from waygraph.registry.index.local.file import (
     BARE,
     COLUMN_ROWS,
     POSTING_ROWS,
     TOOL,
     VECTOR,
-    Columns,
     DamagedIndex,
     Header,
     IndexFile,
+    bucket_of,
     decode,
-    unseal,
+    unpack_postings,
 )
-from waygraph.registry.index.local.scoring import CODE_TAIL, Codes, aligned_rows, has_codes
-from waygraph.registry.index.search_index import agent_of_record, tool_of_record
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.index.local.scoring import Codes, aligned_rows, has_codes
+from waygraph.registry.index.search_index import Leg, of_record
+from waygraph.registry.model.nouns import Agent, EntityKind, Tool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +40,7 @@ FLOAT_ROWS = 32_768
 """Of more rows the codes are held, and the float32 numbers are read of those few that may be among the best."""
 _WORDS_KEPT, _TOOLS_KEPT = 4_096, 20_000
 _ROOM = 1.25
-"""Rows grow by so much at a time."""
+"""Rows of vectors grow by so much at a time."""
 
 
 class Postings(NamedTuple):
@@ -65,85 +66,70 @@ class AgentRecord(NamedTuple):
 class Rows:
     """Threads share it: it is changed under the file's lock, and what it gave stays as it was."""
 
-    def __init__(self, dimension: int) -> None:
-        self._dimension, self.size, self._room = dimension, 0, 0
+    def __init__(self) -> None:
+        self.size = self._room = 0
         self.ids = self.owners = np.empty(0, object)
-        self.agents = self.flags = self.lengths = np.empty(0, np.int32)
-        self.floats: Vector | None = None
-        self.codes: Codes | None = None
+        self.owner_numbers = self.flags = self.lengths = np.empty(0, np.int32)
+        self.kept_lengths = np.empty(0, np.int64)
+        self.embeddings: Vector | Codes | None = None
         self._by_id = np.empty(0, np.int64)
         self._postings: LRUCache[str, Postings] = LRUCache(_WORDS_KEPT)
         self._tools: LRUCache[int, Tool] = LRUCache(_TOOLS_KEPT)
         self._agent_records: dict[int, AgentRecord] = {}
 
-    def follow(self, file: IndexFile, size: int) -> None:
-        """Reads the rows from the last look on, up to `size`. Raises DamagedIndex, StorageFailed."""
-        if size <= self.size:
+    def follow(self, file: IndexFile, header: Header) -> None:
+        """Reads the rows from the last look on, up to the header's. Raises DamagedIndex."""
+        if header.rows <= self.size:
             return
-        uses_codes = self._dimension and size > FLOAT_ROWS and has_codes()
-        if uses_codes and self.codes is None:
-            self._change_to_codes(file)
-        first = self.size // COLUMN_ROWS
-        blobs = file.fetch("SELECT body FROM columns WHERE number >= ? ORDER BY number", first)
-        blocks = [Columns.unseal(body, number) for number, (body,) in enumerate(blobs, start=first)]
-        cut = slice(self.size - first * COLUMN_ROWS, size - first * COLUMN_ROWS)
-        ids = [each for block in blocks for each in block.ids][cut]
-        if len(ids) != size - self.size:
-            raise DamagedIndex("rows are missing")
-        self._grow(size, with_codes=bool(uses_codes))
-        new = slice(self.size, size)
-        self.ids[new] = ids
+        dimension, size = header.state.dimension, self.size
+        uses_codes = bool(dimension) and header.rows > FLOAT_ROWS and has_codes()
+        outgrows_floats = uses_codes and not isinstance(self.embeddings, Codes)
+        first = 0 if outgrows_floats else size // COLUMN_ROWS * COLUMN_ROWS
+        blocks = file.columns(header, first // COLUMN_ROWS)
+        numbers = np.concatenate([block.numbers for block in blocks])[: header.rows - first]
+        new = numbers[size - first :]
+        if uses_codes:
+            self._take_codes(numbers, first, dimension)
+        elif dimension:
+            self._take_floats(file, new["flags"], dimension)
+        ids = [each for block in blocks for each in block.ids][size - first : header.rows - first]
         same: dict[str, str] = {}  # one text for all tools of an agent
-        self.owners[new] = [same.setdefault(owner, owner) for owner in (each.partition("/")[0] for each in ids)]
-        self.agents[new], self.flags[new], self.lengths[new] = (
-            np.concatenate([block[part] for block in blocks])[cut] for part in (1, 2, 3)
-        )
-        if self.codes is not None:
-            self._take_codes(self.codes, np.concatenate([block.codes for block in blocks])[cut], new)
-        elif self.floats is not None:
-            self._take_floats(self.floats, file, new)
-        self.size = size
+        owners = [same.setdefault(owner, owner) for owner in (each.partition("/")[0] for each in ids)]
+        self.ids = np.concatenate([self.ids, np.asarray(ids, object)])
+        self.owners = np.concatenate([self.owners, np.asarray(owners, object)])
+        self.owner_numbers = np.concatenate([self.owner_numbers, new["owner"]])
+        self.flags = np.concatenate([self.flags, new["flags"]])
+        self.lengths = np.concatenate([self.lengths, new["length"]])
+        self.kept_lengths = np.concatenate([self.kept_lengths, kept_lengths(new["length"])])
+        self.size = header.rows
 
-    def _change_to_codes(self, file: IndexFile) -> None:
-        """It has outgrown the others, which are there until these are filled: who asks meanwhile finds one of both."""
-        codes = Codes.empty(self._room, self._dimension)
-        blobs = file.fetch("SELECT body FROM columns WHERE number * ? < ? ORDER BY number", COLUMN_ROWS, self.size)
-        if blobs:
-            blocks = [Columns.unseal(body, number).codes for number, (body,) in enumerate(blobs)]
-            self._take_codes(codes, np.concatenate(blocks)[: self.size], slice(0, self.size))
-        self.codes = codes
-        self.floats = None
+    def _take_codes(self, numbers: "NDArray[np.void]", first: int, dimension: int) -> None:
+        """Of the rows from `first` on. Who asks meanwhile finds them, or the floats that they take the place of."""
+        size = first + len(numbers)
+        codes = self.embeddings if isinstance(self.embeddings, Codes) else Codes.empty(0, dimension)
+        if size > len(codes.codes):
+            codes = codes.grow(self._room_for(size))
+        codes.codes[first:size] = numbers["codes"]
+        codes.scales[first:size], codes.errors[first:size] = numbers["scale"], numbers["error"]
+        self.embeddings = codes
 
-    def _grow(self, size: int, *, with_codes: bool) -> None:
-        if size <= self._room:
-            return
-        room = max(size + 64, int(self._room * _ROOM))
-        for name in ("ids", "owners", "agents", "flags", "lengths"):
-            former = getattr(self, name)
-            setattr(self, name, _grow(former, np.empty(room, former.dtype), self.size))
-        if with_codes:
-            self.codes = (self.codes or Codes.empty(0, self._dimension)).grow(room)
-        elif self._dimension:
-            wide = aligned_rows(room, self._dimension)
-            self.floats = wide if self.floats is None else _grow(self.floats, wide, self.size)
-        self._room = room
-
-    def _take_codes(self, codes: Codes, columns: "NDArray[np.uint8]", new: slice) -> None:
-        codes.codes[new] = columns[:, : self._dimension].view(np.int8)
-        tail = np.ascontiguousarray(columns[:, -CODE_TAIL:]).view(np.float32)
-        codes.scales[new], codes.errors[new] = tail[:, 0], tail[:, 1]
-
-    def _take_floats(self, floats: "Vector", file: IndexFile, new: slice) -> None:
-        rows = file.fetch("SELECT row, body FROM vector WHERE row >= ? AND row < ?", new.start, new.stop)
-        if rows:
-            numbers = np.frombuffer(b"".join([unseal(body, row) for row, body in rows]), np.float32)
-            floats[[row for row, _ in rows]] = numbers.reshape(len(rows), -1)
-        self._expect_vectors(len(rows), self.flags[new])
-
-    def _expect_vectors(self, read: int, flags: "NDArray[np.int32]") -> None:
-        """A vector may be of zeros, and then its flag says that it has no direction."""
-        if read < int(np.count_nonzero(flags & VECTOR)):
+    def _take_floats(self, file: IndexFile, flags: "NDArray[np.int32]", dimension: int) -> None:
+        """Of the rows from the last look on. A vector may be of zeros: then its flag says that it has no direction."""
+        size, floats = self.size + len(flags), self.embeddings
+        if not isinstance(floats, np.ndarray) or size > len(floats):
+            wide = aligned_rows(self._room_for(size), dimension)
+            if isinstance(floats, np.ndarray):
+                wide[: self.size] = floats[: self.size]
+            self.embeddings = floats = wide
+        bodies = dict(file.scan("vector", self.size, size - 1))
+        if len(bodies) < np.count_nonzero(flags & VECTOR):
             raise DamagedIndex("vectors are missing")
+        if bodies:
+            floats[list(bodies)] = np.frombuffer(b"".join(bodies.values()), np.float32).reshape(-1, dimension)
+
+    def _room_for(self, size: int) -> int:
+        self._room = max(size + 64, int(self._room * _ROOM))
+        return self._room
 
     def ranks(self, size: int) -> "Places":
         """Of the first rows the order of agents with tools, those without, and tools, each by id; equal scores take it.
@@ -158,15 +144,11 @@ class Rows:
         return ranks
 
     def vectors(self, file: IndexFile, rows: "Places") -> "Vector":
-        """Of these rows, in order, each with a vector: float32 of shape (rows, dimension)."""
-        if self.floats is not None:
-            return self.floats[rows]
-        statement = "SELECT row, body FROM vector WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row"
-        read = file.fetch(statement, json.dumps(rows.tolist()))
-        if len(read) != len(rows):
-            raise DamagedIndex("vectors are missing")
-        numbers = np.frombuffer(b"".join([unseal(body, row) for row, body in read]), np.float32)
-        return numbers.reshape(len(rows), self._dimension)
+        """Of these rows, each with a vector: float32 of shape (rows, dimension)."""
+        if isinstance(self.embeddings, np.ndarray):
+            return self.embeddings[rows]
+        bodies = file.read_rows("vector", rows.tolist())
+        return np.asarray([np.frombuffer(bodies[row], np.float32) for row in rows.tolist()], np.float32)
 
     def postings(self, file: IndexFile, word: str, header: Header) -> Postings:
         """Among the first rows that the header tells of. Raises DamagedIndex, StorageFailed."""
@@ -181,42 +163,33 @@ class Rows:
         """Only the last block that was read may hold more now."""
         first = former.row_count // POSTING_ROWS
         with file.at_once():
-            term, blocks = file.terms(word, header).get(word, (0, 0))
-            bounds = term << 24 | first, term << 24 | 0xFFFFFF
-            blobs = file.fetch("SELECT key, body FROM posting WHERE key BETWEEN ? AND ? ORDER BY key", *bounds)
+            term, blocks = file.terms(bucket_of(word, header.buckets)).get(word, (0, 0))
+            bodies = file.scan("posting", term << 24 | first, term << 24 | 0xFFFFFF)
         keep = int(np.searchsorted(former.rows, first * POSTING_ROWS))
-        rows, counts = [former.rows[:keep]], [former.counts[:keep]]
-        if len(np.unique(rows[0] // POSTING_ROWS)) + len(blobs) != blocks:
+        if len(np.unique(former.rows[:keep] // POSTING_ROWS)) + len(bodies) != blocks:
             raise DamagedIndex("words are missing")
-        for key, body in blobs:
-            numbers = np.frombuffer(unseal(body, key), "<u4").astype(np.int64)
-            rows.append((numbers & 0xFFF) + (key & 0xFFFFFF) * POSTING_ROWS)
-            counts.append(numbers >> 12)
-        return Postings(np.concatenate(rows), np.concatenate(counts), header.rows)
+        parts = [(former.rows[:keep], former.counts[:keep]), *(unpack_postings(*each) for each in bodies)]
+        rows, counts = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return Postings(rows, counts, header.rows)
 
     def agent_records(self, file: IndexFile, rows: Sequence[int]) -> list[AgentRecord]:
         """Of these rows, in order."""
         with file.lock:
-            self._read_new(file, rows, self._agent_records, _agent_record)
+            _read_new(file, rows, self._agent_records, _agent_record)
             return [self._agent_records[row] for row in rows]
 
     def tools(self, file: IndexFile, rows: Sequence[int]) -> list[Tool]:
         """Of these rows, in order."""
         with file.lock:
             tools = {row: tool for row in rows if (tool := self._tools.get(row)) is not None}
-            self._read_new(file, rows, tools, tool_of_record)
+            _read_new(file, rows, tools, partial(of_record, Tool))
             self._tools.update(tools)
         return [tools[row] for row in rows]
 
-    def _read_new(self, file: IndexFile, rows: Iterable[int], records: dict[int, Any], parse: Any) -> None:
-        new = {row for row in rows if row not in records}
-        if not new:
-            return
-        statement = "SELECT row, body FROM record WHERE row IN (SELECT value FROM json_each(?))"
-        read = file.fetch(statement, json.dumps(list(new)))
-        if len(read) != len(new):
-            raise DamagedIndex("records are missing")
-        records.update({row: parse(decode(unseal(body, row))) for row, body in read})
+
+def _read_new[T](file: IndexFile, rows: Sequence[int], records: dict[int, T], parse: Callable[[Any], T]) -> None:
+    if new := {row for row in rows if row not in records}:
+        records.update({row: parse(decode(body)) for row, body in file.read_rows("record", new).items()})
 
 
 def _with_new(by_id: "Places", ids: "NDArray[np.object_]") -> "Places":
@@ -229,9 +202,38 @@ def _with_new(by_id: "Places", ids: "NDArray[np.object_]") -> "Places":
 
 
 def _agent_record(record: Any) -> AgentRecord:
-    return AgentRecord(agent_of_record(record["agent"]), [(source, key) for source, key in record["claims"]])
+    return AgentRecord(of_record(Agent, record["agent"]), [(source, key) for source, key in record["claims"]])
 
 
-def _grow[A: "NDArray[Any]"](former: A, room: A, size: int) -> A:
-    room[:size] = former[:size]
-    return room
+class Living:
+    """Of one revision: which rows hold, and what they are; each bool or int32 of shape (rows,)."""
+
+    def __init__(self, file: IndexFile, header: Header, rows: Rows) -> None:
+        """In one transaction of the file. Raises DamagedIndex."""
+        rows.follow(file, header)
+        size = header.rows
+        self.alive = np.ones(size, np.bool_)
+        self.alive[file.dead_rows(header)] = False
+        self.ids, self.owners = rows.ids[:size], rows.owners[:size]
+        self.owner_numbers, self.flags = rows.owner_numbers[:size], rows.flags[:size]
+        self.lengths, self.kept_lengths = rows.lengths[:size], rows.kept_lengths[:size]
+        self.ranks = rows.ranks(size)
+        self.profiles: Mask = self.alive & (self.flags & TOOL == 0)
+        self.tools: Mask = self.alive & (self.flags & TOOL > 0)
+        self.capabilities: Mask = self.tools | (self.alive & (self.flags & BARE > 0))
+        self.populations: Mapping[EntityKind, int] = {
+            "agent": int(np.count_nonzero(self.profiles)),
+            "tool": int(np.count_nonzero(self.capabilities)),
+        }
+
+    @cached_property
+    def tools_by_id(self) -> "Places":
+        """Rows of tools in order of id: int64 of shape (tools,)."""
+        tools = np.flatnonzero(self.tools)
+        return tools[np.argsort(self.ranks[tools])]
+
+    def texts(self, leg: Leg) -> "Mask":
+        """The rows of a ranked list: bool of shape (rows,)."""
+        if leg in ("agent_text", "agent_vector"):
+            return self.profiles
+        return self.tools if leg == "tool_vector" else self.capabilities

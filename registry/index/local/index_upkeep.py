@@ -7,13 +7,12 @@ import shutil
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import batched, groupby
-from itertools import count as count_from
-from operator import methodcaller
+from itertools import batched
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +21,15 @@ from waygraph.registry.graph.contents import GraphNoun
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import (
     RegistryState,
-    Vectors,
-    overlaid,
+    StoredAgent,
+    StoredTool,
     read_agents,
-    read_agents_of,
+    read_claims,
+    read_entries,
     read_settings,
     read_sources,
     read_state,
-    read_tools_of,
+    read_tools,
     read_transitions,
     read_vectors,
 )
@@ -60,38 +60,31 @@ from waygraph.registry.index.local.file import (
     clear_damaged,
     create_file,
     current_path,
+    decode,
     encode,
     number_of,
     path_of,
-    seal,
-    seal_json,
-    unseal,
-    unseal_json,
+    row_type,
 )
-from waygraph.registry.index.local.scoring import CODE_TAIL, code_row
+from waygraph.registry.index.local.index_rows import Living, Rows
+from waygraph.registry.index.local.scoring import encode_vector
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
-    agent_record,
+    record_of,
     tool_document,
     tool_names,
-    tool_record,
 )
 from waygraph.registry.model.changes import IndexState, OperatorSettings
 from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.files import sync_path
-from waygraph.registry.model.nouns import Agent, Tool
+from waygraph.registry.model.nouns import Tool
 from waygraph.registry.model.process import without_collection
-from waygraph.registry.model.tool_settings import overlay_tools, settings_of_tools
-from waygraph.registry.model.transitions import Transition
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+from waygraph.registry.model.tool_settings import settings_of_tools
+from waygraph.registry.model.transitions import Transition, is_tool
 
 logger = logging.getLogger(__name__)
 
-_READ_CLAIMS_OF_AGENTS = load("read/claims_of_agents")
 _READ_SOME_VECTOR = load("read/some_vector")
 
 DEAD_ROWS_SPARED = 256
@@ -101,24 +94,14 @@ _POSTINGS_AT_ONCE, _BUCKETS_AT_ONCE = 1_000_000, 256
 """Kept before they are written, as each writing looks at every word's terms and last block; and written at a time."""
 _TERMS_A_BUCKET = 16
 _FEWEST_BUCKETS, _MOST_BUCKETS = 64, 65_536
-
-type Claims = Sequence[tuple[str, str]]
-"""(source, the source's own key of the agent), in order."""
-
-
-class Entry(NamedTuple):
-    """An agent and its tools as they hold now, who claims it, and of which texts and model their vectors are."""
-
-    agent: Agent
-    tools: Sequence[Tool]
-    claims: Claims = ()
-    vector_keys: Mapping[str, str] = {}
+_NEAR_BYTES = 6
+"""Of the part of a stamp that tells whether tools near to others may be others."""
 
 
 class Row(NamedTuple):
     """What the index keeps of an agent or a tool. `words`: term → count, names and required parameters among them.
 
-    `length`: of its text, in terms.
+    `length`: of its text, in terms. `audience`: of an agent, who may see it.
     """
 
     id: str
@@ -127,30 +110,36 @@ class Row(NamedTuple):
     words: Mapping[str, int]
     length: int
     vector_key: str
+    audience: tuple[bool, tuple[str, ...]] | None = None
 
     @property
     def stamp(self) -> str:
-        """Another one where anything of the row is."""
+        """Another one where anything of the row is. Its beginning: where other tools may be near to each other."""
         parts = [self.record, self.vector_key.encode(), b"%d" % self.flags, encode(sorted(self.words.items()))]
-        return hashlib.blake2b(b"\0".join(parts), digest_size=12).hexdigest()
+        near = encode(self.vector_key if is_tool(self.id) else self.audience)
+        return _digest(near, _NEAR_BYTES) + _digest(b"\0".join(parts), 12)
 
 
-def rows_of(entry: Entry) -> Iterator[Row]:
-    """Of the agent, then of its tools."""
-    agent, tools, keys = entry.agent, entry.tools, entry.vector_keys
+def _digest(body: bytes, size: int) -> str:
+    return hashlib.blake2b(body, digest_size=size).hexdigest()
+
+
+def rows_of(owner: StoredAgent, items: Sequence[StoredTool], claims: Sequence[tuple[str, str]]) -> Iterator[Row]:
+    """Of the agent, then of its tools, as they hold now. `claims`: (source, the source's own key) of each on it."""
+    agent, tools = owner.agent, [item.tool for item in items]
     flags = PENDING * agent.pending | IS_HIDDEN * agent.hidden | IS_PINNED * agent.pinned | BARE * (not tools)
-    record = encode({"agent": agent_record(agent), "claims": entry.claims})
+    record = encode({"agent": record_of(agent), "claims": claims})
     document = agent_document(agent, tools)
-    words = _words(document, agent_names(agent), ())
-    yield Row(agent.id, flags, record, words, len(document), keys.get(agent.id, ""))
-    for tool in tools:
+    words, audience = _words(document, agent_names(agent)), (agent.hidden, agent.visible_to)
+    yield Row(agent.id, flags, record, words, len(document), owner.vector_key, audience)
+    for tool, item in zip(tools, items, strict=True):
         flags = TOOL | PENDING * tool.pending | GIVES * bool(given_names(tool.output_schema))
         document = tool_document(agent, tool)
         words = _words(document, tool_names(agent, tool), required_names(tool.input_schema))
-        yield Row(tool.id, flags, encode(tool_record(tool)), words, len(document), keys.get(tool.id, ""))
+        yield Row(tool.id, flags, encode(record_of(tool)), words, len(document), item.vector_key)
 
 
-def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str]) -> dict[str, int]:
+def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str] = ()) -> dict[str, int]:
     return {
         **Counter(document),
         **{NAME + name: 1 for name in names},
@@ -158,263 +147,202 @@ def _words(document: Sequence[str], names: Iterable[str], needs: Collection[str]
     }
 
 
-# -- what the graph holds ---------------------------------------------------------------------------
-
-
-class GraphReader:
-    """The agents of one revision as they hold now, some at a time."""
-
-    def __init__(self, session: GraphSession) -> None:
-        self._session = session
-        self.settings = read_settings(session)
-
-    def entries(self, agent_ids: Collection[str]) -> Iterator[Entry]:
-        """Those of these that are there, in order of id."""
-        for ids in batched(sorted(agent_ids), _AGENTS_AT_ONCE):
-            agents = read_agents_of(self._session, ids)
-            claims: dict[str, list[tuple[str, str]]] = defaultdict(list)
-            for row in self._session.run(_READ_CLAIMS_OF_AGENTS, ids=list(ids)):
-                claims[row["agent_id"]].append((row["source"], row["key"]))
-            tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
-            keys = {agent_id: record.vector_key for agent_id, record in agents.items()}
-            for item in read_tools_of(self._session, ids):
-                tools[item.tool.agent_id].append(item.tool)
-                keys[item.tool.id] = item.vector_key
-            for agent_id, record in sorted(agents.items()):
-                now = overlay_tools(tools[agent_id], self.settings)
-                yield Entry(overlaid(record.agent, self.settings), now, claims[agent_id], keys)
-
-    def vectors(self, rows: Iterable[Row]) -> Vectors:
-        """By id: float32 of shape (dimension,)."""
-        ids = [row.id for row in rows]
-        return read_vectors(
-            self._session,
-            agents=[each for each in ids if "/" not in each],
-            tools=[each for each in ids if "/" in each],
-        )
-
-
-_no_postings, _block_of = partial(array, "Q"), methodcaller("__rshift__", 32)
-
-
-# -- what the file holds ----------------------------------------------------------------------------
-
-
 class IndexWriter:
-    """Appends to an index file, inside one transaction of it."""
+    """Appends to an index file, inside one transaction of it, what the graph has now."""
 
-    def __init__(self, file: IndexFile, header: Header) -> None:
-        self._file, self.header = file, header
-        self._parts_before, self._serial = header.parts, header.serial + 1
-        self._rows, self._deaths = header.rows, list[int]()
-        self._agents, self._tools = header.state.agents, header.state.tools
-        self._new_terms = count_from((file.fetch("SELECT max(key) FROM posting")[0][0] or 0) // 2**24 + 1)
-        self._lengths = {header.state.dimension}
-        self._words: dict[str, array[int]] = defaultdict(_no_postings)
-        """Word → its postings not written yet: the block in the upper 32 bits, what is written in the lower."""
-        self._postings, self._rows_flushed = 0, header.rows
-        self.is_changed = False
-        """Whether rows came or went."""
+    def __init__(self, file: IndexFile, header: Header, session: GraphSession) -> None:
+        self._file, self._former, self._session = file, header, session
+        self._settings = read_settings(session)
+        self._rows, self._owners, self._terms = header.rows, header.owners, header.terms
+        self._deaths: list[int] = []
+        self._has_others_near = False
+        """Whether tools may be near to others than before."""
+        self._counts = {False: header.state.agents, True: header.state.tools}
+        """How many entities live, by whether they are tools."""
+        self._dimensions = {header.state.dimension}
+        self._postings: dict[tuple[str, int], array[int]] = defaultdict(partial(array, "I"))
+        """Of a word and a block of rows, what is not written yet."""
+        self._posting_count, self._rows_flushed = 0, header.rows
 
-    def put(self, entries: Iterable[Entry], reader: GraphReader) -> None:
-        """These agents, whole; what of them is as it was is not written again."""
-        for some in batched(entries, _AGENTS_AT_ONCE):
-            self._put(some, reader)
+    def put(self, agent_ids: Iterable[str]) -> None:
+        """These agents, whole, or that they are gone; what of them is as it was is not written again."""
+        for ids in batched(sorted(agent_ids), _AGENTS_AT_ONCE):
+            claims: dict[str, list[tuple[str, str]]] = defaultdict(list)
+            for claim in read_claims(self._session, ids):
+                claims[claim.agent_id].append((claim.source, claim.key))
+            rows = {
+                owner.agent.id: rows_of(owner, tools, claims[owner.agent.id])
+                for owner, tools in read_entries(self._session, ids, self._settings)
+            }
+            new: list[tuple[int, Row]] = []
+            for agent_id in ids:
+                new += self._put_agent(agent_id, rows.get(agent_id, ()), self._rows + len(new))
+            self._append(new)
 
-    def _put(self, entries: Sequence[Entry], reader: GraphReader) -> None:
+    def _put_agent(self, agent_id: str, rows: Iterable[Row], next_row: int) -> list[tuple[int, Row]]:
+        """Those of its rows that are to be appended from `next_row` on, each with its number; former ones die.
+
+        The file keeps of each agent its number and the row and stamp of each of its living entities.
+        """
+        body = self._file.find("agent", agent_id)
+        number, before = decode(body) if body else (self._owners + 1, {})
         new: list[tuple[int, Row]] = []
-        for entry in entries:
-            number, before = self._agent(entry.agent.id)
-            rows, after = list[tuple[int, Row]](), dict[str, list[Any]]()
-            for row in rows_of(entry):
-                former, stamp = before.pop(row.id, None), row.stamp
-                if former is not None and former[1] == stamp:
-                    after[row.id] = former
-                    continue
-                if former is None:
-                    self._count(row.id, 1)
-                else:
-                    self._deaths.append(former[0])
-                after[row.id] = [self._rows + len(new) + len(rows), stamp]
-                rows.append((number, row))
-            self._bury(before)
-            if rows or before:
-                self._put_agent(number, entry.agent.id, after)
-            new += rows
-        self._append(new, reader.vectors(row for _, row in new))
+        after: dict[str, list[Any]] = {}
+        for row in rows:
+            former, stamp = before.pop(row.id, None), row.stamp
+            if former is not None and former[1] == stamp:
+                after[row.id] = former
+                continue
+            if former is None:
+                self._counts[is_tool(row.id)] += 1
+            else:
+                self._deaths.append(former[0])
+            self._has_others_near |= former is None or former[1][: 2 * _NEAR_BYTES] != stamp[: 2 * _NEAR_BYTES]
+            after[row.id] = [next_row + len(new), stamp]
+            new.append((number, row))
+        for entity_id, (dead, _) in before.items():
+            self._deaths.append(dead)
+            self._counts[is_tool(entity_id)] -= 1
+        self._has_others_near |= bool(before)
+        if new or before:
+            self._owners = max(self._owners, number)
+            self._file.put("agent", [(agent_id, encode([number, after]))])
+        return new
 
-    def remove(self, agent_ids: Iterable[str]) -> None:
-        """Those of these that are there, and their tools."""
-        for agent_id in agent_ids:
-            number, before = self._agent(agent_id)
-            if before:
-                self._bury(before)
-                self._put_agent(number, agent_id, {})
-
-    def _bury(self, entities: Mapping[str, Sequence[Any]]) -> None:
-        self.is_changed |= bool(entities)
-        for entity_id, (row, _) in entities.items():
-            self._deaths.append(row)
-            self._count(entity_id, -1)
-
-    def _count(self, entity_id: str, by: int) -> None:
-        if "/" in entity_id:
-            self._tools += by
-        else:
-            self._agents += by
-
-    def _agent(self, agent_id: str) -> tuple[int, dict[str, list[Any]]]:
-        """Its number, and of each of its living entities the row and stamp; a new one gets the next number."""
-        rows = self._file.fetch("SELECT number, body FROM agent WHERE id = ?", agent_id)
-        if rows:
-            return rows[0][0], unseal_json(rows[0][1], agent_id)
-        return (self._file.fetch("SELECT max(number) FROM agent")[0][0] or 0) + 1, {}
-
-    def _put_agent(self, number: int, agent_id: str, entities: Mapping[str, Sequence[Any]]) -> None:
-        body = seal_json(entities, agent_id)
-        self._file.run("INSERT OR REPLACE INTO agent VALUES (?, ?, ?)", number, agent_id, body)
-
-    def _append(self, new: Sequence[tuple[int, Row]], vectors: Vectors) -> None:
-        dimension, first = self.header.state.dimension, self._rows
-        codes = np.zeros((len(new), dimension + CODE_TAIL if dimension else 0), np.uint8)
-        flags = [row.flags for _, row in new]
+    def _append(self, new: Sequence[tuple[int, Row]]) -> None:
+        dimension, first = self._former.state.dimension, self._rows
+        ids = [row.id for _, row in new]
+        vectors = read_vectors(
+            self._session,
+            agents=[each for each in ids if not is_tool(each)],
+            tools=[each for each in ids if is_tool(each)],
+        )
+        numbers = np.zeros(len(new), row_type(dimension))
         bodies: list[tuple[int, bytes]] = []
-        for place, (_, row) in enumerate(new):
-            vector = vectors.get(row.id)
-            if vector is None or not dimension:
-                continue
-            if len(vector) != dimension:
-                self._lengths.add(len(vector))
-                continue
-            codes[place] = np.frombuffer(code_row(vector), np.uint8)
-            flags[place] |= VECTOR * bool(vector.any())
-            bodies.append((first + place, seal(vector.astype("<f4").tobytes(), first + place)))
-        self._append_columns(new, flags, codes)
-        records = [(first + place, seal(row.record, first + place)) for place, (_, row) in enumerate(new)]
-        self._file.run_many("INSERT INTO record VALUES (?, ?)", records)
-        self._file.run_many("INSERT INTO vector VALUES (?, ?)", bodies)
-        for place, (_, row) in enumerate(new, first):
-            block, low = place // POSTING_ROWS << 32, place % POSTING_ROWS
+        for place, (owner, row) in enumerate(new):
+            vector, flags = vectors.get(row.id), row.flags
+            if vector is not None and dimension:
+                self._dimensions.add(len(vector))
+                if len(vector) == dimension:
+                    numbers["codes"][place], numbers["scale"][place], numbers["error"][place] = encode_vector(vector)
+                    flags |= VECTOR * bool(vector.any())
+                    bodies.append((first + place, vector.astype("<f4").tobytes()))
+            numbers["owner"][place], numbers["flags"][place], numbers["length"][place] = owner, flags, row.length
+            block, low = divmod(first + place, POSTING_ROWS)
             for word, count in row.words.items():
-                self._words[word].append(block | count << 12 | low)
-            self._postings += len(row.words)
+                self._postings[word, block].append(count << 12 | low)
+            self._posting_count += len(row.words)
+        self._append_columns(Columns(ids, numbers))
+        self._file.put("record", ((first + place, row.record) for place, (_, row) in enumerate(new)))
+        self._file.put("vector", bodies)
         self._rows += len(new)
-        self.is_changed |= bool(new)
-        if self._postings >= _POSTINGS_AT_ONCE:
+        if self._posting_count >= _POSTINGS_AT_ONCE:
             self._flush_postings()
 
-    def _append_columns(self, new: Sequence[tuple[int, Row]], flags: Sequence[int], codes: "NDArray[np.uint8]") -> None:
-        at, end = self._rows, self._rows + len(new)
-        while at < end:
-            number, place = at // COLUMN_ROWS, at - self._rows
-            some = slice(place, place + min(end, (number + 1) * COLUMN_ROWS) - at)
-            block = Columns(
-                [row.id for _, row in new[some]],
-                np.asarray([agent for agent, _ in new[some]], np.int32),
-                np.asarray(flags[some], np.int32),
-                np.asarray([row.length for _, row in new[some]], np.int32),
-                codes[some],
-            )
-            if at % COLUMN_ROWS:
-                rows = self._file.fetch("SELECT body FROM columns WHERE number = ?", number)
-                former = Columns.unseal(rows[0][0] if rows else None, number)
-                block = former.extend(block)
-            self._file.run("INSERT OR REPLACE INTO columns VALUES (?, ?)", number, block.seal(number))
-            at += some.stop - some.start
+    def _append_columns(self, new: Columns) -> None:
+        first, end = self._rows, self._rows + len(new.ids)
+        for number in range(first // COLUMN_ROWS, -(-end // COLUMN_ROWS)):
+            at = number * COLUMN_ROWS
+            some = slice(max(at - first, 0), at - first + COLUMN_ROWS)
+            block = Columns(new.ids[some], new.numbers[some])
+            if at < first:
+                former = self._file.read("columns", number)
+                block = Columns.unpack(former, self._former.state.dimension).extend(block)
+            self._file.put("columns", [(number, block.pack())])
 
     def _flush_postings(self) -> None:
         """Of rows that were appended. Only the block of the first of them may be there already."""
-        words, first_block = self._words, self._rows_flushed // POSTING_ROWS
-        buckets: dict[int, list[str]] = defaultdict(list)
-        for word in words:
-            buckets[bucket_of(word, self.header.buckets)].append(word)
+        first_block = self._rows_flushed // POSTING_ROWS
+        buckets: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        for word, block in self._postings:
+            buckets[bucket_of(word, self._former.buckets)].append((word, block))
         for some in batched(sorted(buckets.items()), _BUCKETS_AT_ONCE):
-            word_rows, blobs = [], []
-            for bucket, its_words in some:
-                terms, is_changed = self._file.terms(its_words[0], self.header), False
-                for word in its_words:
-                    term, before = terms.get(word) or (next(self._new_terms), 0)
-                    blocks = before
-                    for block, postings in groupby(words.pop(word), _block_of):
-                        body = np.asarray([each & 0xFFFFFFFF for each in postings], "<u4").tobytes()
-                        key = term << 24 | block
-                        query = "SELECT body FROM posting WHERE key = ?"
-                        rows = self._file.fetch(query, key) if before and block == first_block else ()
-                        blobs.append((key, seal((unseal(rows[0][0], key) if rows else b"") + body, key)))
-                        blocks += not rows
-                    if blocks != before:
-                        terms[word], is_changed = [term, blocks], True
+            changed_buckets, bodies = [], []
+            for bucket, blocks_of_words in some:
+                terms, is_changed = self._file.terms(bucket), False
+                for word, block in blocks_of_words:
+                    term, blocks = terms.get(word) or (self._new_term(), 0)
+                    key = term << 24 | block
+                    former = self._file.find("posting", key) if blocks and block == first_block else None
+                    body = np.asarray(self._postings.pop((word, block)), "<u4").tobytes()
+                    bodies.append((key, (former or b"") + body))
+                    if former is None:
+                        terms[word], is_changed = [term, blocks + 1], True
                 if is_changed:
-                    word_rows.append((bucket, seal_json(terms, bucket)))
-            self._file.run_many("INSERT OR REPLACE INTO posting VALUES (?, ?)", blobs)
-            self._file.run_many("INSERT OR REPLACE INTO words VALUES (?, ?)", word_rows)
-        self._postings, self._rows_flushed = 0, self._rows
+                    changed_buckets.append((bucket, encode(terms)))
+            self._file.put("posting", bodies)
+            self._file.put("words", changed_buckets)
+        self._posting_count, self._rows_flushed = 0, self._rows
 
-    def put_parts(self, parts: Mapping[str, object]) -> bool:
-        """Whether one is another than before."""
-        before = self.header.parts
-        self.header = replace(self.header, parts=self._file.put_parts(parts, before, self._serial))
-        return self.header.parts != before
+    def _new_term(self) -> int:
+        self._terms += 1
+        return self._terms
 
-    def near_tools(self, transitions: Sequence[Transition]) -> Alike:
-        """The tools like those that are counted."""
-        if not transitions:
-            return {}
-        from waygraph.registry.index.local.index_rows import Rows  # most registries count no calls
-
-        rows = Rows(self.header.state.dimension)
-        rows.follow(self._file, self._rows)
-        alive = np.ones(self._rows, np.bool_)
-        alive[[*self._file.dead_rows(self.header), *self._deaths]] = False
-        agents = rows.agent_records(self._file, np.flatnonzero(alive & (rows.flags[: self._rows] & TOOL == 0)).tolist())
-        tools = np.flatnonzero(alive & (rows.flags[: self._rows] & TOOL > 0))
-        tools = tools[np.argsort(rows.ids[tools], kind="stable")]
-        ids: list[str] = rows.ids[tools].tolist()
-        sources = tools[rows.flags[tools] & VECTOR > 0]
-        vectors = np.zeros((len(tools), self.header.state.dimension), np.float32)
-        places = np.searchsorted(rows.ids[tools], rows.ids[sources])
-        order = np.argsort(sources)
-        vectors[places[order]] = rows.vectors(self._file, sources[order]) if len(sources) else 0
-        there = {*ids, *(record.agent.id for record in agents)}
-        names = counted_tools(usable_transitions(transitions, there))
-        return near_tools(ids, vectors, names, {record.agent.id: record.agent for record in agents})
-
-    def finish(self, state: RegistryState) -> Header:
-        """Says which revision the file shows. Its intent has ended."""
+    def finish(self, state: RegistryState, nouns: Sequence[GraphNoun[Any]]) -> Header:
+        """Writes the parts, and which revision the file shows. Its intent has ended."""
         self._flush_postings()
-        if len(self._lengths) > 1:  # vectors of another model cannot be compared with the others
-            numbers = sorted(self._lengths)
+        if len(self._dimensions) > 1:  # vectors of another model cannot be compared with the others
+            numbers = sorted(self._dimensions)
             logger.warning("vectors are of %s numbers: run `waygraph reindex` to embed all texts anew", numbers)
-        if not self.is_changed and self.header.parts == self._parts_before and _is_of(self.header.state, state):
-            self._file.put_intent(None)
-            return self.header
-        if self._deaths:
-            body = seal_json(sorted(self._deaths), self._serial)
-            self._file.run("INSERT INTO death VALUES (?, ?)", self._serial, body)
-        dimension = self.header.state.dimension
-        index_state = IndexState(**asdict(state), dimension=dimension, agents=self._agents, tools=self._tools)
-        dead = self.header.dead + len(self._deaths)
-        self.header = replace(self.header, state=index_state, rows=self._rows, dead=dead, serial=self._serial)
-        self._file.put_header(self.header)
+        former, dimension = self._former, self._former.state.dimension
+        header = replace(
+            former,
+            state=IndexState(
+                **asdict(state), dimension=dimension, agents=self._counts[False], tools=self._counts[True]
+            ),
+            rows=self._rows,
+            dead=former.dead + len(self._deaths),
+            serial=former.serial + 1,
+            owners=self._owners,
+            terms=self._terms,
+        )
+        self._file.put("death", [(header.serial, encode(sorted(self._deaths)))] if self._deaths else [])
+        header = self._put_parts(header, nouns)
+        if replace(header, serial=former.serial) != former:
+            self._file.put_header(header)
         self._file.put_intent(None)
-        return self.header
+        return header
+
+    def _put_parts(self, header: Header, nouns: Sequence[GraphNoun[Any]]) -> Header:
+        session, transitions = self._session, usable_transitions(read_transitions(self._session))
+        parts = {
+            "sources": [asdict(each) for each in read_sources(session, ())],  # each agent's row says who claims it
+            "settings": [asdict(each) for each in self._settings.values()],
+            "stated": [record_of(tool) for tool in _stated_tools(session, self._settings)],
+            "transitions": [asdict(each) for each in transitions],
+            **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
+        }
+        before = header.parts.get("transitions")
+        header = self._file.put_parts(parts, header)
+        if header.parts["transitions"] != before or (transitions and self._has_others_near):
+            header = self._file.put_parts({"near": _near_tools(self._file, header, transitions)}, header)
+        return header
 
 
-def _is_of(index_state: IndexState, state: RegistryState) -> bool:
-    return all(getattr(index_state, name) == value for name, value in asdict(state).items())
+def _near_tools(file: IndexFile, header: Header, transitions: Sequence[Transition]) -> Alike:
+    """The tools like those that are counted. In the transaction that wrote the header's rows."""
+    if not transitions:
+        return {}
+    rows = Rows()
+    living = Living(file, header, rows)
+    records = rows.agent_records(file, np.flatnonzero(living.profiles).tolist())
+    tools = living.tools_by_id[living.flags[living.tools_by_id] & VECTOR > 0]
+    ids = dict.fromkeys(living.ids[tools].tolist())
+    counted_ids = counted_tools(usable_transitions(transitions, {*living.ids[living.alive].tolist()}))
+    agents = {each.agent.id: each.agent for each in records}
+    return near_tools([*ids], rows.vectors(file, tools), [each for each in counted_ids if each in ids], agents)
 
 
-def empty_header(state: RegistryState, dimension: int, terms: int) -> Header:
-    """`terms`: how many different ones there will be, about."""
-    buckets = _FEWEST_BUCKETS
-    while buckets < min(terms // _TERMS_A_BUCKET, _MOST_BUCKETS):
-        buckets *= 2
-    return Header(state=IndexState(**asdict(state), dimension=dimension, agents=0, tools=0), buckets=buckets)
+def _stated_tools(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Tool]:
+    """The tools of which operators said something, as their sources state them."""
+    owners = [agent_id for agent_id, each in settings.items() if settings_of_tools(each)]
+    tools = (item.tool for item in read_tools(session, owners))
+    return [tool for tool in tools if tool.name in settings_of_tools(settings[tool.agent_id])]
 
 
-def put_empty_buckets(file: IndexFile, header: Header) -> None:
-    """All are there from the beginning, so that one that is missing is known as damage."""
-    file.run_many("INSERT INTO words VALUES (?, ?)", [(each, seal_json({}, each)) for each in range(header.buckets)])
+def shows(index: IndexState, state: RegistryState | None) -> bool:
+    """The commit too: a graph file that was restored from a copy may have come to the same revision another way."""
+    return state is not None and all(getattr(index, name) == value for name, value in asdict(state).items())
 
 
 # -- publication ------------------------------------------------------------------------------------
@@ -448,20 +376,20 @@ def publish_whole(folder: Path, session: GraphSession, nouns: Sequence[GraphNoun
 
 
 def _build(path: Path, session: GraphSession, state: RegistryState, nouns: Sequence[GraphNoun[Any]]) -> None:
-    reader, agent_ids = GraphReader(session), list(read_agents(session))
-    some = session.run(_READ_SOME_VECTOR)
-    header = empty_header(state, len(some[0]["embedding"]) if some else 0, len(agent_ids) * 40)
-    file = create_file(path)
-    try:
+    agent_ids, some = list(read_agents(session)), session.run(_READ_SOME_VECTOR)
+    buckets = _FEWEST_BUCKETS
+    while buckets < min(len(agent_ids) * 40 // _TERMS_A_BUCKET, _MOST_BUCKETS):
+        buckets *= 2
+    dimension = len(some[0]["embedding"]) if some else 0
+    header = Header(state=IndexState(**asdict(state), dimension=dimension, agents=0, tools=0), buckets=buckets)
+    with closing(create_file(path)) as file:
         with file.at_once():
-            put_empty_buckets(file, header)
-            writer = IndexWriter(file, header)
-            writer.put(reader.entries(agent_ids), reader)
-            _put_parts(writer, session, reader, nouns)
-            writer.finish(state)
+            # All are there from the beginning, so that one that is missing is known as damage.
+            file.put("words", ((bucket, encode({})) for bucket in range(buckets)))
+            writer = IndexWriter(file, header, session)
+            writer.put(agent_ids)
+            writer.finish(state, nouns)
         file.fetch("PRAGMA journal_mode=DELETE")
-    finally:
-        file.close()
 
 
 def publish_changes(
@@ -476,44 +404,11 @@ def publish_changes(
         return False
     if not header.state.dimension and session.run(_READ_SOME_VECTOR):
         return False
-    reader = GraphReader(session)
     with file.at_once():
-        writer = IndexWriter(file, header)
-        entries = list(reader.entries(agent_ids))
-        writer.remove(set(agent_ids).difference(entry.agent.id for entry in entries))
-        writer.put(entries, reader)
-        _put_parts(writer, session, reader, nouns)
-        header = writer.finish(state)
+        writer = IndexWriter(file, header, session)
+        writer.put(agent_ids)
+        header = writer.finish(state, nouns)
     return header.dead <= header.rows - header.dead + DEAD_ROWS_SPARED
-
-
-def _put_parts(
-    writer: IndexWriter, session: GraphSession, reader: GraphReader, nouns: Sequence[GraphNoun[Any]]
-) -> None:
-    settings, transitions = reader.settings, usable_transitions(read_transitions(session))
-    writer.put_parts(
-        {
-            "sources": [_without_claims(asdict(each)) for each in read_sources(session, ())],
-            "settings": [asdict(each) for each in settings.values()],
-            "stated": [tool_record(tool) for tool in _stated_tools(session, settings)],
-            **{noun.name: [each.as_json() for each in noun.read(session)] for noun in nouns},
-        }
-    )
-    counts = [[each.before, each.first, each.next, each.count, each.last_at] for each in transitions]
-    if writer.put_parts({"transitions": counts}) or (transitions and writer.is_changed):
-        writer.put_parts({"near": writer.near_tools(transitions)})
-
-
-def _without_claims(source: dict[str, Any]) -> dict[str, Any]:
-    """Each agent's row says who claims it."""
-    return {name: value for name, value in source.items() if name != "claims"}
-
-
-def _stated_tools(session: GraphSession, settings: Mapping[str, OperatorSettings]) -> list[Tool]:
-    """The tools of which operators said something, as their sources state them."""
-    owners = [agent_id for agent_id, each in settings.items() if settings_of_tools(each)]
-    tools = (item.tool for item in read_tools_of(session, owners)) if owners else ()
-    return [tool for tool in tools if tool.name in settings_of_tools(settings[tool.agent_id])]
 
 
 _OF_GENERATIONS = ("gen-", "building-", "removed-", "current", "pending")

@@ -1,22 +1,20 @@
 """The search index of the embedded engine at one revision: exact dot products and BM25 over the rows of one file."""
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from cachetools import LRUCache
 
 from waygraph.registry.access.visibility import routable, tools_within
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.schema import SCHEMA_VERSION
-from waygraph.registry.index.analyser import SATURATION, kept_length, names_in, query_terms, rarity, saturate
+from waygraph.registry.index.analyser import SATURATION, names_in, query_terms, rarity, saturate
 from waygraph.registry.index.call_graph import CallGraph, NextTools, fits_of, given_names, usable_transitions
 from waygraph.registry.index.local.file import (
-    BARE,
     GIVES,
     IS_HIDDEN,
     IS_PINNED,
@@ -26,25 +24,25 @@ from waygraph.registry.index.local.file import (
     TOOL,
     VECTOR,
     DamagedIndex,
-    Header,
     IndexFile,
     decode,
     open_to_read,
-    unseal,
     unusable,
 )
-from waygraph.registry.index.local.index_rows import AgentRecord, Postings, Rows
-from waygraph.registry.index.local.scoring import best, candidates
+from waygraph.registry.index.local.index_rows import AgentRecord, Living, Postings, Rows
+from waygraph.registry.index.local.scoring import Codes, best, candidates
 from waygraph.registry.index.search_index import (
     TEXT_LEGS,
     VECTOR_LEGS,
+    AnswerCache,
     CallNames,
     Hits,
     Leg,
     LegHits,
+    ReadById,
     Scope,
     Transitions,
-    tool_of_record,
+    of_record,
 )
 from waygraph.registry.model.changes import OperatorSettings, SourceSummary
 from waygraph.registry.model.errors import IndexOutdated, RegistryUnusable
@@ -67,31 +65,19 @@ if TYPE_CHECKING:
 _SCOPES_KEPT, _WORDS_KEPT, _COUNTS_KEPT = 64, 2_048, 8_192
 
 
-class Living:
-    """Of one revision: which rows hold, and what they are; each bool or int32 of shape (rows,)."""
+def once[S, T](method: Callable[[S], T]) -> Callable[[S], T]:
+    """Its answer is made by the first who asks, and kept in its object."""
 
-    def __init__(self, file: IndexFile, header: Header, rows: Rows) -> None:
-        rows.follow(file, header.rows)
-        size = header.rows
-        self.alive = np.ones(size, np.bool_)
-        self.alive[file.dead_rows(header)] = False
-        self.ids, self.owners = rows.ids[:size], rows.owners[:size]
-        self.agents, self.flags, self.lengths = rows.agents[:size], rows.flags[:size], rows.lengths[:size]
-        self.ranks = rows.ranks(size)
-        flags = self.flags
-        self.profiles: Mask = self.alive & (flags & TOOL == 0)
-        self.tools: Mask = self.alive & (flags & TOOL > 0)
-        self.capabilities: Mask = self.tools | (self.alive & (flags & BARE > 0))
-        self.populations: Mapping[EntityKind, int] = {
-            "agent": int(np.count_nonzero(self.profiles)),
-            "tool": int(np.count_nonzero(self.capabilities)),
-        }
+    name = f"{method.__name__}()"
 
-    def texts(self, leg: Leg) -> "Mask":
-        """The rows of a ranked list: bool of shape (rows,)."""
-        if leg in ("agent_text", "agent_vector"):
-            return self.profiles
-        return self.tools if leg == "tool_vector" else self.capabilities
+    @wraps(method)
+    def keep(self: S) -> T:
+        answers: dict[str, T] = vars(self)
+        if name not in answers:
+            answers[name] = method(self)
+        return answers[name]
+
+    return keep
 
 
 class LocalIndex:
@@ -106,16 +92,14 @@ class LocalIndex:
         with self._readable():
             self._version = file.version  # asked first: at worst the same revision is read twice
             self.header = file.header()
-            self.has_intent = file.intent() is not None
         self.state = self.header.state
         if self.state.schema_version > SCHEMA_VERSION:
             raise RegistryUnusable(self._folder, "a newer Waygraph wrote it. Upgrade waygraph.")
-        self._rows: Rows = former._rows if former else Rows(self.state.dimension)
-        self._lock = Lock()
-        self._masks: LRUCache[Scope, Mask] = LRUCache(_SCOPES_KEPT)
-        self._leg_rows: LRUCache[tuple[Leg, Scope], Places] = LRUCache(_SCOPES_KEPT)
-        self._shares: LRUCache[tuple[Leg, str], Shares] = LRUCache(_WORDS_KEPT)
-        self._counts: LRUCache[object, int] = LRUCache(_COUNTS_KEPT)
+        self._rows: Rows = former._rows if former else Rows()
+        self._masks = AnswerCache["Mask"](_SCOPES_KEPT)
+        self._leg_rows = AnswerCache["Places"](_SCOPES_KEPT)
+        self._shares = AnswerCache["Shares"](_WORDS_KEPT)
+        self._counts = AnswerCache[int](_COUNTS_KEPT)
         self._values: dict[str, Any] = {}
 
     @classmethod
@@ -195,14 +179,15 @@ class LocalIndex:
         return Hits({leg: hits[leg] for leg in chosen_legs if leg in hits}, similarity, coverage, self, populations)
 
     def _vector_hits(self, legs: Sequence[Leg], vector: "Vector", depth: int, scope: Scope) -> dict[Leg, LegHits]:
-        if not vector.any():
-            return {leg: LegHits([], [], []) for leg in legs}
         rows = {leg: self._rows_of(leg, scope) for leg in legs}
-        floats, codes = self._rows.floats, self._rows.codes  # once: a later revision may change from one to the other
-        if floats is not None or codes is None:
-            scores = self._scores(floats, vector)
+        embeddings = self._rows.embeddings  # once: a later revision may change from floats to codes
+        if embeddings is None or not vector.any():
+            return {leg: LegHits([], [], []) for leg in legs}
+        if not isinstance(embeddings, Codes):
+            # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
+            scores = np.vecdot(embeddings[: self.header.rows], vector)
             return {leg: self._best(rows[leg], scores[rows[leg]], depth) for leg in legs}
-        about, slack = codes.bounds(vector, self.header.rows)
+        about, slack = embeddings.bounds(vector, self.header.rows)
         exact_scores = np.empty(self.header.rows, np.float32)
         read = np.zeros(self.header.rows, np.bool_)
 
@@ -218,24 +203,13 @@ class LocalIndex:
             hits[leg] = self._best(near, exact(near), depth)
         return hits
 
-    def _scores(self, floats: "Vector | None", vector: "Vector") -> "Vector":
-        """Cosines of all rows: float32 of shape (rows,). None: there are no vectors."""
-        if floats is None:
-            return np.zeros(self.header.rows, np.float32)
-        # vecdot, not @: one thread, and a row's score never depends on the rows beside it.
-        scores: Vector = np.vecdot(floats[: self.header.rows], vector)
-        return scores
-
     def _rows_of(self, leg: Leg, scope: Scope) -> "Places":
         """The rows of a vector leg that may be found, and have a direction."""
-        with self._lock:
-            rows = self._leg_rows.get((leg, scope))
-        if rows is None:
-            living = self._living
-            rows = np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0))
-            with self._lock:
-                self._leg_rows[leg, scope] = rows
-        return rows
+        living = self._living
+        return self._leg_rows.get(
+            (leg, scope),
+            lambda: np.flatnonzero(self._mask(scope) & living.texts(leg) & (living.flags & VECTOR > 0)),
+        )
 
     def _text_hits(
         self, leg: Leg, words: Sequence[str], depth: int, mask: "Mask", principal: Principal | None
@@ -244,7 +218,7 @@ class LocalIndex:
         total = self._populations(principal)["agent" if leg == "agent_text" else "tool"]
         parts, best_possible = [], 0.0
         for word in words:
-            rows, shares = self._word_shares(leg, word)
+            rows, shares = self._shares.get((leg, word), partial(self._word_shares, leg, word))
             having = self._count_visible((leg, word), rows, principal)
             rare = rarity(having, total)
             best_possible += SATURATION * rare
@@ -261,17 +235,10 @@ class LocalIndex:
 
     def _word_shares(self, leg: Leg, word: str) -> "Shares":
         """The rows whose text holds the word, and what it adds to the score of each as a share of its rarity."""
-        with self._lock:
-            shares = self._shares.get((leg, word))
-        if shares is None:
-            living, postings = self._living, self._postings(word)
-            keep = living.texts(leg)[postings.rows]
-            rows = postings.rows[keep]
-            lengths = _KEPT_LENGTHS.of(living.lengths[rows])
-            shares = rows, saturate(postings.counts[keep], lengths, self._mean_lengths[leg])
-            with self._lock:
-                self._shares[leg, word] = shares
-        return shares
+        living, postings = self._living, self._postings(word)
+        keep = living.texts(leg)[postings.rows]
+        rows = postings.rows[keep]
+        return rows, saturate(postings.counts[keep], living.kept_lengths[rows], self._mean_lengths[leg])
 
     @cached_property
     def _mean_lengths(self) -> Mapping[Leg, float]:
@@ -287,13 +254,8 @@ class LocalIndex:
         """How many of these rows the principal may find at all, whatever it filters."""
         if principal is None:
             return len(rows)
-        with self._lock:
-            count = self._counts.get((key, principal))
-        if count is None:
-            count = int(np.count_nonzero(self._mask(Scope(principal=principal))[rows]))
-            with self._lock:
-                self._counts[key, principal] = count
-        return count
+        mask = self._mask(Scope(principal=principal))
+        return self._counts.get((key, principal), lambda: int(np.count_nonzero(mask[rows])))
 
     def _populations(self, principal: Principal | None) -> Mapping[EntityKind, int]:
         living = self._living
@@ -319,14 +281,8 @@ class LocalIndex:
         return LegHits(living.ids[rows].tolist(), living.owners[rows].tolist(), scores.tolist())
 
     def _mask(self, scope: Scope) -> "Mask":
-        """Which rows may be found: bool of shape (rows,). Kept for the scopes asked last."""
-        with self._lock:
-            mask = self._masks.get(scope)
-        if mask is None:
-            mask = self._new_mask(scope)
-            with self._lock:
-                self._masks[scope] = mask
-        return mask
+        """Which rows may be found: bool of shape (rows,)."""
+        return self._masks.get(scope, lambda: self._new_mask(scope))
 
     def _new_mask(self, scope: Scope) -> "Mask":
         living = self._living
@@ -338,9 +294,9 @@ class LocalIndex:
             may_route = np.fromiter(
                 (routable(agent, scope.principal, scope.filters) for agent in agents), np.bool_, len(rows)
             )
-        by_owner = np.zeros(int(living.agents.max(initial=0)) + 1, np.bool_)
-        by_owner[living.agents[rows]] = may_route
-        mask: Mask = living.alive & by_owner[living.agents] & (living.flags & PENDING == 0)
+        by_owner = np.zeros(self.header.owners + 1, np.bool_)
+        by_owner[living.owner_numbers[rows]] = may_route
+        mask: Mask = living.alive & by_owner[living.owner_numbers] & (living.flags & PENDING == 0)
         tools = tools_within(scope.filters)
         if tools is not None:
             mask &= (living.flags & TOOL == 0) | np.fromiter(
@@ -354,58 +310,37 @@ class LocalIndex:
         with self._readable():
             return self._rows.agent_records(self._file, rows)
 
+    @once
     def agents(self) -> Mapping[str, Agent]:
-        return self._agents_by_id
+        return ReadById(self._agent_rows, lambda rows: [each.agent for each in self._agent_records(rows)])
 
-    @cached_property
-    def _agents_by_id(self) -> Mapping[str, Agent]:
-        return _AgentsById(self._agent_rows, self._agent_records)
-
+    @once
     def pinned_agents(self) -> Sequence[Agent]:
-        return self._agents_to_pin
-
-    @cached_property
-    def _agents_to_pin(self) -> Sequence[Agent]:
-        living = self._living
-        rows = np.flatnonzero(living.profiles & (living.flags & IS_PINNED > 0)).tolist()
+        rows = np.flatnonzero(self._living.profiles & (self._living.flags & IS_PINNED > 0)).tolist()
         return sorted((record.agent for record in self._agent_records(rows)), key=lambda agent: agent.id)
 
     def tools(self, ids: Sequence[str]) -> list[Tool]:
-        rows = [self._tool_rows_of(each.partition("/")[0])[each] for each in ids]
+        rows = [self._tool_row(each) for each in ids]
         with self._readable():
             return self._rows.tools(self._file, rows)
 
+    def _tool_row(self, tool_id: str) -> int:
+        place = bisect_left(self._tool_ids, tool_id)
+        if place == len(self._tool_ids) or self._tool_ids[place] != tool_id:
+            raise KeyError(tool_id)
+        return int(self._living.tools_by_id[place])
+
     def tool_ids(self, agent_id: str) -> Sequence[str]:
-        return list(self._tool_rows_of(agent_id))
+        first, end = (bisect_left(self._tool_ids, f"{agent_id}{mark}") for mark in "/0")  # 0 comes right after /
+        ids: list[str] = self._tool_ids[first:end].tolist()
+        return ids
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
 
-    def _tool_rows_of(self, agent_id: str) -> Mapping[str, int]:
-        """Of an agent's tools, by id and in order of it."""
-        owner = self._agent_rows.get(agent_id)
-        if owner is None:
-            return {}
-        tool_rows = self._tool_rows_by_agent.get(agent_id)
-        if tool_rows is None:
-            numbers, rows = self._tools_by_number
-            number = self._living.agents[owner]
-            mine = rows[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, "right")]
-            tool_rows = dict(sorted(zip(self._living.ids[mine].tolist(), mine.tolist(), strict=True)))
-            self._tool_rows_by_agent[agent_id] = tool_rows
-        return tool_rows
-
     @cached_property
-    def _tool_rows_by_agent(self) -> dict[str, Mapping[str, int]]:
-        return {}
-
-    @cached_property
-    def _tools_by_number(self) -> "tuple[NDArray[np.int32], Places]":
-        """Numbers of owners in order, and the row of a tool beside each."""
-        rows = np.flatnonzero(self._living.tools)
-        numbers = self._living.agents[rows]
-        order = np.argsort(numbers, kind="stable")
-        return numbers[order], rows[order]
+    def _tool_ids(self) -> "NDArray[np.object_]":
+        return self._living.ids[self._living.tools_by_id]
 
     @cached_property
     def _agent_rows(self) -> Mapping[str, int]:
@@ -424,40 +359,31 @@ class LocalIndex:
     def _call_names(self) -> CallNames:
         return CallNames(self._agent_rows)
 
-    @property
-    def transitions(self) -> "Transitions | None":
-        return self._transitions
-
     @cached_property
-    def _transitions(self) -> "Transitions | None":
+    def transitions(self) -> "Transitions | None":
         """Read by the first question that has a history."""
         living = self._living
-        rows = [
-            Transition(before=before, first=first, next=following, count=count, last_at=at)
-            for before, first, following, count, at in self._part("transitions")
-        ]
+        rows = [Transition(**row) for row in self._part("transitions")]
         transitions = usable_transitions(rows, {*living.ids[living.alive].tolist()}) if rows else ()
-        if not transitions and not (living.tools & (living.flags & GIVES > 0)).any():
-            return None
-        graph = CallGraph(tuple(transitions), self._part("near") or {}, _Fits(self))
-        return NextTools(graph, self._agents_by_id, self._half_life_days)
+        sources = np.flatnonzero(living.tools & (living.flags & GIVES > 0))
+        rows_by_id = dict(zip(living.ids[sources].tolist(), sources.tolist(), strict=True))
+        fits = ReadById(rows_by_id, lambda rows: [self._fits_of(row) for row in rows])
+        graph = CallGraph(tuple(transitions), self._part("near") or {}, fits)
+        return NextTools(graph, self.agents(), self._half_life_days) if graph else None
 
-    def fits_of(self, tool_id: str) -> Mapping[str, float]:
+    def _fits_of(self, row: int) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""
-        row = self._tool_rows_of(tool_id.partition("/")[0]).get(tool_id)
-        if row is None or not self._living.flags[row] & GIVES:
-            return {}
+        living = self._living
         with self._readable():
             (tool,) = self._rows.tools(self._file, [row])
             needs = [self._postings(NEEDS + name) for name in given_names(tool.output_schema)]
-            living = self._living
-            pairs = [
-                (living.ids[place], count)
-                for each in needs
-                for place, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True)
-                if living.alive[place] and place != row
-            ]
-        return fits_of(pairs, self._agents_by_id)
+        pairs = [
+            (living.ids[place], count)
+            for each in needs
+            for place, count in zip(each.rows.tolist(), each.counts.tolist(), strict=True)
+            if living.alive[place] and place != row
+        ]
+        return fits_of(pairs, self.agents())
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         """Read when they are first asked for."""
@@ -468,20 +394,18 @@ class LocalIndex:
 
     def _part(self, name: str) -> Any:
         """Raises IndexOutdated if it was written twice since this revision, RegistryUnusable."""
-        serial = self.header.parts.get(name)
-        if serial is None:
+        if name not in self.header.parts:
             return []
         with self._readable():
-            rows = self._file.fetch("SELECT body FROM part WHERE name = ? AND serial = ?", name, serial)
-            if not rows and self._file.header().serial > self.header.serial:
+            body = self._file.part(name, self.header)
+            if body is not None:
+                return decode(body)
+            if self._file.header().serial > self.header.serial:
                 raise IndexOutdated
-            return decode(unseal(rows[0][0] if rows else None, (name, serial)))
+            raise DamagedIndex(f"{name} is missing")
 
+    @once
     def sources(self) -> Sequence[SourceSummary]:
-        return self._sources
-
-    @cached_property
-    def _sources(self) -> Sequence[SourceSummary]:
         claims: dict[str, list[tuple[str, str]]] = {}
         for agent, its_claims in self._agent_records(list(self._agent_rows.values())):
             for source, key in its_claims:
@@ -497,90 +421,21 @@ class LocalIndex:
             for row in self._part("sources")
         ]
 
+    @once
     def settings(self) -> Mapping[str, OperatorSettings]:
-        return self._settings
-
-    @cached_property
-    def _settings(self) -> Mapping[str, OperatorSettings]:
-        rows = self._part("settings")
-        settings = (OperatorSettings(**{name: _as_kept(value) for name, value in row.items()}) for row in rows)
+        settings = (of_record(OperatorSettings, row) for row in self._part("settings"))
         return {setting.agent_id: setting for setting in settings}
 
     def stated_tool(self, tool_id: str) -> tuple[Tool, ToolSetting] | None:
-        setting = settings_of_tools(self._settings.get(tool_id.partition("/")[0])).get(tool_id.partition("/")[2])
+        agent_id, _, name = tool_id.partition("/")
+        setting = settings_of_tools(self.settings().get(agent_id)).get(name)
         if setting is None or tool_id not in self._tools_of_manifests:
             return None
         return self._tools_of_manifests[tool_id], setting
 
     @cached_property
     def _tools_of_manifests(self) -> Mapping[str, Tool]:
-        return {record["id"]: tool_of_record(record) for record in self._part("stated")}
+        return {record["id"]: of_record(Tool, record) for record in self._part("stated")}
 
     def close(self) -> None:
         self._file.close()
-
-
-class _AgentsById(Mapping[str, Agent]):
-    """One record is read when it is asked for, all of them when somebody lists."""
-
-    def __init__(self, rows: Mapping[str, int], read: Callable[[Sequence[int]], Sequence[AgentRecord]]) -> None:
-        self._rows, self._read = rows, read
-
-    def __getitem__(self, agent_id: str) -> Agent:
-        return self._read([self._rows[agent_id]])[0].agent
-
-    def __contains__(self, agent_id: object) -> bool:
-        return agent_id in self._rows
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def values(self) -> ValuesView[Agent]:
-        return self._all.values()
-
-    def items(self) -> ItemsView[str, Agent]:
-        return self._all.items()
-
-    @cached_property
-    def _all(self) -> dict[str, Agent]:
-        return {record.agent.id: record.agent for record in self._read(list(self._rows.values()))}
-
-
-class _Fits(Mapping[str, Mapping[str, float]]):
-    """Tool id → the tools that fit behind it: found when they are asked for, of one tool."""
-
-    def __init__(self, index: LocalIndex) -> None:
-        self._index = index
-
-    def __getitem__(self, tool_id: str) -> Mapping[str, float]:
-        return self._index.fits_of(tool_id)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-class _KeptLengths:
-    """`kept_length` of many lengths at once."""
-
-    def __init__(self) -> None:
-        self._table = np.asarray([kept_length(length) for length in range(1_024)], np.int64)
-
-    def of(self, lengths: "NDArray[np.int32]") -> "NDArray[np.int64]":
-        most = int(lengths.max(initial=0))
-        if most >= len(self._table):
-            self._table = np.asarray([kept_length(length) for length in range(2 * most)], np.int64)
-        return self._table[lengths]
-
-
-_KEPT_LENGTHS = _KeptLengths()
-
-
-def _as_kept(value: Any) -> Any:
-    """JSON has no tuples."""
-    return tuple(value) if isinstance(value, list) else value

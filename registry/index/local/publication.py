@@ -12,7 +12,7 @@ from typing import Any
 
 from waygraph.registry.graph.contents import GraphNoun
 from waygraph.registry.graph.engine import GraphSession
-from waygraph.registry.graph.read import RegistryState, read_state
+from waygraph.registry.graph.read import read_state
 from waygraph.registry.index.local.file import (
     DamagedIndex,
     IndexFile,
@@ -23,7 +23,7 @@ from waygraph.registry.index.local.file import (
     open_to_read,
     open_to_write,
 )
-from waygraph.registry.index.local.index_upkeep import publish_changes, publish_whole
+from waygraph.registry.index.local.index_upkeep import publish_changes, publish_whole, shows
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryError
 
@@ -55,20 +55,18 @@ class Publication:
 
     def _begin(self, file: IndexFile) -> Intent:
         """What differs between the index and the graph, if the note of a writer that was killed says so."""
-        header, intent, state = file.header(), file.intent(), self.state
-        if _shows(header.state, state):
-            intent = Intent()
-        elif intent is None or state is None or state.commit not in intent.commits:
-            intent = Intent(agent_ids=None)
-        file.put_intent(intent)
-        return intent
+        intent = file.intent()
+        if shows(file.header().state, self.state):
+            return Intent()
+        is_explained = intent and self.state and self.state.commit in intent.commits
+        return intent if intent and is_explained else Intent(agent_ids=None)
 
     @contextmanager
     def keep(self, session: GraphSession, agent_ids: Collection[str] | None) -> Iterator[None]:
         """Around a transaction that changes these agents, or whose tools; None: any."""
         if self._file is not None:  # else the index is built anew
-            state, ids = read_state(session), None if agent_ids is None else frozenset(agent_ids)
-            self._intent = self._intent.with_write(state.commit if state else "", ids)
+            state = read_state(session)
+            self._intent = self._intent.with_write(state.commit if state else "", agent_ids)
             self._file.put_intent(self._intent)
         yield
 
@@ -84,7 +82,7 @@ class Publication:
             return False
         try:
             header, state = self._file.header(), read_state(self._session)
-            is_explained = _shows(header.state, state) or (state and state.commit in self._intent.commits)
+            is_explained = shows(header.state, state) or (state and state.commit in self._intent.commits)
             return bool(is_explained) and publish_changes(
                 self._file, self._session, self._intent.agent_ids, self._nouns
             )
@@ -97,36 +95,24 @@ class Publication:
             self._file = None
 
 
-def _shows(index: IndexState, state: RegistryState | None) -> bool:
-    """The commit too: a graph file that was restored from a copy may have come to the same revision another way."""
-    if state is None:
-        return False
-    return (index.revision, index.commit, index.schema_version) == (
-        state.revision,
-        state.commit,
-        state.schema_version,
-    )
-
-
 def published_state(folder: Path) -> IndexState | None:
     """What the current index says of itself; None if there is none that can be read."""
-    try:
-        with closing(open_to_read(folder)) as file:
-            return file.header().state
-    except (RegistryError, DamagedIndex):
-        return None
+    state, _ = _read_published(folder)
+    return state
 
 
 def is_behind(folder: Path) -> bool:
     """Whether something may be committed that the index does not show, or it must be built anew.
 
-    So it is while a writer is at work, after one was killed, and where the index is damaged or of another format.
+    So it is while a writer commits, after one was killed, and where the index is damaged or of another format.
     """
-    if is_damaged(folder):
-        return True
+    state, intent = _read_published(folder)
+    return is_damaged(folder) or state is None or intent is not None
+
+
+def _read_published(folder: Path) -> tuple[IndexState | None, Intent | None]:
     try:
         with closing(open_to_read(folder)) as file:
-            file.header()
-            return file.intent() is not None
+            return file.header().state, file.intent()
     except (RegistryError, DamagedIndex):
-        return True
+        return None, None

@@ -17,8 +17,6 @@ _LINE = 64
 """Bytes of a processor's cache line."""
 _GROUPS = 4
 """For each of the best that are wanted: more are longer looked through, fewer leave more scores to be sorted."""
-CODE_TAIL = 8
-"""Bytes behind the codes of a row: its scale and its error, float32 each."""
 
 
 def has_codes() -> bool:
@@ -87,23 +85,17 @@ class Codes(NamedTuple):
         """
         import simsimd
 
-        codes, scale, error = encode(vector)
+        codes, scale, error = encode_vector(vector)
         products = np.asarray(simsimd.cdist(codes[None], self.codes[:rows], "dot"))[0]
         about = products.astype(np.float32) * (self.scales[:rows] * np.float32(scale))
         return about, self.errors[:rows] + np.float32(error * 1.01 + 2e-6)
 
 
-def encode(vector: "Vector") -> "tuple[NDArray[np.int8], float, float]":
-    """Codes, int8 of shape (dimension,), their scale, and the length of what they leave out."""
+def encode_vector(vector: "Vector") -> "tuple[NDArray[np.int8], float, float]":
+    """Codes, int8 of shape (dimension,), their scale, and at least the length of what they leave out."""
     scale = float(np.abs(vector).max(initial=0)) / 127 or 1.0
     codes = np.rint(vector / scale).astype(np.int8)
-    return codes, scale, float(np.linalg.norm(vector - codes * np.float32(scale)))
-
-
-def code_row(vector: "Vector") -> bytes:
-    """What a row of a block of columns keeps of a vector, float32 of shape (dim,)."""
-    codes, scale, error = encode(vector)
-    return codes.tobytes() + np.asarray([scale, error * 1.0001 + 1e-7], np.float32).tobytes()
+    return codes, scale, float(np.linalg.norm(vector - codes * np.float32(scale))) * 1.0001 + 1e-7
 
 
 def candidates(

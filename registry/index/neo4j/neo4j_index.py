@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import batched
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from waygraph.cypher import load
 from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools_of, read_transitions
+from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools, read_transitions
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
@@ -85,7 +85,6 @@ class Neo4jIndex:
         """`half_life_days`: of counted calls."""
         self._engine, self._half_life_days = engine, half_life_days
         self._lock = threading.Lock()
-        self._agents = _AgentsAt(None, {}, CallNames(()))
         self._kept: dict[str, tuple[str | None, object]] = {}
         self.state, self._apart = self._read_state()
 
@@ -112,20 +111,22 @@ class Neo4jIndex:
 
     @property
     def transitions(self) -> "Transitions | None":
-        return self._recall("transitions", lambda _: self._read_transitions())
+        return self._recall("transitions", self._read_transitions)
 
     def values[T: NounValue](self, noun: GraphNoun[T]) -> Sequence[T]:
         return self._recall(noun.name, noun.read)
 
     def _recall[T](self, what: str, read: Callable[[GraphSession], T]) -> T:
         """What was read once for the present revision."""
-        cached_value = self._kept.get(what)
-        if cached_value is not None and cached_value[0] == self.state.commit:
-            return cast("T", cached_value[1])
-        value, is_whole = self._read_whole(lambda commit: (commit, read(self._engine)))
-        if is_whole:
-            self._kept[what] = value
-        return value[1]
+        commit, value = self._kept.get(what, (None, None))
+        if commit == self.state.commit:
+            return cast("T", value)
+        before = Moment.read(self._engine)
+        value = read(self._engine)
+        # Amid a commit it may be half of it.
+        if before is not None and before.whole and Moment.read(self._engine) == before:
+            self._kept[what] = before.commit, value
+        return value
 
     def search(
         self,
@@ -244,35 +245,14 @@ class Neo4jIndex:
     # -- records -----------------------------------------------------------------------------------
 
     def agents(self) -> Mapping[str, Agent]:
-        return self._agents_now().agents
+        return self._recall("agents", _read_agents)
 
     def owners_called(self, call_name: str) -> Sequence[str]:
-        return self._agents_now().call_names.owners(call_name)
+        return self._recall("call names", lambda _: CallNames(self.agents())).owners(call_name)
 
-    def _agents_now(self) -> "_AgentsAt":
-        """Kept for the next question if no writer was committing."""
-        before = self._agents
-        if before.commit == self.state.commit:
-            return before
-        agents, is_whole = self._read_whole(self._read_agents)
-        if is_whole:
-            self._agents = agents
-        return agents
-
-    def _read_agents(self, commit: str | None) -> "_AgentsAt":
-        rows = self._engine.run(_NEO4J_SEARCH_AGENTS)
-        agents = {agent.id: agent for agent in map(agent_of, (row["record"] for row in rows))}
-        return _AgentsAt(commit, agents, CallNames(agents))
-
-    def _read_whole[T](self, read: "Callable[[str | None], T]") -> tuple[T, bool]:
-        """What it reads after which commit, and whether that is whole: amid a commit it may be half of it."""
-        before = Moment.read(self._engine)
-        value = read(before.commit if before else None)
-        return value, before is not None and before.whole and Moment.read(self._engine) == before
-
-    def _read_transitions(self) -> NextTools | None:
-        transitions = usable_transitions(read_transitions(self._engine))
-        if not (transitions or self._engine.run(_NEO4J_SEARCH_GIVING_TOOL)):
+    def _read_transitions(self, session: GraphSession) -> NextTools | None:
+        transitions = usable_transitions(read_transitions(session))
+        if not (transitions or session.run(_NEO4J_SEARCH_GIVING_TOOL)):
             return None  # without a look at the agents: each route after a change asks
         agents = self.agents()
         near = self._near_tools(counted_tools(transitions), agents)
@@ -341,7 +321,7 @@ class Neo4jIndex:
     def stated_tool(self, tool_id: str) -> "tuple[Tool, ToolSetting] | None":
         agent_id, _, name = tool_id.partition("/")
         setting = settings_of_tools(self.settings().get(agent_id)).get(name)
-        stored_tools = (item.tool for item in read_tools_of(self._engine, [agent_id]) if item.tool.id == tool_id)
+        stored_tools = (item.tool for item in read_tools(self._engine, [agent_id]) if item.tool.id == tool_id)
         tool = next(stored_tools, None) if setting else None
         return (tool, setting) if tool and setting else None
 
@@ -349,12 +329,9 @@ class Neo4jIndex:
         """The engine is its owner's."""
 
 
-class _AgentsAt(NamedTuple):
-    """The agents by id, in order of id, as they were after `commit` (None: not read yet)."""
-
-    commit: str | None
-    agents: Mapping[str, Agent]
-    call_names: CallNames
+def _read_agents(session: GraphSession) -> Mapping[str, Agent]:
+    """By id, in order of it."""
+    return {agent.id: agent for agent in (agent_of(row["record"]) for row in session.run(_NEO4J_SEARCH_AGENTS))}
 
 
 def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
@@ -381,10 +358,14 @@ class Index:
 
 
 def text_indexes() -> tuple[Index, ...]:
-    return (
-        _text_index("agent_text", ("Agent",), "index_terms"),
-        _text_index("capability_text", ("Capability",), "index_terms"),
-        _text_index("name", ("Agent", "Tool"), "index_names"),
+    config = {"fulltext.analyzer": "whitespace"}
+    return tuple(
+        Index(name=name, kind="FULLTEXT", labels=labels, properties=(text,), config=config)
+        for name, labels, text in (
+            ("agent_text", ("Agent",), "index_terms"),
+            ("capability_text", ("Capability",), "index_terms"),
+            ("name", ("Agent", "Tool"), "index_names"),
+        )
     )
 
 
@@ -428,12 +409,6 @@ def renew_schema(engine: GraphEngine, dimension: int, *, by_owner: bool) -> None
         make_text_indexes(engine)
         if dimension:
             make_vector_indexes(engine, dimension, by_owner=by_owner)
-
-
-def _text_index(name: str, labels: tuple[str, ...], properties: str) -> Index:
-    return Index(
-        name=name, kind="FULLTEXT", labels=labels, properties=(properties,), config={"fulltext.analyzer": "whitespace"}
-    )
 
 
 def _fault(index: Index, row: Mapping[str, Any] | None) -> str:

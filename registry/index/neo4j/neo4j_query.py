@@ -1,7 +1,7 @@
 """A search as Neo4j takes it, and its answer: hits, their records, and whether all is of one revision."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,9 +16,9 @@ from waygraph.registry.index.search_index import (
     Hits,
     Leg,
     LegHits,
+    ReadById,
     Scope,
-    agent_of_record,
-    tool_of_record,
+    of_record,
 )
 from waygraph.registry.model.changes import IndexState
 from waygraph.registry.model.errors import RegistryNotFound
@@ -278,7 +278,7 @@ class _AnswerRecords:
         self._answer, self.state = answer, state
 
     def agents(self) -> Mapping[str, Agent]:
-        return _AgentsById(self._answer.agents)
+        return ReadById(dict(sorted(self._answer.agents.items())), lambda records: [*map(agent_of, records)])
 
     def pinned_agents(self) -> Sequence[Agent]:
         return [agent_of(record) for _, record in sorted(self._answer.pinned.items())]
@@ -287,28 +287,12 @@ class _AnswerRecords:
         return [tool_of(self._answer.tools[tool_id]) for tool_id in ids]
 
 
-class _AgentsById(Mapping[str, Agent]):
-    """Agents by id, in order of id, over their records."""
-
-    def __init__(self, records: Mapping[str, str]) -> None:
-        self._records = records
-
-    def __getitem__(self, agent_id: str) -> Agent:
-        return agent_of(self._records[agent_id])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._records))
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-
 def agent_of(record: str) -> Agent:
-    return agent_of_record(json.loads(record))
+    return of_record(Agent, json.loads(record))
 
 
 def tool_of(record: str) -> Tool:
-    return tool_of_record(json.loads(record))
+    return of_record(Tool, json.loads(record))
 
 
 def _first_named(names: str, candidates: Sequence[str]) -> float:

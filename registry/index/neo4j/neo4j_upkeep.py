@@ -14,26 +14,18 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any
 
-from waygraph.cypher import load
+from waygraph.cypher import Statement, load
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
-from waygraph.registry.graph.read import (
-    overlaid,
-    read_agents,
-    read_agents_of,
-    read_settings,
-    read_settings_of,
-    read_tools_of,
-)
+from waygraph.registry.graph.read import read_entries, read_settings
 from waygraph.registry.index.search_index import (
     agent_document,
     agent_names,
-    agent_record,
+    record_of,
     tool_document,
     tool_names,
-    tool_record,
 )
 from waygraph.registry.model.nouns import Agent, Tool, reachable
-from waygraph.registry.model.tool_settings import overlay_tools
+from waygraph.registry.model.transitions import is_tool
 
 _NEO4J_CHECK_INDEXED_AGENTS = load("neo4j/check/indexed_agents")
 _NEO4J_CHECK_INDEXED_TOOLS = load("neo4j/check/indexed_tools")
@@ -62,6 +54,8 @@ LONGEST_NAME_CHARS = 200
 ALL_TEXTS = "*"
 """The Term that counts texts, whatever words they hold; no word is written so."""
 
+Row = Mapping[str, Any]
+"""What is indexed of an agent or a tool, as the statements take and give it: id, labels and `props`."""
 Counts = tuple[Counter[str], Counter[str]]
 """Word → number of texts that hold it, of agents and of capabilities."""
 
@@ -100,16 +94,27 @@ def vector_index(label: str, dimension: int) -> str:
 def keep_index(session: GraphSession, agent_ids: Collection[str]) -> Iterator[None]:
     """Notes what is indexed of these agents and their tools, and after the block indexes what there is then."""
     ids = sorted(agent_ids)
-    before = _entries(session, ids)
+    before = {
+        row["id"]: row
+        for batch in batched(ids, BATCH_ROWS)
+        for row in session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(batch))
+    }
     yield
     after = Documents.read(session, ids)
-    for batch in batched(after.agent_rows, BATCH_ROWS):
-        session.run(_NEO4J_UPKEEP_PUT_AGENTS, rows=list(batch))
+    _run_all(session, _NEO4J_UPKEEP_PUT_AGENTS, after.agent_rows)
     # Of a text that is written again Lucene counts the former one too, until it merges its files.
-    for batch in batched([row for row in after.tool_rows if before.get(row["id"]) != _tool_entry(row)], BATCH_ROWS):
-        session.run(_NEO4J_UPKEEP_PUT_TOOLS, rows=list(batch))
-    for batch in batched(differences(counts(before.values()), counts(after.entries())), BATCH_ROWS):
-        session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
+    changed_tools = [row for row in after.tool_rows if not _is_indexed(row, before.get(row["id"]))]
+    _run_all(session, _NEO4J_UPKEEP_PUT_TOOLS, changed_tools)
+    _run_all(session, _NEO4J_UPKEEP_COUNT_TERMS, differences(counts(before.values()), counts(after.rows)))
+
+
+def _run_all(session: GraphSession, statement: Statement, rows: Iterable[Row]) -> None:
+    for batch in batched(rows, BATCH_ROWS):
+        session.run(statement, rows=list(batch))
+
+
+def _is_indexed(row: Row, former: Row | None) -> bool:
+    return former is not None and former["props"].items() <= row["props"].items()
 
 
 def index_name(form: str) -> str:
@@ -120,43 +125,25 @@ def index_name(form: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    """What is indexed of one entity: among agents, among capabilities or both, by which words."""
-
-    agent: bool
-    capability: bool
-    terms: str
-    names: str
-    record: str
-
-
-@dataclass(frozen=True, slots=True)
 class Documents:
     """What is to be indexed of agents as they hold now, and of their tools, as rows of the statements."""
 
-    agent_rows: list[dict[str, Any]]
-    tool_rows: list[dict[str, Any]]
+    agent_rows: list[Row]
+    tool_rows: list[Row]
 
     @classmethod
     def read(cls, session: GraphSession, agent_ids: Collection[str] | None) -> "Documents":
         """None: all agents."""
-        stored_agents = read_agents(session) if agent_ids is None else read_agents_of(session, agent_ids)
-        settings = read_settings(session) if agent_ids is None else read_settings_of(session, agent_ids)
-        agents = {each.agent.id: overlaid(each.agent, settings) for each in stored_agents.values()}
-        tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
-        for batch in batched(list(agents), BATCH_ROWS):
-            for item in read_tools_of(session, batch):
-                tools[item.tool.agent_id].append(item.tool)
-        tools = {agent_id: overlay_tools(agent_tools, settings) for agent_id, agent_tools in tools.items()}
-        return cls(
-            [_agent_row(agent, tools[agent.id]) for agent in agents.values()],
-            [_tool_row(agents[agent_id], tool) for agent_id, agent_tools in tools.items() for tool in agent_tools],
-        )
+        rows = cls([], [])
+        for owner, items in read_entries(session, agent_ids, read_settings(session, agent_ids)):
+            tools = [item.tool for item in items]
+            rows.agent_rows.append(_agent_row(owner.agent, tools))
+            rows.tool_rows.extend(_tool_row(owner.agent, tool) for tool in tools)
+        return rows
 
-    def entries(self) -> Iterator[_Entry]:
-        for row in self.agent_rows:
-            yield _entry(row, agent=True, capability=row["capability"])
-        yield from map(_tool_entry, self.tool_rows)
+    @property
+    def rows(self) -> list[Row]:
+        return [*self.agent_rows, *self.tool_rows]
 
 
 def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
@@ -167,7 +154,7 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
         "unreachable": not reachable(agent.status),
         "props": {
             "index_owner": agent.id,
-            "index_record": _record(agent_record(agent)),
+            "index_record": _record(agent),
             "index_terms": " ".join(agent_document(agent, tools)),
             "index_names": _names(agent_names(agent)),
             "index_tags": list(agent.tags),
@@ -181,52 +168,35 @@ def _agent_row(agent: Agent, tools: Collection[Tool]) -> dict[str, Any]:
 def _tool_row(owner: Agent, tool: Tool) -> dict[str, Any]:
     return {
         "id": tool.id,
+        "capability": True,
         "pending": tool.pending,
         "props": {
             # An index of vectors that is searched for some owners alone then leaves out what waits.
             "index_owner": "" if tool.pending else owner.id,
-            "index_record": _record(tool_record(tool)),
+            "index_record": _record(tool),
             "index_terms": " ".join(tool_document(owner, tool)),
             "index_names": _names(tool_names(owner, tool)),
         },
     }
 
 
-def _record(entity: Mapping[str, Any]) -> str:
-    return json.dumps(entity, ensure_ascii=False, separators=(",", ":"))
+def _record(entity: Agent | Tool) -> str:
+    return json.dumps(record_of(entity), ensure_ascii=False, separators=(",", ":"))
 
 
 def _names(forms: Iterable[str]) -> str:
     return " ".join(sorted(map(index_name, forms)))
 
 
-def _entry(row: Mapping[str, Any], *, agent: bool, capability: bool) -> _Entry:
-    props = row["props"]
-    return _Entry(agent, capability, props["index_terms"], props["index_names"], props["index_record"])
-
-
-def _tool_entry(row: Mapping[str, Any]) -> _Entry:
-    return _entry(row, agent=False, capability=True)
-
-
-def _entries(session: GraphSession, agent_ids: Collection[str]) -> dict[str, _Entry]:
-    """Entity id → what is indexed of it; without those that are not indexed yet."""
-    return {
-        row["id"]: _Entry(row["agent"], row["capability"], row["terms"], row["names"], row["record"])
-        for batch in batched(agent_ids, BATCH_ROWS)
-        for row in session.run(_NEO4J_UPKEEP_ENTRIES, agent_ids=list(batch))
-        if row["terms"] is not None
-    }
-
-
-def counts(entries: Iterable[_Entry]) -> Counts:
-    """Word → number of texts that hold it, of agents and of capabilities."""
+def counts(rows: Iterable[Row]) -> Counts:
+    """Of these texts; those that are not indexed yet are left out."""
     agents: Counter[str] = Counter()
     capabilities: Counter[str] = Counter()
-    for entry in entries:
-        words = {ALL_TEXTS, *entry.terms.split()}
-        agents.update(words if entry.agent else ())
-        capabilities.update(words if entry.capability else ())
+    for row in rows:
+        terms = row["props"]["index_terms"]
+        words = () if terms is None else {ALL_TEXTS, *terms.split()}
+        agents.update(() if is_tool(row["id"]) else words)
+        capabilities.update(words if row["capability"] else ())
     return agents, capabilities
 
 
@@ -236,7 +206,6 @@ def differences(before: Counts, after: Counts) -> list[dict[str, Any]]:
     return [row for row in rows if row["agents"] or row["capabilities"]]
 
 
-Row = Mapping[str, Any]
 _LABELS = ("capability", "apart", "unreachable", "pending")
 
 
@@ -255,8 +224,8 @@ class Comparison:
         tools = session.run(_NEO4J_CHECK_INDEXED_TOOLS)
         return cls(
             _beside(target.agent_rows, agents),
-            _beside([{**row, "capability": True} for row in target.tool_rows], tools),
-            (counts(target.entries()), _held_counts(session)),
+            _beside(target.tool_rows, tools),
+            (counts(target.rows), _held_counts(session)),
         )
 
     def agent_faults(self) -> Iterator[str]:
@@ -282,14 +251,12 @@ def renew_index(session: GraphSession) -> Iterator[None]:
         (_NEO4J_UPKEEP_PUT_AGENTS, comparison.agents),
         (_NEO4J_UPKEEP_PUT_TOOLS, comparison.tools),
     ):
-        for batch in batched([target for target, actual in pairs.values() if target != actual], BATCH_ROWS):
-            session.run(statement, rows=list(batch))
+        _run_all(session, statement, [target for target, actual in pairs.values() if target != actual])
     target, actual = comparison.terms
-    for batch in batched(differences(actual, target), BATCH_ROWS):
-        session.run(_NEO4J_UPKEEP_COUNT_TERMS, rows=list(batch))
+    _run_all(session, _NEO4J_UPKEEP_COUNT_TERMS, differences(actual, target))
 
 
-def _beside(target: list[dict[str, Any]], actual: list[dict[str, Any]]) -> dict[str, tuple[Row, Row]]:
+def _beside(target: Iterable[Row], actual: Iterable[Row]) -> dict[str, tuple[Row, Row]]:
     by_id = {row["id"]: row for row in actual}
     return {row["id"]: (row, by_id.get(row["id"], {})) for row in target}
 

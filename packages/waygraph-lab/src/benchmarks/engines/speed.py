@@ -11,7 +11,7 @@ from benchmarks.engines.children import in_child
 from benchmarks.engines.contenders import CONTENDERS, FILE
 from benchmarks.engines.contents import change, fill
 from benchmarks.processes import status_mib
-from waygraph.registry.graph.read import read_agents, read_claims, read_state, read_tools, read_tools_of, read_vectors
+from waygraph.registry.graph.read import read_agents, read_claims, read_state, read_tools, read_vectors
 
 CHANGES = 30
 TIMEOUT_S = 900.0
@@ -60,7 +60,7 @@ def measure_reads(name: str, folder: Path, tools: int) -> Figures:  # noqa: ARG0
     figures["tools of one agent, ms"] = (
         1_000
         * median(
-            _seconds(lambda agent=agent: read_tools_of(engine, [agent]))  # type: ignore[misc]
+            _seconds(lambda agent=agent: read_tools(engine, [agent]))  # type: ignore[misc]
             for agent in agents[:200]
         )
     )
