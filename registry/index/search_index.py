@@ -1,7 +1,7 @@
 """What a search index is, what it answers, and which words and names of an entity it searches."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from waygraph.registry.embedding.texts import parameter_text
@@ -187,7 +187,7 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
 
 def tool_record(tool: Tool) -> dict[str, Any]:
     """The tool as JSON; what few tools have only where it is."""
-    return _without_empty(asdict(tool), ("questions", *_APPROVAL))
+    return _record(tool, ("questions", *_APPROVAL))
 
 
 def tool_of_record(record: Mapping[str, Any]) -> Tool:
@@ -197,7 +197,7 @@ def tool_of_record(record: Mapping[str, Any]) -> Tool:
 
 def agent_record(agent: Agent) -> dict[str, Any]:
     """The agent as JSON; what few agents have only where it is."""
-    return _without_empty(asdict(agent), _APPROVAL)
+    return _record(agent, _APPROVAL)
 
 
 def agent_of_record(record: Mapping[str, Any]) -> Agent:
@@ -208,5 +208,7 @@ def agent_of_record(record: Mapping[str, Any]) -> Agent:
 _APPROVAL = ("pending", "flags", "approved_hash")
 
 
-def _without_empty(record: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if value or name not in names}
+def _record(entity: Agent | Tool, where_filled: Collection[str]) -> dict[str, Any]:
+    """Its fields, some of them only where they are filled."""
+    values = ((name, getattr(entity, name)) for name in type(entity).__slots__)
+    return {name: value for name, value in values if value or name not in where_filled}

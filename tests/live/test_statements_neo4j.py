@@ -42,8 +42,6 @@ ONLY_IN_NEED = {
     *("neo4j/typed/unstopped", "neo4j/commit/keep_mark", "neo4j/copy/read", "neo4j/copy/clear"),
     # Where a scope leaves too few in the index's own answer: tests/contract/test_index.py.
     "neo4j/search/scan",
-    # Only the index of a file is written entry by entry.
-    "read/claims_of_agents",
 }
 OF_FAULTS = {"check/orphans", "neo4j/schema/foreign_labels"}
 """They answer nothing where nothing is wrong."""

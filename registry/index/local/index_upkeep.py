@@ -26,6 +26,7 @@ from waygraph.registry.graph.read import (
     overlaid,
     read_agents,
     read_agents_of,
+    read_claims_of,
     read_settings,
     read_sources,
     read_state,
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_READ_CLAIMS_OF_AGENTS = load("read/claims_of_agents")
 _READ_SOME_VECTOR = load("read/some_vector")
 
 DEAD_ROWS_SPARED = 256
@@ -173,8 +173,8 @@ class GraphReader:
         for ids in batched(sorted(agent_ids), _AGENTS_AT_ONCE):
             agents = read_agents_of(self._session, ids)
             claims: dict[str, list[tuple[str, str]]] = defaultdict(list)
-            for row in self._session.run(_READ_CLAIMS_OF_AGENTS, ids=list(ids)):
-                claims[row["agent_id"]].append((row["source"], row["key"]))
+            for claim in read_claims_of(self._session, ids):
+                claims[claim.agent_id].append((claim.source, claim.key))
             tools: dict[str, list[Tool]] = {agent_id: [] for agent_id in agents}
             keys = {agent_id: record.vector_key for agent_id, record in agents.items()}
             for item in read_tools_of(self._session, ids):
