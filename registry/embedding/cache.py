@@ -139,31 +139,21 @@ class CachedEmbedder:
         """
         if role == "query":
             return self._inner.embed(texts, role, progress=progress)
-        with self.kept_open():
-            return in_order(texts, self._vectors(distinct(texts), progress), self.dimension)
-
-    def _vectors(self, texts: Sequence[str], progress: Progress | None) -> "dict[str, Vector]":
-        keys = {text: _key(text) for text in texts}
+        keys = {text: sha256(text.encode("utf-8", "surrogatepass")).digest() for text in distinct(texts)}
         cached_vectors = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
         vectors = {text: cached_vectors[key] for text, key in keys.items() if key in cached_vectors}
         missing = [text for text in keys if text not in vectors]
-        for some in batched(missing, BATCH_TEXTS):
-            count = len(vectors)
-            vectors.update(self._embed_and_keep(some, shift_progress(progress, count, len(keys))))
+        with self.kept_open():
+            for some in batched(missing, BATCH_TEXTS):
+                part_progress = shift_progress(progress, len(vectors), len(keys))
+                new = dict(zip(some, self._inner.embed(some, role, progress=part_progress), strict=True))
+                self._file.write({keys[text]: vector for text, vector in new.items()})
+                vectors |= new
+                with self._lock:
+                    self.embedded += len(some)
         if progress:
             progress(len(keys), len(keys))
-        return vectors
-
-    def _embed_and_keep(self, texts: Sequence[str], progress: Progress | None) -> "dict[str, Vector]":
-        vectors = dict(zip(texts, self._inner.embed(texts, "document", progress=progress), strict=True))
-        self._file.write({_key(text): vector for text, vector in vectors.items()})
-        with self._lock:
-            self.embedded += len(texts)
-        return vectors
-
-
-def _key(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return in_order(texts, vectors, self.dimension)
 
 
 class QueryCache:

@@ -22,29 +22,25 @@ CHECKPOINT_PAGES = 8_000
 """
 
 
-class _Kept(local):
-    """The connection of one thread, and how many blocks keep it open."""
-
-    database: sqlite3.Connection | None = None
-    blocks = 0
-
-
 class SqliteFile:
     """`create`: the statement that makes the table. `mode` None: as the process makes files."""
 
     def __init__(self, path: Path, create: str, *, mode: int | None = None) -> None:
         self.path, self._create, self._mode = path, create, mode
-        self._kept = _Kept()
+        self._kept = local()
 
     @contextmanager
     def kept_open(self) -> Iterator[None]:
         """The thread's uses in the block share a connection: to close it brings the whole log into the file."""
-        self._kept.blocks += 1
+        if hasattr(self._kept, "database"):
+            yield
+            return
+        self._kept.database = None
         try:
             yield
         finally:
-            self._kept.blocks -= 1
-            self._close()
+            if database := self._kept.__dict__.pop("database"):
+                database.close()
 
     def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The work's result, in one transaction. Raises StorageFailed for a file that does not let itself be used."""
@@ -62,15 +58,15 @@ class SqliteFile:
             raise StorageFailed(f"{self.path} cannot be used ({exc})") from exc
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
+        with self.kept_open():
             database = self._kept.database = self._kept.database or self._open()
-            with database:
-                return work(database)
-        except sqlite3.DatabaseError:
-            self._close(at_once=True)
-            raise
-        finally:
-            self._close()
+            try:
+                with database:
+                    return work(database)
+            except sqlite3.DatabaseError:  # it may be of a file that is put aside
+                database.close()
+                self._kept.database = None
+                raise
 
     def _open(self) -> sqlite3.Connection:
         """None is shared by threads, none survives a fork."""
@@ -86,11 +82,6 @@ class SqliteFile:
             database.execute(self._create)
             opening.pop_all()
         return database
-
-    def _close(self, *, at_once: bool = False) -> None:
-        if self._kept.database is not None and (at_once or not self._kept.blocks):
-            self._kept.database.close()
-            self._kept.database = None
 
     def _is_sound(self) -> bool:
         try:
