@@ -121,12 +121,12 @@ class Intake:
     def _entry(self, record: AgentRecord) -> AgentEntry:
         if fault := name_fault(record.key):
             raise Refusal(f"agent id: {fault}")
-        key = str(record.key)
+        key = _copy(str(record.key))
         if record.name and (fault := name_fault(record.name)):
             raise Refusal(f"agent name: {fault}")
         agent = Agent(
             id=agent_id(key),
-            name=str(record.name or key),
+            name=_copy(str(record.name or key)),
             description=self._text(record.description, f"{record.pointer}/description"),
             kind=_kind(record.kind),
             version=_version(record.version),
@@ -154,7 +154,7 @@ class Intake:
     def _tool(self, agent: Agent, record: ToolRecord) -> Tool:
         if fault := name_fault(record.name):
             raise Refusal(f"tool name: {fault}")
-        name = str(record.name)
+        name = _copy(str(record.name))
         tool = Tool(
             id=tool_id(agent.id, name),
             agent_id=agent.id,
@@ -188,7 +188,7 @@ class Intake:
         limit = self.settings.max_description_chars
         if len(text) > limit:
             self.note_cut(pointer, f"{len(text)} characters, kept {limit} (WAYGRAPH_MAX_DESCRIPTION_CHARS)")
-        return replace_surrogates(text[:limit])
+        return _copy(replace_surrogates(text[:limit]))
 
     def _schema(self, value: object, pointer: str) -> str:
         """Canonical JSON of a schema; empty if there is none, and if it is longer than the settings allow."""
@@ -207,6 +207,11 @@ class Intake:
         if (length := len(_canonical(value, "transport"))) > self.settings.max_schema_chars:
             raise Refusal(f"transport: {length} characters (WAYGRAPH_MAX_SCHEMA_CHARS)")
         return held_transport(value)
+
+
+def _copy(text: str) -> str:
+    """A text of its own: one that stays where its document lay keeps the memory around it from being used again."""
+    return text.encode().decode()
 
 
 def held_transport(value: Mapping[str, object]) -> JsonText:
@@ -249,7 +254,7 @@ def _strings(value: object, name: str) -> tuple[str, ...]:
     for item in value:
         if fault := name_fault(item):
             raise Refusal(f"{name}: {fault}")
-    return tuple(sorted(set(value)))
+    return tuple(sorted(map(_copy, set(value))))
 
 
 def _version(value: object) -> str:

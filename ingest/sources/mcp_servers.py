@@ -13,7 +13,7 @@ from typing import Any, Literal
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.manifest.own_gateway import is_gateway_name, omission
 from waygraph.ingest.manifest.records import Intake, ServerEntry, StdioLaunch
-from waygraph.ingest.manifest.suspicion.findings import text_chars, tool_flags
+from waygraph.ingest.manifest.suspicion.findings import examine, text_chars
 from waygraph.ingest.sources.formats.tools_list import tool_records
 from waygraph.ingest.upstream.connection import Connect, ServerListing
 from waygraph.registry.model.changes import AgentEntry, Rejected
@@ -223,7 +223,7 @@ def describe_tools(tools: Sequence[Tool]) -> str:
         if (chars := text_chars(tool)) > room:
             continue
         room -= chars
-        if suspicions(tool_flags(tool, lambda _: {})):
+        if suspicions(examine(tool).flags(lambda _: {})):
             continue
         part = _describe(tool)
         if len(text) + len(part) + 1 > MAX_CHARS:

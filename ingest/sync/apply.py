@@ -29,6 +29,7 @@ from waygraph.registry.graph.read import (
     read_graph_view,
     read_state,
 )
+from waygraph.registry.graph.write import touched_agents
 from waygraph.registry.model import clock
 from waygraph.registry.model.changes import ChangeSet, SourceSummary, SyncReport, Written
 from waygraph.registry.model.errors import (
@@ -355,7 +356,7 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
         return
     if changes.operator or manifest.values:
         raise NotAllowed("what operators said is only restored for a caller who sees everything")
-    refuse_unseen(graph, _touched_agents(changes), principal)
+    refuse_unseen(graph, touched_agents(changes), principal)
     refuse_unseen(graph, _placing_agents(graph, manifest), principal)
     if any(not visible(overlaid(Agent(id=each, name=each), graph.settings), principal) for each in changes.withheld):
         refuse_change()  # one that is removed, and was not theirs to see
@@ -365,12 +366,6 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
         refuse_non_operator("another policy of a source", principal)
 
 
-def _touched_agents(changes: ChangeSet) -> Iterator[str]:
-    """The agents that change, or that the source comes to claim or leaves."""
-    yield from (entry.agent.id for entry in changes.written)
-    yield from (claim.agent_id for claim in changes.claims)
-    yield from changes.removed_agents
-    yield from changes.released
 
 
 def _placing_agents(graph: GraphView, manifest: Manifest) -> Iterator[str]:

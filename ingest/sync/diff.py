@@ -21,7 +21,7 @@ from waygraph.registry.model.changes import (
     Policy,
     Updated,
 )
-from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL
+from waygraph.registry.model.identity import STATED_OF_AGENT, STATED_OF_TOOL, with_fields
 from waygraph.registry.model.nouns import KNOWN, Agent, JsonText, Tool, canonical_json, suspicions
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 
@@ -239,12 +239,12 @@ class Judge:
     def _agent(self, new: Agent, old: Agent | None, tools: Collection[Tool], elsewhere: OwnedElsewhere) -> Agent:
         fields = differing(old, new, STATED_OF_AGENT) if old else ()
         if old and not fields:
-            return replace(new, **_standing(old))
+            return with_fields(new, **_standing(old))
         if fields == ("description",) and not any(tool.pending for tool in tools):
             # What tools say was judged with them.
             fields = () if self.checks.is_made_of_tools(new, tools) else fields
         is_changed = bool(fields) and self.policy == "strict"
-        return replace(
+        return with_fields(
             new,
             **self._weigh(new, old, is_changed=is_changed, telling=bool(TELLING_OF_AGENT & set(fields))),
             flags=(*self._scan_flags(new, old), *self.checks.flags(new, elsewhere)),
@@ -254,7 +254,7 @@ class Judge:
         fields = differing(old, new, STATED_OF_TOOL) if old else ()
         status = old.status if old and new.status == KNOWN else new.status
         if old and not fields:
-            return replace(new, **_standing(old), status=status)
+            return with_fields(new, **_standing(old), status=status)
         telling = bool(TELLING_OF_TOOL & set(fields))
         flags = (
             *self._scan_flags(new, old),
@@ -267,7 +267,8 @@ class Judge:
         if old and telling and wary and not self.restoring:
             read = flags if self.shows is None else seen_flags(flags, self.shows)
             is_changed |= bool(suspicions(read)) or bool(free_texts(new.input_schema) - free_texts(old.input_schema))
-        return replace(new, **self._weigh(new, old, is_changed=is_changed, telling=telling), flags=flags, status=status)
+        weight = self._weigh(new, old, is_changed=is_changed, telling=telling)
+        return with_fields(new, **weight, flags=flags, status=status)
 
     def _scan_flags(self, new: Agent | Tool, old: Agent | Tool | None) -> tuple[str, ...]:
         """Nothing where nothing was scanned, now or before."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from itertools import batched
 
 from waygraph.ingest.sync.checks import Draft
 from waygraph.registry.embedding.cache import CachedEmbedder
-from waygraph.registry.embedding.embedder import Progress, distinct
+from waygraph.registry.embedding.embedder import Progress, distinct, shift_progress
 from waygraph.registry.embedding.texts import TextForms
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.model.errors import RegistryError
@@ -38,14 +37,11 @@ def embed_ahead(registry: LocalRegistry, draft: Draft, texts: TextForm | None, p
     forms = TextForms(form=form, max_chars=registry.settings.max_embedded_chars)
     new_texts = distinct(map(replace_surrogates, _new_texts(draft, forms)))
     before = embedder.embedded
-    for number, some in enumerate(batched(new_texts, BATCH_TEXTS)):
-        part_progress = progress and partial(_tell, progress, number * BATCH_TEXTS, len(new_texts))
-        embedder.embed(some, "document", progress=part_progress)
+    with embedder.kept_open():
+        for number, some in enumerate(batched(new_texts, BATCH_TEXTS)):
+            part_progress = shift_progress(progress, number * BATCH_TEXTS, len(new_texts))
+            embedder.embed(some, "document", progress=part_progress)
     return embedder.embedded - before
-
-
-def _tell(progress: Progress, start: int, total: int, count: int, _: int) -> None:
-    progress(start + count, total)
 
 
 def _new_texts(draft: Draft, forms: TextForms) -> Iterator[str]:

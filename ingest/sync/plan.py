@@ -96,15 +96,9 @@ class _Plan:
 
     def change_set(self) -> ChangeSet:
         entries, manifest = self.placement.entries, self.manifest
-        released_agents = self._released_agents()
         comparison = self._compare()
         created_agents, created_tools = comparison.created_agents(), comparison.created_tools()
         updated_agents, updated_tools = comparison.updated_agents(), comparison.updated_tools()
-        removed_tools, flagged_texts, log = (
-            comparison.removed_tools(),
-            tuple(comparison.flagged_texts()),
-            tuple(comparison.log()),
-        )
         stated_tools = sum(len(entry.tools) for entry in entries if self._is_in_force(entry))
         return ChangeSet(
             source=manifest.source,
@@ -118,19 +112,19 @@ class _Plan:
             updated_agents=tuple(updated_agents),
             updated_tools=tuple(updated_tools),
             removed_agents=tuple(comparison.gone_agents),
-            removed_tools=tuple(removed_tools),
+            removed_tools=tuple(comparison.removed_tools()),
             unchanged_agents=len(entries) - len(created_agents) - len(updated_agents),
             unchanged_tools=stated_tools - len(created_tools) - len(updated_tools),
             claims=tuple(self._claims()),
-            released=tuple(released_agents),
+            released=tuple(self._released_agents()),
             renamed=tuple(self.placement.renamed),
             withheld=tuple(self.placement.withheld),
             rejected=(*manifest.rejected, *self.placement.rejected),
             cut=manifest.cut,
             operator=tuple(each for each in manifest.operator if self.graph.settings.get(each.agent_id) != each),
             waiting=tuple(each.id for entry in comparison.entries for each in entry.entities if each.pending),
-            flagged=flagged_texts,
-            log=log,
+            flagged=tuple(comparison.flagged_texts()),
+            log=tuple(comparison.log()),
             pause_s=self._pause_s(),
         )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 import numpy as np
 from cachetools import LRUCache
 
-from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order
+from waygraph.registry.embedding.embedder import Embedder, Literate, Progress, Role, distinct, in_order, shift_progress
 from waygraph.registry.embedding.texts import is_latin
 from waygraph.registry.model.errors import RegistryError
 from waygraph.registry.model.files import write_lock
@@ -51,6 +51,7 @@ class VectorFile:
 
     def __init__(self, path: Path) -> None:
         self._file = SqliteFile(path, CREATE)
+        self.kept_open = self._file.kept_open
         self._former: Path | None = path.with_name(path.name.removesuffix(SUFFIX) + FORMER_SUFFIX)
         self._warned = False
 
@@ -112,6 +113,7 @@ class CachedEmbedder:
 
     def __init__(self, inner: Embedder, path: Path) -> None:
         self._inner, self._file = inner, VectorFile(path)
+        self.kept_open = self._file.kept_open
         self._reads = True
         self._lock = Lock()
         self.embedded = 0
@@ -137,32 +139,21 @@ class CachedEmbedder:
         """
         if role == "query":
             return self._inner.embed(texts, role, progress=progress)
-        keys = {text: _key(text) for text in distinct(texts)}
+        keys = {text: sha256(text.encode("utf-8", "surrogatepass")).digest() for text in distinct(texts)}
         cached_vectors = self._file.read(list(keys.values()), self.dimension) if self._reads else {}
         vectors = {text: cached_vectors[key] for text, key in keys.items() if key in cached_vectors}
         missing = [text for text in keys if text not in vectors]
-        for some in batched(missing, BATCH_TEXTS):
-            count = len(vectors)
-            vectors.update(self._embed_and_keep(some, _shift_progress(progress, count, len(keys))))
+        with self.kept_open():
+            for some in batched(missing, BATCH_TEXTS):
+                part_progress = shift_progress(progress, len(vectors), len(keys))
+                new = dict(zip(some, self._inner.embed(some, role, progress=part_progress), strict=True))
+                self._file.write({keys[text]: vector for text, vector in new.items()})
+                vectors |= new
+                with self._lock:
+                    self.embedded += len(some)
         if progress:
             progress(len(keys), len(keys))
         return in_order(texts, vectors, self.dimension)
-
-    def _embed_and_keep(self, texts: Sequence[str], progress: Progress | None) -> "dict[str, Vector]":
-        vectors = dict(zip(texts, self._inner.embed(texts, "document", progress=progress), strict=True))
-        self._file.write({_key(text): vector for text, vector in vectors.items()})
-        with self._lock:
-            self.embedded += len(texts)
-        return vectors
-
-
-def _key(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-def _shift_progress(progress: Progress | None, start: int, total: int) -> Progress | None:
-    """Tells of a part as part of the whole."""
-    return (lambda part_done, _: progress(start + part_done, total)) if progress else None
 
 
 class QueryCache:

@@ -134,6 +134,11 @@ def _unknown(noun: str, name: str, names: tuple[str, ...]) -> str:
     return f"{noun} {name!r} is not known; known: {', '.join(names) or 'nothing'}.{hint}"
 
 
+def shift_progress(progress: Progress | None, start: int, total: int) -> Progress | None:
+    """Tells of a part as part of the whole."""
+    return (lambda part_done, _: progress(start + part_done, total)) if progress else None
+
+
 def distinct(texts: Iterable[str]) -> list[str]:
     """The texts worth embedding, each once, in the order of their first coming."""
     return [text for text in dict.fromkeys(texts) if text and not text.isspace()]

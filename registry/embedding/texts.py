@@ -6,26 +6,25 @@ tool's name, description, parameters and questions in one text, or as parts of a
 """
 
 import re
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import batched, islice
+from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING
 
-from waygraph.registry.embedding.embedder import Embedder, Progress, unit_rows
+from waygraph.registry.embedding.embedder import Embedder, Progress, shift_progress, unit_rows
 from waygraph.registry.graph.write import NewVectors
 from waygraph.registry.model.changes import AgentEntry
+from waygraph.registry.model.errors import StorageFailed
 from waygraph.registry.model.identity import SKILL_MESSAGE, digest, replace_surrogates
 from waygraph.registry.model.nouns import Agent, JsonText, TextForm, Tool
 from waygraph.registry.model.parameters import parameters_of_text
 from waygraph.registry.model.text_forms import weights_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from waygraph.registry.embedding.embedder import Matrix
+    from waygraph.registry.embedding.embedder import Matrix, Vector
 
 
 TOOL_NAMES_SHOWN = 25
@@ -269,35 +268,62 @@ def no_vectors(texts: Iterable[str]) -> NewVectors:
 
 ENTITIES_AT_ONCE = 700
 """Of so many the texts, some 2,000, are embedded at a time: these have vectors of their own, held no longer."""
+VECTOR_BYTES_HELD = 16 * 1024 * 1024
+"""Of one write; more of them wait for it in a temporary file."""
+
+
+class SpooledVectors(Mapping[str, "Vector"]):
+    """By entity id, float32 of shape (dimension,). Raises StorageFailed where the temporary file cannot be written."""
+
+    def __init__(self) -> None:
+        self._row_bytes, self._rows = 0, dict[str, int]()
+        self._file = SpooledTemporaryFile(VECTOR_BYTES_HELD)  # noqa: SIM115 - it lasts as long as this
+        weakref.finalize(self, self._file.close)
+
+    def append(self, entities: Sequence[str], matrix: "Matrix") -> None:
+        """`matrix`: float32 of shape (len(entities), dimension). Before any is read."""
+        self._row_bytes = 4 * matrix.shape[1]
+        self._rows.update(zip(entities, range(len(self), len(self) + len(entities)), strict=True))
+        try:
+            self._file.write(matrix.tobytes())
+            self._file.flush()
+        except OSError as exc:
+            raise StorageFailed(f"vectors cannot be kept in a temporary file: {exc.strerror}") from exc
+
+    def __getitem__(self, entity: str) -> "Vector":
+        import numpy as np
+
+        self._file.seek(self._rows[entity] * self._row_bytes)
+        return np.frombuffer(self._file.read(self._row_bytes), np.float32)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 def _embed(
     entities: Sequence[str], parts: Mapping[str, Parts], embedder: Embedder, progress: Progress | None
-) -> "dict[str, NDArray[np.float32] | None]":
+) -> SpooledVectors:
     """Each text once."""
     import numpy as np
 
     to_come = Counter(text for entity in entities for text in parts[entity].texts)
     total, start = len(to_come), 0
-    vectors: dict[str, NDArray[np.float32] | None] = {}
-    again: dict[str, NDArray[np.float32]] = {}
+    vectors, again = SpooledVectors(), dict[str, "Vector"]()
     for some in batched(entities, ENTITIES_AT_ONCE):
         texts = [text for entity in some for text in parts[entity].texts]
         to_come.subtract(texts)
         new = [text for text in dict.fromkeys(texts) if text not in again]
         rows = dict(again)
         if new:
-            part_progress = partial(_tell, progress, start, total) if progress else None
+            part_progress = shift_progress(progress, start, total)
             matrix = embedder.embed(list(map(replace_surrogates, new)), "document", progress=part_progress)
             rows |= zip(new, matrix, strict=True)
         weights = [share for entity in some for share in parts[entity].shares]
         matrix = np.stack([rows[text] for text in texts]) if texts else np.zeros((0, embedder.dimension), np.float32)
-        means = unit_mean(matrix, [len(parts[entity].texts) for entity in some], weights)
-        vectors.update(zip(some, means, strict=True))
+        vectors.append(some, unit_mean(matrix, [len(parts[entity].texts) for entity in some], weights))
         again = {text: rows[text].copy() for text in rows if to_come[text]}
         start += len(new)
     return vectors
-
-
-def _tell(progress: Progress, start: int, total: int, count: int, _: int) -> None:
-    progress(start + count, total)

@@ -99,8 +99,8 @@ def _check_text(value: str, name: str) -> None:
         raise EngineError(f"a text that is no valid Unicode cannot be stored (in ${name}): {exc}") from exc
 
 
-BATCH_ROWS = 1_000
-"""Rows a statement; a vector of 384 floats as a Python list takes 12 kB, so larger batches only cost memory."""
+BATCH_ROWS, BATCH_VECTORS = 1_000, 250
+"""Rows a statement; the latter of rows with vectors, of which one of 384 floats takes 12 kB as a Python list."""
 
 
 class Gate:

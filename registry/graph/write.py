@@ -7,7 +7,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any
 
 from waygraph.cypher import Statement, load
-from waygraph.registry.graph.engine import BATCH_ROWS, GraphSession, Rows
+from waygraph.registry.graph.engine import BATCH_ROWS, BATCH_VECTORS, GraphSession, Rows
 from waygraph.registry.graph.read import Stamp, keep_changes, stamp_changes
 from waygraph.registry.graph.schema import link_subjects
 from waygraph.registry.model.changes import AgentEntry, ChangeSet, OperatorSettings
@@ -128,7 +128,7 @@ def put_transitions(session: GraphSession, transitions: Iterable[Transition]) ->
 def write_vectors(session: GraphSession, agents: Iterable[str], tools: Iterable[str], vectors: NewVectors) -> None:
     """Replaces the vectors of entities that exist; of tools the edges to near ones go with the old vectors."""
     for statement, ids in ((_SYNC_PUT_AGENTS, agents), (_SYNC_UPDATE_TOOLS, tools)):
-        for batch in batched(list(ids), BATCH_ROWS):
+        for batch in batched(list(ids), BATCH_VECTORS):
             rows = [{"id": entity, "props": vectors.props(entity)} for entity in batch]
             session.run(statement, rows=rows)
             if statement is _SYNC_UPDATE_TOOLS:
@@ -152,14 +152,14 @@ def _remove(session: GraphSession, changes: ChangeSet) -> None:
 
 def _write_entries(session: GraphSession, changes: ChangeSet, vectors: NewVectors) -> None:
     new_tools = set(changes.created_tools)
-    for entries in batched(changes.written, BATCH_ROWS):
+    for entries in batched(changes.written, BATCH_VECTORS):
         session.run(_SYNC_PUT_AGENTS, rows=[_agent_row(entry, vectors) for entry in entries])
     tools = [tool for entry in changes.written for tool in entry.tools]
-    for batch in batched([tool for tool in tools if tool.id in new_tools], BATCH_ROWS):
+    for batch in batched([tool for tool in tools if tool.id in new_tools], BATCH_VECTORS):
         rows = [{"agent_id": tool.agent_id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_CREATE_TOOLS, rows=rows)
     updates = {update.id for update in changes.updated_tools} | (vectors.vectors.keys() - new_tools)
-    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_ROWS):
+    for batch in batched([tool for tool in tools if tool.id in updates and tool.id not in new_tools], BATCH_VECTORS):
         rows = [{"id": tool.id, "props": tool_props(tool, vectors)} for tool in batch]
         session.run(_SYNC_UPDATE_TOOLS, rows=rows)
         with_vector = [tool.id for tool in batch if tool.id in vectors.vectors]

@@ -44,7 +44,12 @@ def terms(text: str) -> list[str]:
     """Every term of a text, in order, repeats kept; each without white space."""
     words: list[str] = []
     for piece, is_cjk in _pieces(text):
-        words += _bigrams(piece) if is_cjk else _words(piece)
+        if is_cjk:
+            words += _bigrams(piece)
+        elif piece.isascii() and piece.islower():  # so are most words
+            words.append(_stem(piece[:_MAX_TERM_CHARS]))
+        else:
+            words += [_stem(part.casefold()[:_MAX_TERM_CHARS]) for part in CAMEL.split(piece)]
     return words
 
 
@@ -119,11 +124,6 @@ def _unicode_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 def _forms(name: str) -> list[str]:
     agent, slash, tool = name.partition("/")
     return [fold(name), fold_path(agent, tool)] if slash else [fold(name)]
-
-
-def _words(piece: str) -> list[str]:
-    parts = CAMEL.split(piece) if not piece.islower() else [piece]
-    return [_stem(part.casefold()[:_MAX_TERM_CHARS]) for part in parts]
 
 
 def _bigrams(run: str) -> list[str]:

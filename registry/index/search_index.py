@@ -10,7 +10,7 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -246,7 +246,8 @@ def tool_names(owner: Agent, tool: Tool) -> set[str]:
 
 def record_of(entity: Agent | Tool) -> dict[str, Any]:
     """As JSON; what few have only where it is."""
-    return {name: value for name, value in asdict(entity).items() if value or name not in _RARE_FIELDS}
+    values = ((name, getattr(entity, name)) for name in type(entity).__slots__)
+    return {name: value for name, value in values if value or name not in _RARE_FIELDS}
 
 
 def of_record[T](kind: type[T], record: Mapping[str, Any]) -> T:

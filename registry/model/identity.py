@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from waygraph.registry.model.nouns import CANONICAL, Agent, JsonText, Tool, canonical_json
 
@@ -129,9 +130,16 @@ def sealed_tool(tool: Tool) -> Tool:
 def place_under(agent: Agent, tools: tuple[Tool, ...], new_id: str) -> tuple[Agent, tuple[Tool, ...]]:
     """The same agent and tools under another agent id."""
     new_tools = tuple(
-        replace(t, id=tool_id(new_id, t.name), agent_id=new_id, call_name=call_name(new_id, t.name)) for t in tools
+        with_fields(t, id=tool_id(new_id, t.name), agent_id=new_id, call_name=call_name(new_id, t.name)) for t in tools
     )
-    return replace(agent, id=new_id), new_tools
+    return with_fields(agent, id=new_id), new_tools
+
+
+def with_fields[T: (Agent, Tool)](entity: T, **fields: Any) -> T:
+    """The entity itself where it has these already: copies of a large manifest take as much memory as itself."""
+    return (
+        entity if all(getattr(entity, name) == value for name, value in fields.items()) else replace(entity, **fields)
+    )
 
 
 MESSAGE, TASK, CONTEXT = "message", "task_id", "context_id"

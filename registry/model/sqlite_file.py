@@ -4,8 +4,9 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from threading import local
 from uuid import uuid4
 
 from waygraph.registry.model.errors import RegistryError, StorageFailed
@@ -16,6 +17,9 @@ logger = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 30.0
 PAGE_BYTES = 8192
 """Five vectors of 384 numbers a page, where SQLite's own 4,096 bytes take two."""
+CHECKPOINT_PAGES = 8_000
+"""In the log, before they are written into the file: random keys change the same pages of their index again and again.
+"""
 
 
 class SqliteFile:
@@ -23,6 +27,20 @@ class SqliteFile:
 
     def __init__(self, path: Path, create: str, *, mode: int | None = None) -> None:
         self.path, self._create, self._mode = path, create, mode
+        self._kept = local()
+
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """The thread's uses in the block share a connection: to close it brings the whole log into the file."""
+        if hasattr(self._kept, "database"):
+            yield
+            return
+        self._kept.database = None
+        try:
+            yield
+        finally:
+            if database := self._kept.__dict__.pop("database"):
+                database.close()
 
     def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The work's result, in one transaction. Raises StorageFailed for a file that does not let itself be used."""
@@ -40,21 +58,30 @@ class SqliteFile:
             raise StorageFailed(f"{self.path} cannot be used ({exc})") from exc
 
     def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._open() as database, database:
-            return work(database)
+        with self.kept_open():
+            database = self._kept.database = self._kept.database or self._open()
+            try:
+                with database:
+                    return work(database)
+            except sqlite3.DatabaseError:  # it may be of a file that is put aside
+                database.close()
+                self._kept.database = None
+                raise
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for each use: none is shared by threads, none survives a fork."""
+    def _open(self) -> sqlite3.Connection:
+        """None is shared by threads, none survives a fork."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self._mode is not None:  # what SQLite makes beside it has the mode of the file
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode))
-        with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)) as database:
+        with ExitStack() as opening:
+            database = opening.enter_context(closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S)))
             database.execute(f"PRAGMA page_size = {PAGE_BYTES}")  # of a file that is begun now
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             database.execute(self._create)
-            yield database
+            opening.pop_all()
+        return database
 
     def _is_sound(self) -> bool:
         try:

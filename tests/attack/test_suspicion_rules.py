@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from waygraph.ingest.manifest.suspicion.findings import tool_flags
+from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.manifest.suspicion.orders import find_orders, purpose_of
 from waygraph.ingest.manifest.suspicion.rules import load_rules
 from waygraph.registry.access.visibility import CALLS_ANOTHER, IN_PLACE
@@ -43,7 +43,7 @@ class Example:
     def flags(self) -> tuple[str, ...]:
         schema = canonical_json({"properties": {name: {"type": "string"} for name in self.parameters}})
         tool = Tool(id="a/t", agent_id="a", name=self.tool, description=self.text, input_schema=schema)
-        return tool_flags(tool, name_owners)
+        return examine(tool).flags(name_owners)
 
     def is_found(self) -> bool:
         """By this rule, whatever others find. A rule of orders is asked alone."""

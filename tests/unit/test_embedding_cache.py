@@ -6,15 +6,24 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from tests.fake_openai import vector_of
-from waygraph.registry.embedding.cache import BATCH_TEXTS, CachedEmbedder, QueryCache, VectorFile, vector_file_path
+from waygraph.registry.embedding.cache import (
+    BATCH_TEXTS,
+    CREATE,
+    CachedEmbedder,
+    QueryCache,
+    VectorFile,
+    vector_file_path,
+)
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.model.settings import Settings
+from waygraph.registry.model.sqlite_file import SqliteFile
 
 Matrix = NDArray[np.float32]
 
@@ -79,6 +88,40 @@ def test_an_interrupted_ingest_keeps_what_it_has(inner: HashEmbedder, path: Path
     again = CachedEmbedder(inner, path)
     again.embed(texts, "document")
     assert again.embedded == 0
+
+
+def test_a_run_opens_the_file_once(inner: HashEmbedder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All calls in a block, of several batches each, use one connection; it is closed behind them."""
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def count(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", count)
+    cached = CachedEmbedder(inner, path)
+    with cached.kept_open():
+        for part in range(2):
+            cached.embed([f"{part}-{i}" for i in range(2 * BATCH_TEXTS)], "document")
+    assert len(opened) == 1
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
+
+
+def test_a_connection_that_met_damage_is_not_used_again(tmp_path: Path) -> None:
+    """Also within a run: what was asked is done by another one."""
+    file, used = SqliteFile(tmp_path / "v.sqlite", CREATE), list[sqlite3.Connection]()
+
+    def work(database: sqlite3.Connection) -> int:
+        used.append(database)
+        if len(used) == 2:
+            raise sqlite3.DatabaseError("malformed")
+        return len(used)
+
+    with file.kept_open():
+        assert [file.run(work), file.run(work), file.run(work)] == [1, 3, 4]
+    assert used[0] is used[1] is not used[2] is used[3]
 
 
 def test_threads_and_embedders_share_a_file(inner: HashEmbedder, path: Path, caplog: pytest.LogCaptureFixture) -> None:

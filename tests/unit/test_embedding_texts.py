@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from waygraph.registry.embedding import texts as embedding_texts
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.embedding.texts import (
     Parts,
+    SpooledVectors,
     TextForms,
     agent_texts,
     first_sentence,
@@ -27,7 +29,7 @@ from waygraph.registry.embedding.texts import (
     unit_mean,
 )
 from waygraph.registry.model.changes import AgentEntry
-from waygraph.registry.model.errors import InvalidSetting
+from waygraph.registry.model.errors import InvalidSetting, StorageFailed
 from waygraph.registry.model.nouns import Agent, TextForm, Tool
 from waygraph.registry.model.text_forms import is_form, read_form
 
@@ -238,6 +240,27 @@ def test_texts_are_embedded_in_parts_and_each_once(monkeypatch: pytest.MonkeyPat
     assert {each: np.asarray(vector).tolist() for each, vector in parts.items()} == {
         each: np.asarray(vector).tolist() for each, vector in whole.items()
     }
+
+
+def test_vectors_that_wait_in_a_file_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More vectors than are held come back from a temporary file as they went there, in any order and again."""
+    monkeypatch.setattr(embedding_texts, "VECTOR_BYTES_HELD", 100)
+    matrix = np.arange(600, dtype=np.float32).reshape(100, 6)
+    vectors = SpooledVectors()
+    for start in range(0, 100, 10):
+        vectors.append([f"e{row}" for row in range(start, start + 10)], matrix[start : start + 10])
+    assert list(vectors) == [f"e{row}" for row in range(100)]
+    for row in (99, 0, 50, 0):
+        np.testing.assert_array_equal(vectors[f"e{row}"], matrix[row])
+    assert "e100" not in vectors
+
+
+def test_no_room_for_waiting_vectors_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where no temporary file can be made the write fails as for any other lack of room."""
+    monkeypatch.setattr(embedding_texts, "VECTOR_BYTES_HELD", 100)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StorageFailed, match="temporary file"):
+        SpooledVectors().append(["a", "b"], np.ones((2, 384), np.float32))
 
 
 def test_the_key_tells_weights_and_questions() -> None:

@@ -67,6 +67,17 @@ def test_a_whole_record_is_taken(intake: Intake) -> None:
     assert not intake.cut
 
 
+def test_no_text_of_the_document_is_kept(intake: Intake) -> None:
+    """The memory of a document that was read is free as a whole: an ingest of many agents needs it for the graph."""
+    key, name, text, tag = ("".join([each, " of the document"]) for each in ("key", "name", "text", "tag"))
+    intake.take(agent(key, name=name, description=text, tags=[tag], tools=[tool(name, description=text, tags=[tag])]))
+    [entry] = intake.entries
+    kept = [entry.key, *((each.name, each.description, *each.tags) for each in entry.entities)]
+    assert kept == [key, (name, text, tag), (name, text, tag)]
+    of_document = {id(key), id(name), id(text), id(tag)}
+    assert not of_document & {id(entry.key), *(id(part) for parts in kept[1:] for part in parts)}
+
+
 def test_half_a_character_is_replaced(intake: Intake) -> None:
     """A lone surrogate in a description or schema, which no database takes, becomes a question mark."""
     intake.take(agent(description="a\ud800b", tools=[tool(description="\udfffx", input_schema={"p\ud83d": "\ud83d"})]))

@@ -69,16 +69,6 @@ class NamedTools(NamedTuple):
     calls: Mapping[str, str]
 
 
-def agent_flags(agent: Agent, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    """Why an agent's name and description look suspicious."""
-    return examine(agent).flags(elsewhere)
-
-
-def tool_flags(tool: Tool, elsewhere: OwnedElsewhere) -> tuple[str, ...]:
-    """As of an agent, and of all texts in schemas and annotations, names of properties included."""
-    return examine(tool).flags(elsewhere)
-
-
 def text_chars(entity: Agent | Tool) -> int:
     """How many characters there are to examine."""
     return sum(map(len, (entity.name, entity.description, *_schemas_of(entity).values())))

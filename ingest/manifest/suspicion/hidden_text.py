@@ -123,7 +123,8 @@ def _spell_tags(tags: re.Match[str]) -> str:
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX = re.compile(r"[0-9a-fA-F]{24,}|(?:\\x[0-9a-fA-F]{2}){12,}|(?:%[0-9a-fA-F]{2}){12,}")
-_SHORTEST_RUN = 16
+_RUN = re.compile(r"\S{16}")
+"""As long as the shortest run, in which there is no space."""
 _LEAST_BASE64, _LEAST_HEX = 200, 160
 """Characters of a run that is told of whatever it holds; of `\\x41` and `%41` a half and three quarters of that."""
 _LEAST_LETTERS = 20
@@ -139,8 +140,8 @@ _COMMAND = re.compile(
 
 def encoded_text(text: str, *, commands_only: bool = False) -> Iterator[str]:
     """One reason a kind."""
-    if len(text) < _SHORTEST_RUN or max(map(len, text.split()), default=0) < _SHORTEST_RUN:
-        return  # so it is of most texts, and a run holds no spaces
+    if not _RUN.search(text):
+        return  # so it is of most texts
     for kind, pattern in (("base64", _BASE64), ("hexadecimal", _HEX)):
         for match in pattern.finditer(text):
             run = match.group()

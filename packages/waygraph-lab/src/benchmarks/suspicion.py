@@ -18,7 +18,7 @@ from benchmarks.suspicion_scores import NOTES as NOTES_ON_SCORES
 from benchmarks.suspicion_scores import measure_scores
 from benchmarks.world import World
 from waygraph.ingest.manifest.manifest import Manifest
-from waygraph.ingest.manifest.suspicion.findings import agent_flags, tool_flags
+from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.sources.read import read_path
 from waygraph.ingest.sync.plan import plan
 from waygraph.registry.access.visibility import NEAR_COPY
@@ -140,7 +140,7 @@ def _sample(row: Mapping[str, Any]) -> Sample:
         description=said.get("description", ""),
         input_schema=canonical_json(said.get("inputSchema", {})),
     )
-    flags = tool_flags(tool, lambda names: {name: {"another"} for name in names if name in theirs})
+    flags = examine(tool).flags(lambda names: {name: {"another"} for name in names if name in theirs})
     return Sample(
         kind=_kind(row),
         half=sha256(row["id"].encode()).digest()[0] % 2,
@@ -239,7 +239,7 @@ def _of_others(names: Collection[str]) -> dict[str, set[str]]:
 def _once(entries: Iterable[AgentEntry]) -> float:
     started = time.process_time()
     for entry in entries:
-        agent_flags(entry.agent, _of_others)
+        examine(entry.agent).flags(_of_others)
         for tool in entry.tools:
-            tool_flags(tool, _of_others)
+            examine(tool).flags(_of_others)
     return time.process_time() - started

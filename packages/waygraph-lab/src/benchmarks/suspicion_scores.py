@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.record import PROJECT, Measure, Target
 from benchmarks.world import World
-from waygraph.ingest.manifest.suspicion.findings import tool_flags
+from waygraph.ingest.manifest.suspicion.findings import examine
 from waygraph.ingest.manifest.suspicion.scores import Layer, load_layers
 from waygraph.registry.embedding.cache import CachedEmbedder, vector_file_path
 from waygraph.registry.embedding.embedder import Embedder
@@ -84,7 +84,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _mark(tools: Sequence[Tool], layer: Layer, shipped: Layer, embedder: Embedder) -> list[Marks]:
     return [
-        Marks(bool(suspicions(tool_flags(tool, lambda _: {}))), score >= shipped.flag, score >= shipped.notice)
+        Marks(bool(suspicions(examine(tool).flags(lambda _: {}))), score >= shipped.flag, score >= shipped.notice)
         for tool, score in zip(tools, score_tools(tools, layer, embedder), strict=True)
     ]
 
