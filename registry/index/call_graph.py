@@ -158,6 +158,7 @@ class NextTools:
     def __init__(self, graph: CallGraph, agents: Mapping[str, Agent], half_life_days: float) -> None:
         self._after: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         self._beginnings: dict[bool, dict[str, float]] = {True: {}, False: {}}  # by whether it is of tools
+        self.is_counted = bool(graph.transitions)
         now = newest(graph.transitions)
         for each in graph.transitions:
             weight = weight_at(each.count, each.last_at, now, half_life_days)

@@ -91,6 +91,11 @@ class Hits(NamedTuple):
 class Transitions(Protocol):
     """Which call follows which, as it was counted. Threads may share it."""
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether any call was. Without that no calls are followed by nothing."""
+        ...
+
     def follows(self, calls: Sequence[str], principal: Principal | None) -> Mapping[str, float]:
         """The probability, in (0, 1], that it is called next: of tools, and of agents whichever of their tools it be.
 

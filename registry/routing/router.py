@@ -247,7 +247,7 @@ class Router:
             names = recipe.leg_names
             hits = self.index.search(names, vector, text, recipe.depth, scope, raw_text=literal_text, before=before)
         past = Past()
-        if query.history or (recipe.history and self.index.transitions):
+        if query.history or (recipe.history and (counts := self.index.transitions) and counts.is_counted):
             past = replace(self._read_calls(query, ask, hits), words=words)
             if hits.records is not self.index:
                 hits = hits._replace(records=_WiderRecords(hits.records, self.index))

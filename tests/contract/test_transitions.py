@@ -153,6 +153,26 @@ def test_a_tool_without_counts_goes_by_those_like_it(shelf: Shelf) -> None:
             assert {name.partition("/")[0] for name in found} == {tool.partition("/")[0]}
 
 
+def test_what_fits_behind_a_call_counts_none(shelf: Shelf) -> None:
+    """So that a request without a history is not read for calls before it, which costs a second fusion."""
+    with filled(shelf.empty(), Edition()) as registry:
+        gives = '{"type": "object", "properties": {"parcel_number": {"type": "string"}}}'
+        takes = '{"type": "object", "required": ["parcel_number"]}'
+        send = Tool(id="post/send", agent_id="post", name="send", output_schema=gives)
+        track = Tool(id="post/track", agent_id="post", name="track", input_schema=takes)
+        agent, tools = sealed_agent(Agent(id="post", name="Post")), (sealed_tool(send), sealed_tool(track))
+        entry = AgentEntry(key="post", agent=agent, tools=tools)
+        sync(registry, Manifest(source="post", entries=(entry,)))
+        transitions = registry.store.index(fresh=True).transitions
+        assert transitions is not None
+        assert transitions.follows(["post/send"], None)["post/track"] > 0
+        assert not transitions.is_counted
+        learn(registry, ["post/send", "post/track"])
+        counted = registry.store.index(fresh=True).transitions
+        assert counted is not None
+        assert counted.is_counted
+
+
 def chances(registry: LocalRegistry) -> dict[str, Mapping[str, float]]:
     """After each tool alone."""
     transitions = registry.store.index(fresh=True).transitions

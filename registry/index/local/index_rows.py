@@ -74,7 +74,7 @@ class Rows:
         self.embeddings: Vector | Codes | None = None
         self._by_id = np.empty(0, np.int64)
         self._postings: LRUCache[str, Postings] = LRUCache(_WORDS_KEPT)
-        self._tools: LRUCache[int, Tool] = LRUCache(_TOOLS_KEPT)
+        self._tools: dict[int, Tool] = {}
         self._agent_records: dict[int, AgentRecord] = {}
 
     def follow(self, file: IndexFile, header: Header) -> None:
@@ -181,10 +181,11 @@ class Rows:
     def tools(self, file: IndexFile, rows: Sequence[int]) -> list[Tool]:
         """Of these rows, in order."""
         with file.lock:
-            tools = {row: tool for row in rows if (tool := self._tools.get(row)) is not None}
-            _read_new(file, rows, tools, partial(of_record, Tool))
-            self._tools.update(tools)
-        return [tools[row] for row in rows]
+            kept = self._tools
+            _read_new(file, rows, kept, partial(of_record, Tool))
+            if len(kept) > _TOOLS_KEPT:  # begun anew: to keep the last asked for in order costs more at each route
+                self._tools = {}
+            return [kept[row] for row in rows]
 
 
 def _read_new[T](file: IndexFile, rows: Sequence[int], records: dict[int, T], parse: Callable[[Any], T]) -> None:
