@@ -181,11 +181,11 @@ class Rows:
     def tools(self, file: IndexFile, rows: Sequence[int]) -> list[Tool]:
         """Of these rows, in order."""
         with file.lock:
-            kept = self._tools
-            _read_new(file, rows, kept, partial(of_record, Tool))
-            if len(kept) > _TOOLS_KEPT:  # begun anew: to keep the last asked for in order costs more at each route
+            tools = self._tools
+            _read_new(file, rows, tools, partial(of_record, Tool))
+            if len(tools) > _TOOLS_KEPT:  # begun anew: to keep the last asked for in order costs more at each route
                 self._tools = {}
-            return [kept[row] for row in rows]
+            return [tools[row] for row in rows]
 
 
 def _read_new[T](file: IndexFile, rows: Sequence[int], records: dict[int, T], parse: Callable[[Any], T]) -> None:
