@@ -366,8 +366,6 @@ def _refuse_unseen(graph: GraphView, manifest: Manifest, changes: ChangeSet, pri
         refuse_non_operator("another policy of a source", principal)
 
 
-
-
 def _placing_agents(graph: GraphView, manifest: Manifest) -> Iterator[str]:
     """The agents by which the entries are placed: of the same id, or claimed already, or of the same launch."""
     keys = {entry.key for entry in manifest.entries}

@@ -359,8 +359,12 @@ class LocalIndex:
     def _call_names(self) -> CallNames:
         return CallNames(self._agent_rows)
 
-    @cached_property
+    @property
     def transitions(self) -> "Transitions | None":
+        return self._transitions
+
+    @cached_property
+    def _transitions(self) -> "Transitions | None":
         """Read by the first question that has a history."""
         living = self._living
         rows = [Transition(**row) for row in self._part("transitions")]
