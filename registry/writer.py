@@ -192,7 +192,8 @@ class WriteSession:
 
         def holding(session: GraphSession) -> None:
             hold(session, revision)
-            work(session)
+            with self._keep(session, ()):
+                work(session)
 
         self.engine.write(holding)
         self._graph = None

@@ -273,7 +273,7 @@ VECTOR_BYTES_HELD = 16 * 1024 * 1024
 
 
 class SpooledVectors(Mapping[str, "Vector"]):
-    """By entity id, float32 of shape (dimension,). Raises StorageFailed where the temporary file cannot be written."""
+    """By entity id, float32 of shape (dimension,). Raises StorageFailed where the temporary file cannot be used."""
 
     def __init__(self) -> None:
         self._row_bytes, self._rows = 0, dict[str, int]()
@@ -293,8 +293,15 @@ class SpooledVectors(Mapping[str, "Vector"]):
     def __getitem__(self, entity: str) -> "Vector":
         import numpy as np
 
-        self._file.seek(self._rows[entity] * self._row_bytes)
-        return np.frombuffer(self._file.read(self._row_bytes), np.float32)
+        row = self._rows[entity]
+        try:
+            self._file.seek(row * self._row_bytes)
+            return np.frombuffer(self._file.read(self._row_bytes), np.float32)
+        except OSError as exc:
+            raise StorageFailed(f"vectors cannot be read from a temporary file: {exc.strerror}") from exc
+
+    def __contains__(self, entity: object) -> bool:
+        return entity in self._rows
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)

@@ -130,7 +130,7 @@ def required_names(input_schema: JsonText) -> set[str]:
 
 
 def _fold(name: str) -> str:
-    return name.replace("_", "").replace("-", "").casefold()
+    return name.replace("_", "").replace("-", "").lower()  # as `toLower` of Cypher does
 
 
 type Chances = Mapping[str, float]

@@ -52,6 +52,7 @@ class SqliteFile:
             except sqlite3.DatabaseError as exc:
                 with write_lock(self.path, BUSY_TIMEOUT_S):
                     if not self._is_sound():  # somebody else may have met it, and begun it anew
+                        self._let_go()
                         self._put_aside(exc)
                 return self._attempt(work)
         except (sqlite3.Error, OSError, RegistryError) as exc:  # the last: of the lock
@@ -64,9 +65,14 @@ class SqliteFile:
                 with database:
                     return work(database)
             except sqlite3.DatabaseError:  # it may be of a file that is put aside
-                database.close()
-                self._kept.database = None
+                self._let_go()
                 raise
+
+    def _let_go(self) -> None:
+        """The thread's next use opens the file anew."""
+        if database := getattr(self._kept, "database", None):
+            database.close()
+            self._kept.database = None
 
     def _open(self) -> sqlite3.Connection:
         """None is shared by threads, none survives a fork."""

@@ -23,6 +23,7 @@ from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.read import read_state
 from waygraph.registry.graph.schema import SCHEMA_VERSION, migrate, seen_migrations
+from waygraph.registry.index.local.file import current_path
 from waygraph.registry.index.local.publication import Publication, published_state
 from waygraph.registry.model import clock
 from waygraph.registry.model.errors import (
@@ -398,7 +399,7 @@ class LiveGraph(WritableGraph):
         that which was moved away, and with it the last copy lost.
         """
         index_state, is_there = published_state(self._folder), self._path.exists()
-        if not is_there and index_state is not None:
+        if not is_there and current_path(self._folder) is not None:
             raise RegistryUnusable(
                 self._place,
                 f"the graph file is gone, its index is still there. Put a copy back to {self._path}, "

@@ -23,7 +23,7 @@ from waygraph.registry.embedding.cache import (
 )
 from waygraph.registry.embedding.embedder import Progress, Role
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.sqlite_file import SqliteFile
+from waygraph.registry.model.sqlite_file import PAGE_BYTES, SqliteFile
 
 Matrix = NDArray[np.float32]
 
@@ -241,3 +241,20 @@ def test_a_query_is_embedded_once(inner: HashEmbedder) -> None:
     np.testing.assert_array_equal(first, HashEmbedder().embed(["a"], "query")[0])
     with pytest.raises(ValueError, match="read-only"):
         first[0] = 1
+
+
+def test_what_is_put_aside_in_a_run_is_not_used_on(tmp_path: Path) -> None:
+    """A page amid the file is damaged, so that it opens, and only a check tells."""
+    path, keys = tmp_path / "v.sqlite", [sha256(str(each).encode()).digest() for each in range(400)]
+    VectorFile(path).write(dict.fromkeys(keys, np.ones(384, np.float32)))
+    content = bytearray(path.read_bytes())
+    middle = len(content) // PAGE_BYTES // 2 * PAGE_BYTES
+    content[middle : middle + PAGE_BYTES] = bytes(PAGE_BYTES)
+    path.write_bytes(content)
+    file = VectorFile(path)
+    with file.kept_open():
+        assert file.read(keys, 384) == {}
+        file.write({keys[0]: np.ones(384, np.float32)})
+        assert list(file.read(keys, 384)) == keys[:1]
+    assert list(VectorFile(path).read(keys, 384)) == keys[:1]
+    assert len(list(tmp_path.glob("*.damaged-*"))) == 1

@@ -28,8 +28,10 @@ from waygraph.registry.index.local.file import (
     open_to_write,
 )
 from waygraph.registry.index.local.index_dump import IndexDump
+from waygraph.registry.index.local.publication import is_behind
 from waygraph.registry.index.search_index import Scope
-from waygraph.registry.model.errors import StorageFailed
+from waygraph.registry.model.errors import NotPublished, RegistryUnusable, StorageFailed
+from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.transitions import count_transitions
 from waygraph.registry.operators.transition_counts import learn_transitions
 from waygraph.registry.storage import embedded
@@ -89,6 +91,59 @@ def test_postings_that_are_written_in_parts_are_the_same(
     monkeypatch.setattr(index_upkeep, "_AGENTS_AT_ONCE", 1)
     monkeypatch.setattr(index_upkeep, "_BUCKETS_AT_ONCE", 1)
     assert anew(path) == at_once
+
+
+def test_what_keeps_the_revision_leaves_a_note_too(
+    path: Path, registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what failed of a source is shown only by some later write."""
+
+    def fail(*_: object) -> bool:
+        raise StorageFailed("no room")
+
+    source = registry.sources()[0].name
+    with monkeypatch.context() as broken:
+        broken.setattr(publication, "publish_changes", fail)
+        with pytest.raises(NotPublished):
+            registry.put_statuses({}, {source: {"": "failing: it is gone"}})
+    registry.close()
+    assert is_behind(folder_of(path))
+    with opened(path) as again:
+        assert [failure.reason for failure in again.sources()[0].failures] == ["it is gone"]
+    assert not is_behind(folder_of(path))
+
+
+def test_a_block_of_an_earlier_write_is_damage(path: Path, registry: LocalRegistry) -> None:
+    """Its checksum is right, and rows are missing."""
+    registry.close()
+    file = current_path(folder_of(path))
+    assert file is not None
+    with closing(sqlite3.connect(file)) as database:
+        [(key, body)] = database.execute("SELECT key, body FROM columns").fetchall()
+    with opened(path) as again:
+        sync(again, manifest(2))
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE columns SET body = ? WHERE key = ?", (body, key))
+    with pytest.raises(RegistryUnusable), opened(path) as again:
+        again.route("moors ship", recipe="lexical")
+    with opened(path) as again:
+        assert again.route("moors ship", recipe="lexical").revision == 2
+    assert dump_of(path) == anew(path)
+
+
+def test_a_graph_that_is_gone_is_refused_whatever_its_index_is(path: Path, registry: LocalRegistry) -> None:
+    """Also one of another format, as of another version: it may be the last copy."""
+    registry.close()
+    file = current_path(folder_of(path))
+    assert file is not None
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version = 1")
+    path.unlink()
+    with pytest.raises(RegistryUnusable), opened(path) as again:
+        sync(again, manifest(2))
+    with pytest.raises(RegistryUnusable, match="the graph file is gone"):
+        EmbeddedStore(path, Settings()).writing().__enter__()
+    assert file.exists()
 
 
 def test_a_read_index_follows_each_write(path: Path, registry: LocalRegistry) -> None:

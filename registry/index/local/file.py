@@ -356,7 +356,10 @@ class IndexFile:
         bodies = self.scan("columns", first, last)
         if len(bodies) != last - first + 1:
             raise DamagedIndex("rows are missing")
-        return [Columns.unpack(body, header.state.dimension) for _, body in bodies]
+        blocks = [Columns.unpack(body, header.state.dimension) for _, body in bodies]
+        if sum(len(block.ids) for block in blocks) < header.rows - first * COLUMN_ROWS:
+            raise DamagedIndex("rows are missing")
+        return blocks
 
     def terms(self, bucket: int) -> dict[str, list[int]]:
         """Word → its term's number, and how many blocks of postings it has."""
@@ -393,12 +396,16 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 def create_file(path: Path) -> IndexFile:
     """An empty one, written without a log: it is nobody's until it has its name. Raises OSError, StorageFailed."""
-    path.touch()
+    path.touch(0o644)
     file = IndexFile(path, writes=True)
-    for option in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", f"user_version={FORMAT}"):
-        file.fetch(f"PRAGMA {option}")
-    for table, kind in _KEYS.items():
-        file.fetch(f"CREATE TABLE {table}(key {kind} PRIMARY KEY, body BLOB)")
+    try:
+        for option in ("page_size=8192", "journal_mode=OFF", "synchronous=OFF", f"user_version={FORMAT}"):
+            file.fetch(f"PRAGMA {option}")
+        for table, kind in _KEYS.items():
+            file.fetch(f"CREATE TABLE {table}(key {kind} PRIMARY KEY, body BLOB)")
+    except BaseException:
+        file.close()
+        raise
     return file
 
 

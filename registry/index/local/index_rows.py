@@ -95,12 +95,13 @@ class Rows:
         ids = [each for block in blocks for each in block.ids][size - first : header.rows - first]
         same: dict[str, str] = {}  # one text for all tools of an agent
         owners = [same.setdefault(owner, owner) for owner in (each.partition("/")[0] for each in ids)]
-        self.ids = np.concatenate([self.ids, np.asarray(ids, object)])
-        self.owners = np.concatenate([self.owners, np.asarray(owners, object)])
-        self.owner_numbers = np.concatenate([self.owner_numbers, new["owner"]])
-        self.flags = np.concatenate([self.flags, new["flags"]])
-        self.lengths = np.concatenate([self.lengths, new["length"]])
-        self.kept_lengths = np.concatenate([self.kept_lengths, kept_lengths(new["length"])])
+        # Up to `size`: what ended amid these lines is done again.
+        self.ids = np.concatenate([self.ids[:size], np.asarray(ids, object)])
+        self.owners = np.concatenate([self.owners[:size], np.asarray(owners, object)])
+        self.owner_numbers = np.concatenate([self.owner_numbers[:size], new["owner"]])
+        self.flags = np.concatenate([self.flags[:size], new["flags"]])
+        self.lengths = np.concatenate([self.lengths[:size], new["length"]])
+        self.kept_lengths = np.concatenate([self.kept_lengths[:size], kept_lengths(new["length"])])
         self.size = header.rows
 
     def _take_codes(self, numbers: "NDArray[np.void]", first: int, dimension: int) -> None:

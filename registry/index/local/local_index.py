@@ -373,7 +373,7 @@ class LocalIndex:
         rows_by_id = dict(zip(living.ids[sources].tolist(), sources.tolist(), strict=True))
         fits = ReadById(rows_by_id, lambda rows: [self._fits_of(row) for row in rows])
         graph = CallGraph(tuple(transitions), self._part("near") or {}, fits)
-        return NextTools(graph, self.agents(), self._half_life_days) if graph else None
+        return NextTools(graph, self.agents(), self._half_life_days) if transitions or rows_by_id else None
 
     def _fits_of(self, row: int) -> Mapping[str, float]:
         """The tools that require what this one gives, and how much of what they require."""

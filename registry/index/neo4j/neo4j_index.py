@@ -245,16 +245,18 @@ class Neo4jIndex:
     # -- records -----------------------------------------------------------------------------------
 
     def agents(self) -> Mapping[str, Agent]:
-        return self._recall("agents", _read_agents)
+        agents, _ = self._recall("agents", _read_agents)
+        return agents
 
     def owners_called(self, call_name: str) -> Sequence[str]:
-        return self._recall("call names", lambda _: CallNames(self.agents())).owners(call_name)
+        _, names = self._recall("agents", _read_agents)
+        return names.owners(call_name)
 
     def _read_transitions(self, session: GraphSession) -> NextTools | None:
         transitions = usable_transitions(read_transitions(session))
         if not (transitions or session.run(_NEO4J_SEARCH_GIVING_TOOL)):
             return None  # without a look at the agents: each route after a change asks
-        agents = self.agents()
+        agents, _ = _read_agents(session)
         near = self._near_tools(counted_tools(transitions), agents)
         return NextTools(CallGraph(transitions, near, Fits(self._fits_of)), agents, self._half_life_days)
 
@@ -329,9 +331,10 @@ class Neo4jIndex:
         """The engine is its owner's."""
 
 
-def _read_agents(session: GraphSession) -> Mapping[str, Agent]:
-    """By id, in order of it."""
-    return {agent.id: agent for agent in (agent_of(row["record"]) for row in session.run(_NEO4J_SEARCH_AGENTS))}
+def _read_agents(session: GraphSession) -> tuple[Mapping[str, Agent], CallNames]:
+    """By id, in order of it; and the names of calls that are theirs."""
+    agents = {agent.id: agent for agent in (agent_of(row["record"]) for row in session.run(_NEO4J_SEARCH_AGENTS))}
+    return agents, CallNames(agents)
 
 
 def _refuse_outdated(state: IndexState, embedder: str, texts: str) -> None:
