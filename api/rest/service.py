@@ -119,6 +119,7 @@ class Lanes:
             raise ServiceBusy(f"other writes took longer than {lane.wait_s:g} s. Try again.") from None
         finally:
             expiry.cancel()
+            del future  # its error's traceback holds this frame, and all that was at hand
 
     def go_on(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""

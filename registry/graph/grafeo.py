@@ -95,33 +95,22 @@ class GrafeoEngine:
         self._check_open()
         with self._writing:
             # Grafeo's own `with` commits on every way out and hides the first error: begin and end by hand.
-            transaction = self._database.begin_transaction()
+            transaction = _Transaction(self._database.begin_transaction(), self._path)
             try:
-                yield _Transaction(transaction, self._path)
-            except BaseException:
-                with suppress(RuntimeError):
-                    transaction.rollback()
-                raise
-            self._commit(transaction)
-
-    def _commit(self, transaction: Any) -> None:
-        try:
-            transaction.commit()
-        except RuntimeError as exc:
-            with suppress(RuntimeError):
-                transaction.rollback()
-            raise _running_error(self._path, exc) from exc
+                yield transaction
+                transaction.commit()
+            finally:
+                transaction.end()
 
     @contextmanager
     def snapshot(self) -> Iterator[GraphSession]:
         """What is committed when it begins, beside whoever writes."""
         self._check_open()
-        transaction = self._database.begin_transaction()
+        transaction = _Transaction(self._database.begin_transaction(), self._path)
         try:
-            yield _Transaction(transaction, self._path)
+            yield transaction
         finally:
-            with suppress(RuntimeError):  # there is nothing to undo
-                transaction.rollback()
+            transaction.end()
 
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
         for attempt in range(1, WRITE_ATTEMPTS + 1):
@@ -211,6 +200,22 @@ class _Transaction:
 
     def run_all(self, statements: Sequence[Statement], /, **params: object) -> list[Rows]:
         return _execute(self._transaction, statements, params, self._path)
+
+    def commit(self) -> None:
+        try:
+            self._transaction.commit()
+        except RuntimeError as exc:
+            raise _running_error(self._path, exc) from exc
+        self._transaction = None
+
+    def end(self) -> None:
+        """Undoes what was not committed. The traceback of an error may keep this, and with a transaction of the engine
+        it would keep the file open, whoever closes the engine.
+        """
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            with suppress(RuntimeError):  # there is nothing to undo
+                transaction.rollback()
 
 
 def _execute(target: Any, statements: Sequence[Statement], params: dict[str, object], path: str) -> list[Rows]:
