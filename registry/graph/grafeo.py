@@ -95,7 +95,7 @@ class GrafeoEngine:
         self._check_open()
         with self._writing:
             # Grafeo's own `with` commits on every way out and hides the first error: begin and end by hand.
-            transaction = _Transaction(self._database.begin_transaction(), self._path)
+            transaction = GrafeoTransaction(self._database.begin_transaction(), self._path)
             try:
                 yield transaction
                 transaction.commit()
@@ -106,7 +106,7 @@ class GrafeoEngine:
     def snapshot(self) -> Iterator[GraphSession]:
         """What is committed when it begins, beside whoever writes."""
         self._check_open()
-        transaction = _Transaction(self._database.begin_transaction(), self._path)
+        transaction = GrafeoTransaction(self._database.begin_transaction(), self._path)
         try:
             yield transaction
         finally:
@@ -191,7 +191,9 @@ class GrafeoEngine:
         self._closed = True
 
 
-class _Transaction:
+class GrafeoTransaction:
+    """Implements GraphSession while it lasts."""
+
     def __init__(self, transaction: Any, path: str) -> None:
         self._transaction, self._path = transaction, path
 

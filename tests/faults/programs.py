@@ -17,7 +17,7 @@ from typing import Any
 from tests.faults.fleet import entry, manifest, number_in
 from waygraph.ingest.manifest.manifest import Manifest
 from waygraph.ingest.sync.apply import sync
-from waygraph.registry.graph.grafeo import GrafeoEngine
+from waygraph.registry.graph.grafeo import GrafeoEngine, GrafeoTransaction
 from waygraph.registry.graph.read import read_graph_view, read_state, read_tools
 from waygraph.registry.index.local import index_upkeep, publication
 from waygraph.registry.index.local.file import IndexFile, folder_of
@@ -98,13 +98,13 @@ def ingest_and_stop_before_pointing(pipe: Connection, path: Path, number: int) -
 
 def ingest_and_tell_of_the_commit(pipe: Connection, path: Path, number: int) -> None:
     """Says `committing` at the last moment before the engine commits, and goes on."""
-    commit = GrafeoEngine._commit
+    commit = GrafeoTransaction.commit
 
-    def telling(engine: GrafeoEngine, transaction: Any) -> None:
+    def telling(transaction: GrafeoTransaction) -> None:
         pipe.send("committing")
-        commit(engine, transaction)
+        commit(transaction)
 
-    GrafeoEngine._commit = telling  # type: ignore[method-assign, assignment]
+    GrafeoTransaction.commit = telling  # type: ignore[method-assign, assignment]
     ingest_on(pipe, path, number, number)
 
 
