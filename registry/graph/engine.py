@@ -1,5 +1,7 @@
 """Graph engines: sessions, the values that may be stored, batches of rows, and who still works with an engine."""
 
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from threading import Condition
@@ -7,9 +9,11 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from waygraph.cypher import TYPES, BadStatement, Statement
-from waygraph.registry.model.errors import EngineError, RegistryClosed
+from waygraph.registry.model.errors import EngineError, RegistryClosed, WriteConflict
 
 Rows = list[dict[str, Any]]
+
+WRITE_ATTEMPTS = 8
 
 
 class GraphSession(Protocol):
@@ -46,6 +50,23 @@ MAX_TEXT_CHARS = 16 * 1024 * 1024
 _PLAIN = (str, int, float, bool, type(None), list, dict)
 _IDS = frozenset({"id", "agent_id", "source", "name"})
 _ID_LISTS = frozenset({"ids", "agent_ids"})
+
+
+def repeat_write[T](
+    transaction: Callable[[], AbstractContextManager[GraphSession]], work: Callable[[GraphSession], T]
+) -> T:
+    """What `work` does in a transaction; done again, from its start, if another writer was first. Raises WriteConflict
+    after WRITE_ATTEMPTS.
+    """
+    for attempt in range(1, WRITE_ATTEMPTS + 1):
+        try:
+            with transaction() as session:
+                return work(session)
+        except WriteConflict:
+            if attempt == WRITE_ATTEMPTS:
+                raise
+            time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
+    raise AssertionError("unreachable")
 
 
 def check_params(statement: Statement, params: Mapping[str, object]) -> None:

@@ -1,16 +1,14 @@
 """The embedded engine: one Grafeo file, held by one process at a time. Its traps: docs/storage.md."""
 
 import ctypes
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.engine import GraphSession, Rows, check_params
+from waygraph.registry.graph.engine import GraphSession, Rows, check_params, repeat_write
 from waygraph.registry.model.errors import (
     EngineError,
     RegistryClosed,
@@ -26,7 +24,6 @@ WAL_CHECKPOINT_BYTES = 8 * 1024 * 1024
 """Of a log: a longer one becomes part of its file at the end of a write."""
 SHORT_WAL_BYTES = 256 * 1024
 """So short a one does not, however small the file is."""
-WRITE_ATTEMPTS = 8
 
 
 def log_of(path: Path) -> Path:
@@ -113,15 +110,7 @@ class GrafeoEngine:
             transaction.end()
 
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
-        for attempt in range(1, WRITE_ATTEMPTS + 1):
-            try:
-                with self.transaction() as session:
-                    return work(session)
-            except WriteConflict:
-                if attempt == WRITE_ATTEMPTS:
-                    raise
-                time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - jitter, not a secret
-        raise AssertionError("unreachable")
+        return repeat_write(self.transaction, work)
 
     def define(self, statement: Statement, /, **params: object) -> None:
         self.run(statement, **params)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.places import PLACES, Servers, new_place, server_engine
 from waygraph.cypher import BadStatement, Statement, load
 from waygraph.cypher.loader import parse
-from waygraph.registry.graph.engine import GraphEngine, GraphSession
-from waygraph.registry.graph.grafeo import WRITE_ATTEMPTS, GrafeoEngine
+from waygraph.registry.graph.engine import WRITE_ATTEMPTS, GraphEngine, GraphSession
+from waygraph.registry.graph.grafeo import GrafeoEngine
 from waygraph.registry.graph.schema import MIGRATIONS, SCHEMA_VERSION, migrate
 from waygraph.registry.model.errors import EngineError, RegistryClosed, RegistryError, RegistryUnusable, WriteConflict
 from waygraph.registry.model.settings import Settings

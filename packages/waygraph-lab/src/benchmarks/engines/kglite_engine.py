@@ -3,7 +3,6 @@
 import base64
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from waygraph.cypher import Statement
-from waygraph.registry.graph.engine import GraphSession, Rows, check_params
-from waygraph.registry.graph.grafeo import WRITE_ATTEMPTS
+from waygraph.registry.graph.engine import GraphSession, Rows, check_params, repeat_write
 from waygraph.registry.model.errors import (
     EngineError,
     RegistryClosed,
@@ -94,15 +92,7 @@ class KGLiteEngine:
                 transaction.commit()
 
     def write[T](self, work: Callable[[GraphSession], T]) -> T:
-        for attempt in range(1, WRITE_ATTEMPTS + 1):
-            try:
-                with self.transaction() as session:
-                    return work(session)
-            except WriteConflict:
-                if attempt == WRITE_ATTEMPTS:
-                    raise
-                time.sleep(0.005 * 2**attempt)
-        raise AssertionError("unreachable")
+        return repeat_write(self.transaction, work)
 
     def define(self, statement: Statement, /, **params: object) -> None:
         self.run(statement, **params)
