@@ -156,7 +156,8 @@ class Kills:
             if step == 0:  # else it may end before it is ready
                 said.append(process.stdout.readline())
             with _killed_after(process, after_s if step == 0 else None):
-                said += process.stdout.read().splitlines()
+                said += process.stdout.read().splitlines(keepends=True)
+        said = [line.rstrip() for line in said if line.endswith("\n")]  # the last may be torn by the kill
         acknowledged = [int(line.split()[1]) for line in said if line.startswith("ACK ")]
         steps = [line.removeprefix("STEP ") for line in said if line.startswith("STEP ")]
         return max(acknowledged, default=self.number), steps
