@@ -14,9 +14,18 @@ from waygraph.ingest.sync.identity import Placement, place
 from waygraph.ingest.sync.scanner import Scan
 from waygraph.registry.access.visibility import MAX_OWNERS, Shows
 from waygraph.registry.graph.read import GraphView, NamedTools, overlaid, speaks
-from waygraph.registry.model.changes import STRICTNESS, AgentEntry, ChangeSet, Claim, Policy, plain_key
-from waygraph.registry.model.identity import call_name, tool_id
-from waygraph.registry.model.nouns import KNOWN, Agent, Principal
+from waygraph.registry.model.changes import (
+    STRICTNESS,
+    AgentEntry,
+    ChangeSet,
+    Claim,
+    OperatorSettings,
+    Policy,
+    plain_key,
+)
+from waygraph.registry.model.identity import call_name, tool_id, with_fields
+from waygraph.registry.model.nouns import KNOWN, Agent, Principal, Tool
+from waygraph.registry.model.tool_settings import mark_rejection, rejections_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +131,9 @@ class _Plan:
             rejected=(*manifest.rejected, *self.placement.rejected),
             cut=manifest.cut,
             operator=tuple(each for each in manifest.operator if self.graph.settings.get(each.agent_id) != each),
-            waiting=tuple(each.id for entry in comparison.entries for each in entry.entities if each.pending),
+            waiting=tuple(
+                e.id for entry in comparison.entries for e in entry.entities if e.pending and not e.rejection
+            ),
             flagged=tuple(comparison.flagged_texts()),
             log=tuple(comparison.log()),
             pause_s=self._pause_s(),
@@ -226,7 +237,10 @@ class _Plan:
             shows=shows,
             copy_flags=partial(self.checks.copy_flags, transport=agent.transport, others=draft.others),
         )
-        return judge.judge(entry, draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {}))
+        old, old_tools = draft.old_agents.get(agent.id), draft.old_tools.get(agent.id, {})
+        result, settings = judge.judge(entry, old, old_tools), self.graph.settings.get(agent.id)
+        tools = tuple(_keep_out(tool, old_tools.get(tool.name), settings) for tool in result.tools)
+        return replace(result, agent=_keep_out(result.agent, old, settings), tools=tools)
 
     def _shows(self, views: Sequence[GraphView]) -> Shows | None:
         """Whether the sender may see an agent of these views, or has it written."""
@@ -300,6 +314,12 @@ class _Plan:
         certain = set() if self.manifest.partial else set(missing_claims) - stay
         gone_keys = set(self.manifest.gone)
         return [claim.agent_id for claim in missing_claims if claim.key in gone_keys or claim in certain]
+
+
+def _keep_out[E: (Agent, Tool)](new: E, old: E | None, settings: OperatorSettings | None) -> E:
+    """What was rejected stays out, also if it was gone since. What comes back with another text waits."""
+    is_back = old is None and bool(rejections_of(new, settings)) and new.approved_hash != new.content_hash
+    return mark_rejection(with_fields(new, pending=new.pending or is_back), settings)
 
 
 def _names_alike(draft: Draft) -> set[str]:

@@ -4,6 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -128,6 +129,8 @@ class Watch:
         """By the fleet's name: the sources that name this launch, and what they say of it."""
         self._latest: dict[str, ServerEvent] = {}
         self._unread = {source.name for source in sources}
+        self.looks: dict[str, tuple[float, str]] = {}
+        """By source that was looked at: from one look to the next in seconds, and when the next one is, in ISO 8601."""
         self._writing = False
         self._refusal: Exception | None = None
         """What no later try could write either."""
@@ -194,7 +197,10 @@ class Watch:
                     self._watching.tell(SourceFailed(source=source.name, reason=failure))
                     self._inbox.status((source.name, ""), _status_of(error, reason))
             self._unread.discard(source.name)
-            await self._watching.clock.sleep(max(source.look_s(stamp), min(looks_s) / LOOKING_SHARE))
+            pause_s, clock = max(source.look_s(stamp), min(looks_s) / LOOKING_SHARE), self._watching.clock
+            next_at = datetime.fromisoformat(clock.utc()) + timedelta(seconds=pause_s)
+            self.looks[source.name] = (pause_s, next_at.isoformat(timespec="seconds"))
+            await clock.sleep(pause_s)
 
     async def _look(self, source: FollowedSource, looks_s: deque[float]) -> object:
         """Its stamp; how long the look took, also one that failed, is put behind `looks_s`."""

@@ -17,7 +17,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -26,13 +26,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from waygraph.registry.access.visibility import SCOPES, Scope
+from waygraph.registry.model.changes import KeyState, KeySummary, NewKey
 from waygraph.registry.model.errors import InvalidSetting, KeysUnusable, StorageFailed, UnknownName
 from waygraph.registry.model.files import PRIVATE, write_atomically, write_lock
 from waygraph.registry.model.settings import WRITE_TIMEOUT
 from waygraph.registry.model.validation import reason_of
 
 KEY = re.compile(r"wg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-KeyState = Literal["active", "expired", "revoked"]
 MAX_NAME_CHARS = 200
 LONGEST_LIFE = timedelta(days=36_500)
 _SECRET_BYTES = 32
@@ -142,6 +142,15 @@ class KeyFile:
 
     def state(self, key: ApiKey) -> KeyState:
         return key.state(self._clock())
+
+    def summary(self, key: ApiKey) -> KeySummary:
+        return KeySummary(**self._facts(key))
+
+    def new_key(self, key: ApiKey, text: str) -> NewKey:
+        return NewKey(**self._facts(key), key=text)
+
+    def _facts(self, key: ApiKey) -> dict[str, Any]:
+        return {each.name: getattr(key, each.name, "") for each in fields(KeySummary)} | {"state": self.state(key)}
 
     def find(self, text: str) -> ApiKey | None:
         """The key with this text; None if it is unknown, expired or revoked. Looks at the file each time."""

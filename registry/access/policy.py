@@ -215,6 +215,8 @@ def _hold_reason(agent: Agent, tool: Tool) -> str:
     """Why nobody may call it yet; empty: nothing stands against it."""
     # By its id: its call name may be another agent's id. A name may hold what a shell would run.
     for entity, name in ((agent, quote(agent.id)), (tool, quote(tool.id))):
+        if entity.rejection:
+            return f"an operator rejected it: {entity.rejection}"
         if entity.pending:
             return f"it waits for approval: a person can run `waygraph approve {name}`"
         if is_doubtful(entity):

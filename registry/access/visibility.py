@@ -173,7 +173,7 @@ def of_others(reason: str, owners: Collection[str], words: str) -> str:
     return f"{reason}{', '.join(sorted(owners))}: {words}"
 
 
-def as_seen[E: (Agent, Tool)](entity: E, shows: Shows | None) -> E:
+def as_seen[E: Agent | Tool](entity: E, shows: Shows | None) -> E:
     """With those flags that tell of no agent which somebody may not see. `shows` None: of somebody who sees all."""
     return replace(entity, flags=seen_flags(entity.flags, shows)) if entity.flags else entity
 

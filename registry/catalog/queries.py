@@ -3,32 +3,44 @@
 A function here looks at one index, so that what it gives is of one revision whatever is published meanwhile.
 """
 
+import json
 import re
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from waygraph.registry.access.visibility import fits, narrow, seen_flags, visible
-from waygraph.registry.graph.read import overlaid, read_agents, read_changes_of, read_claims, read_settings, read_state
+from waygraph.registry.access.visibility import as_seen, fits, narrow, seen_flags, visible
+from waygraph.registry.graph.read import (
+    overlaid,
+    read_agents,
+    read_changes_of,
+    read_claims,
+    read_doubtful_tools,
+    read_graph_view,
+    read_settings,
+    read_state,
+)
 from waygraph.registry.index.names import agent_named, seen_tools, visible_agents
 from waygraph.registry.model.changes import About, ListedAgent, Page
 from waygraph.registry.model.errors import InvalidQuery
-from waygraph.registry.model.identity import name_fault
-from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, word_of
+from waygraph.registry.model.identity import name_fault, tool_id
+from waygraph.registry.model.nouns import Agent, Filters, Principal, Tool, canonical_json, is_doubtful, word_of
+from waygraph.registry.model.tool_settings import mark_rejection, parse_rejections
 from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.model.validation import check_limit
+from waygraph.registry.operators.approval import waits
 from waygraph.registry.operators.toolset import seen_toolset
 from waygraph.registry.taxonomy.browse import current_members
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
     from waygraph.registry.index.search_index import SearchIndex
-    from waygraph.registry.model.changes import Change, IndexState, SourceSummary, Standing
+    from waygraph.registry.model.changes import Change, IndexState, SourceSummary, Standing, Waiting
 
 
 def about(index: "SearchIndex", agent_id: str, principal: "Principal | None") -> About:
@@ -51,6 +63,60 @@ def agents_page(
     tools = index.tool_ids_of(part)
     items = tuple(ListedAgent(fitting[agent_id], len(tools[agent_id])) for agent_id in part)
     return Page(items=items, revision=index.state.revision, following=following)
+
+
+AgentState = Literal["runs", "online", "waiting", "flagged", "hidden", "pinned", "unreachable", "failing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSearch:
+    """Agents by what they say and how they stand. Within a field any value fits; all fields must fit; empty: no limit.
+
+    `text`: words or parts of words, all of which stand in the id, the name, the description, a tag or a tool's id.
+    """
+
+    text: str = ""
+    states: tuple[AgentState, ...] = ()
+    sources: tuple[str, ...] = ()
+    least_tools: int = 0
+
+
+def search_agents(
+    index: "SearchIndex", search: AgentSearch, principal: "Principal | None", why_not: "Callable[[Agent], str]"
+) -> list[str]:
+    """Ids of what the principal may see. `why_not`: why nothing runs an agent's tools; empty: it runs."""
+    agents = visible_agents(index, principal)
+    if search.sources:
+        claims = {each for source in index.sources() if source.name in search.sources for each in source.agent_ids}
+        agents = [agent for agent in agents if agent.id in claims]
+    if search.states:
+        agents = [agent for agent in agents if any(_is_in(state, agent, why_not) for state in search.states)]
+    tools = index.tool_ids_of([agent.id for agent in agents]) if search.text or search.least_tools else {}
+    words = search.text.casefold().split()
+    return [
+        agent.id
+        for agent in agents
+        if (not search.least_tools or len(tools[agent.id]) >= search.least_tools)
+        and (not words or _holds(words, agent, tools[agent.id]))
+    ]
+
+
+def _is_in(state: AgentState, agent: "Agent", why_not: "Callable[[Agent], str]") -> bool:
+    match state:
+        case "runs":
+            return not (agent.pending or is_doubtful(agent) or why_not(agent))
+        case "waiting":
+            return agent.pending
+        case "flagged":
+            return bool(agent.flags)
+        case "hidden" | "pinned":
+            return bool(getattr(agent, state))
+    return word_of(agent.status) == state
+
+
+def _holds(words: "Sequence[str]", agent: "Agent", tool_ids: "Sequence[str]") -> bool:
+    text = "\n".join((agent.id, agent.name, agent.description, *agent.tags, *tool_ids)).casefold()
+    return all(word in text for word in words)
 
 
 def tools_page(
@@ -84,22 +150,27 @@ def seen_sources(index: "SearchIndex", principal: "Principal | None") -> "list[S
 def standing_sources(index: "SearchIndex", principal: "Principal | None") -> "list[SourceSummary]":
     """As `seen_sources`, each with how the agents stand that it claims."""
     agents = index.agents()
-    waiting = Counter(tool_id.partition("/")[0] for tool_id in index.pending_tools())
+    pending = set(index.pending_tools())
+    names = ((owner, name) for owner, each in index.settings().items() for name in parse_rejections(each.rejections))
+    suspects = [each for owner, name in names if (each := tool_id(owner, name)) in pending]
+    rejections = Counter(tool.agent_id for tool in index.tools(suspects) if tool.rejection)
+    waiting = Counter(map(owner_of, pending)) - rejections
     return [
-        replace(source, standing=_standing([agents[agent_id] for agent_id in source.agent_ids], waiting))
+        replace(source, standing=_standing([agents[agent_id] for agent_id in source.agent_ids], waiting, rejections))
         for source in seen_sources(index, principal)
     ]
 
 
-def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]") -> "Standing":
-    """`waiting`: how many tools of an agent wait."""
+def _standing(agents: "Sequence[Agent]", waiting: "Mapping[str, int]", rejections: "Mapping[str, int]") -> "Standing":
+    """`waiting`, `rejections`: how many tools of an agent wait, or were rejected."""
     from waygraph.registry.model.changes import Standing
 
     of_status: Counter[str] = Counter(word_of(agent.status) for agent in agents)
     return Standing(
         **of_status,
-        pending=sum(agent.pending for agent in agents),
+        pending=sum(agent.pending and not agent.rejection for agent in agents),
         pending_tools=sum(waiting.get(agent.id, 0) for agent in agents),
+        rejections=sum(bool(agent.rejection) + rejections.get(agent.id, 0) for agent in agents),
     )
 
 
@@ -114,7 +185,7 @@ def seen_state(index: "SearchIndex", principal: "Principal | None") -> "IndexSta
 
 _READ_AT_ONCE = 1_000
 _SHOWN_CHARS = 100
-_NOBODY = "?"
+NOBODY = "?"
 """No agent's id."""
 _ID = re.compile(r"[0-9]{12,}-[0-9]{6,}")
 
@@ -138,7 +209,7 @@ class ChangesQuery:
                 "this is no place in the log of changes: it begins at the id of a change, or at its cursor"
             )
         # What cannot be an id is nobody's, and neither a URL nor every database takes any text.
-        agent = _NOBODY if agent_id and name_fault(agent_id) else agent_id
+        agent = NOBODY if agent_id and name_fault(agent_id) else agent_id
         return ChangesQuery(since=_in_utc(since), agent_id=agent, after=after, limit=limit)
 
 
@@ -190,6 +261,96 @@ class _Visibility:
         """Without the name of a source that has nothing any more which the principal may see."""
         source = change.source if change.source in self.sources else ""
         return replace(change, source=source, flags=seen_flags(change.flags, self.since.__contains__))
+
+
+def seen_waiting(
+    session: "GraphSession", principal: "Principal | None", after: str, limit: int | None
+) -> "Page[Waiting]":
+    """What waits, was rejected, or is flagged and not approved, by id, as far as the principal may see it."""
+    graph, state = read_graph_view(session), read_state(session)
+    shows, some = graph.view_for(principal), None if principal is None else _Visibility.by(session, principal)
+    owners = read_doubtful_tools(session)
+    for agent_id, setting in graph.settings.items():
+        owners |= {tool_id(agent_id, name): agent_id for name in parse_rejections(setting.rejections) if name}
+    visible_ids = [agent_id for agent_id in graph.agents if graph.shows(agent_id, principal)]
+    items = graph.tools_of(sorted({*owners.values()}.intersection(visible_ids)))
+    entities: list[Agent | Tool] = [graph.agents[agent_id].agent for agent_id in visible_ids]
+    entities += [item.tool for of_agent in items.values() for item in of_agent if item.tool.id in owners]
+    all_entities = (as_seen(mark_rejection(e, graph.settings.get(owner_of(e.id))), shows) for e in entities)
+    waiting = {each.id: each for each in all_entities if waits(each)}
+    ids, following = part_of(sorted(waiting), after, limit)
+    sources: dict[str, set[str]] = {}
+    for claim in graph.claims:
+        sources.setdefault(claim.agent_id, set()).add(claim.source)
+    log = {agent_id: _newest_changes(session, agent_id, some) for agent_id in {owner_of(each) for each in ids}}
+    texts = (_waiting_text(waiting[each], log[owner_of(each)], sources.get(owner_of(each), ())) for each in ids)
+    return Page(items=tuple(texts), revision=state.revision if state else 0, following=following)
+
+
+def _newest_changes(session: "GraphSession", agent_id: str, some: _Visibility | None) -> "Mapping[str, list[Change]]":
+    """By tool (empty: the agent itself), what changed what it says, of the agent's newest ones, the newest first. None
+    from before it came: it was another one then.
+    """
+    by_tool: dict[str, list[Change]] = {}
+    for each in islice(_read(session, ChangesQuery(agent_id=agent_id), some), _READ_AT_ONCE):
+        if each.what == "removed" and not each.tool:
+            break
+        if each.what != "rejected":
+            by_tool.setdefault(each.tool, []).append(each)
+        if each.is_arrival:
+            break
+    return by_tool
+
+
+def _since_approval(changes: "Sequence[Change]", approved_hash: str) -> "Change | None":
+    """The last change, with those before it since the text that was approved, or since it came. The newest come first.
+
+    Without texts from before where the log does not reach back so far.
+    """
+    run: list[Change] = []
+    for each in changes:
+        run.append(each)
+        if each.what != "changed" or each.before_hash == approved_hash:
+            break
+    if not run:
+        return None
+    first = run[-1]
+    is_known = first.what == "changed" and approved_hash in ("", first.before_hash)
+    before, after = dict[str, Any](), dict[str, Any]()
+    for each in run:
+        before, after = before | json.loads(each.before), json.loads(each.after) | after
+    before = before if is_known else {}
+    names = {name for each in run for name in each.fields}
+    return replace(
+        run[0],
+        what=first.what,
+        fields=tuple(sorted(name for name in names if before.get(name) != after.get(name))),
+        before_hash=first.before_hash,
+        before=canonical_json(before),
+        after=canonical_json(after),
+        covered=tuple(sorted({name for each in run for name in each.covered})),
+    )
+
+
+def _waiting_text(entity: "Agent | Tool", log: "Mapping[str, list[Change]]", sources: Collection[str]) -> "Waiting":
+    from waygraph.registry.model.changes import Waiting
+
+    tool = entity.name if isinstance(entity, Tool) else ""
+    change = _since_approval(log.get(tool, ()), entity.approved_hash)
+    arrival = next((each for each in log.get("", ()) if each.is_arrival), None)
+    return Waiting(
+        id=entity.id,
+        agent_id=owner_of(entity.id),
+        tool=tool,
+        description=entity.description,
+        content_hash=entity.content_hash,
+        pending=entity.pending,
+        rejection=entity.rejection,
+        flags=entity.flags,
+        sources=tuple(sorted(sources)),
+        since=each.at if (each := change or arrival) else "",
+        change=change,
+    )
 
 
 def _read(session: "GraphSession", query: ChangesQuery, some: _Visibility | None) -> "Iterator[Change]":

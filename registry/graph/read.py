@@ -14,7 +14,7 @@ from waygraph.registry.model.changes import Change, Claim, OperatorSettings, Pol
 from waygraph.registry.model.failures import read_failures
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Principal, TextForm, Tool
-from waygraph.registry.model.tool_settings import overlay_tools
+from waygraph.registry.model.tool_settings import mark_rejection, overlay_tools
 from waygraph.registry.model.transitions import Transition
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ _READ_CHANGES = load("read/changes")
 _READ_CHANGES_OF = load("read/changes_of")
 _READ_CLAIMS = load("read/claims")
 _READ_CLAIMS_OF = load("read/claims_of")
+_READ_DOUBTFUL_TOOLS = load("read/doubtful_tools")
 _READ_SETTINGS = load("read/settings")
 _READ_SETTINGS_OF = load("read/settings_of")
 _READ_SOURCES = load("read/sources")
@@ -137,6 +138,11 @@ def put_changes(session: GraphSession, log: Sequence[Change]) -> None:
     for batch in batched(log, BATCH_ROWS):
         rows = [asdict(each) | {name: list(getattr(each, name)) for name in _LISTS_OF_CHANGE} for each in batch]
         session.run(_SYNC_PUT_CHANGES, rows=[{"props": row} for row in rows])
+
+
+def read_doubtful_tools(session: GraphSession) -> dict[str, str]:
+    """The ids of tools that wait, were rejected or are flagged → their agents."""
+    return {row["id"]: row["agent_id"] for row in session.run(_READ_DOUBTFUL_TOOLS)}
 
 
 def read_changes(session: GraphSession) -> list[Change]:
@@ -424,7 +430,7 @@ def overlaid(agent: Agent, settings: Mapping[str, OperatorSettings]) -> Agent:
     if setting is None:
         return agent
     return replace(
-        agent,
+        mark_rejection(agent, setting),
         tags=tuple(sorted({*agent.tags, *setting.tags})),
         visible_to=agent.visible_to if setting.visible_to is None else setting.visible_to,
         pinned=setting.pinned,
@@ -461,6 +467,7 @@ def _setting(row: Mapping[str, Any]) -> OperatorSettings:
         hidden=bool(row["hidden"]),
         removed=bool(row["removed"]),
         tools=row["tools"],
+        rejections=row["rejections"],
     )
 
 

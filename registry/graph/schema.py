@@ -42,7 +42,7 @@ GRAPH: Mapping[str, str] = {
     "(:Toolset)-[:INCLUDES]->(:Tool)": "",
     "(:Source)": "id namespace rank policy seen_at pause_s failures",
     "(:Source)-[:CLAIMS]->(:Agent)": "key hash since",
-    "(:Setting)": "id tags restricted visible_to pinned hidden removed tools",
+    "(:Setting)": "id tags restricted visible_to pinned hidden removed tools rejections",
     "(:Setting)-[:OF]->(:Agent)": "",
     "(:Change)": "id at revision source agent_id tool what fields before_hash after_hash before after flags covered",
     "(:Change)-[:OF]->(:Agent)": "",

@@ -111,6 +111,7 @@ def put_setting(session: GraphSession, setting: OperatorSettings) -> None:
         "hidden": setting.hidden,
         "removed": setting.removed,
         "tools": setting.tools,
+        "rejections": setting.rejections,
     }
     session.run(_OPERATOR_PUT_SETTING, id=setting.agent_id, props=props)
 

@@ -144,6 +144,10 @@ class SearchIndex(Records, Protocol):
         """The same of each of these agents, asked for at once."""
         ...
 
+    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+        """Of agents and tools, by id: float32 of shape (dimension,) and length 1. Those without any are left out."""
+        ...
+
     def pending_tools(self) -> Sequence[str]:
         """The ids of the tools that wait for approval, whatever their agents do; in order."""
         ...
@@ -260,4 +264,4 @@ def of_record[T](kind: type[T], record: Mapping[str, Any]) -> T:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in record.items()})
 
 
-_RARE_FIELDS = ("questions", "pending", "flags", "approved_hash")
+_RARE_FIELDS = ("questions", "pending", "flags", "approved_hash", "rejection")

@@ -7,7 +7,7 @@ from typing import Literal, get_args, overload
 
 from waygraph.registry.model.failures import Failure, bounded_key
 from waygraph.registry.model.identity import MAX_NAME_CHARS, digest
-from waygraph.registry.model.nouns import Agent, JsonObject, JsonObjectsOrNull, TextForm, Tool
+from waygraph.registry.model.nouns import Agent, JsonListsOrNull, JsonObject, JsonObjectsOrNull, TextForm, Tool
 
 _IN = " @ "
 """Between the key of an entry and its document."""
@@ -37,6 +37,10 @@ class OperatorSettings:
     removed: bool = False
     tools: JsonObjectsOrNull = ""
     """What they said of its tools, by name; null: nothing, or the caller lacks the scope admin."""
+    rejections: JsonListsOrNull = ""
+    """What they rejected, by the tool's name (empty: the agent itself) of each text hash, reason, by and at; null as
+    above.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,8 @@ class Standing:
     """Agents that wait for approval."""
     pending_tools: int = 0
     """Tools of its agents that wait themselves."""
+    rejections: int = 0
+    """Agents and tools that operators rejected as they are now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +188,33 @@ class Flagged:
     flags: tuple[str, ...]
 
 
+KeyState = Literal["active", "expired", "revoked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeySummary:
+    """An API key without its text, of which only the hash is kept. Times are ISO 8601 in UTC; empty: never."""
+
+    id: str
+    name: str
+    state: KeyState
+    scopes: tuple[str, ...]
+    groups: tuple[str, ...]
+    everything: bool
+    toolset: str
+    created_at: str
+    expires_at: str
+    revoked_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey(KeySummary):
+    """A key that was just made."""
+
+    key: str = field(repr=False)
+    """Its text, which is told this once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
     """What somebody approved: ids, in order. `revision` is the registry's after it."""
@@ -192,11 +225,42 @@ class Approved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rejections(Approved):
+    """What somebody rejected, in the same form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An agent or a tool that waits, or whose text is flagged and not approved, or that was rejected as it is now."""
+
+    id: str
+    agent_id: str
+    tool: str = ""
+    """The tool's name; empty: the agent itself."""
+    description: str = ""
+    content_hash: str = ""
+    """Of all that it says now, which an approval or a rejection takes with its id."""
+    pending: bool
+    """Whether it is out of routing."""
+    rejection: str = ""
+    """Why somebody rejected it; empty: it waits."""
+    flags: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Those that claim the agent, as far as the caller sees them."""
+    since: str = ""
+    """When it last changed. ISO 8601 in UTC; empty: before what the log holds."""
+    change: "Change | None" = None
+    """The last change of its text that the log holds, together with those before it since the text that was approved:
+    `before` is of that one. Without it where the log does not reach back so far.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a sync did to an agent, or to a tool of an agent that was known before: its log, kept in the graph.
 
-    Or what an operator did to a toolset: then there is no source. Of what arrives, an agent with its tools or a source,
-    only numbers are kept. Hashes are content hashes, empty where there is none.
+    Or what an operator rejected, or did to a toolset: then there is no source. Of what arrives, an agent with its tools
+    or a source, only numbers are kept. Hashes are content hashes, empty where there is none.
     """
 
     id: str = ""
@@ -212,7 +276,8 @@ class Change:
     """
     tool: str = ""
     """The tool's name; empty: the agent itself."""
-    what: Literal["added", "changed", "removed"]
+    what: Literal["added", "changed", "removed", "rejected"]
+    """rejected: by an operator; `after` has the reason."""
     fields: tuple[str, ...] = ()
     before_hash: str = ""
     after_hash: str = ""

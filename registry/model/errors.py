@@ -45,6 +45,7 @@
     ├── InvalidDataset          a dataset for evaluation that cannot be read, with the place
     ├── MissingExtra            a library that is installed on request only
     ├── MassRemoval             a sync that would remove more than half of a source
+    ├── TextDiffers             what is decided on says something else than what was read
     ├── CypherError
     │   ├── CypherRefused       not a read-only statement
     │   ├── CypherFailed        the engine did not accept or finish it
@@ -437,6 +438,12 @@ class MassRemoval(WaygraphError):
         )
 
 
+class TextDiffers(WaygraphError):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name!r} says something else than what was read; nothing was changed. Read it again.")
+
+
 class CypherError(WaygraphError):
     pass
 
@@ -532,7 +539,7 @@ class ServiceStopping(ServiceError):
 
 
 class ServiceBusy(ServiceError):
-    """Too many writes wait for their turn, or this one waited too long: nothing of it was begun."""
+    """Too much of the kind waits for its turn, or this one waited too long: nothing of it was begun."""
 
     retryable = True
 

@@ -60,6 +60,7 @@ JsonText = Annotated[str, _json_form(Any)]
 JsonObject = Annotated[str, _json_form(dict[str, Any])]
 JsonObjectOrNull = Annotated[str, _json_form(dict[str, Any] | None)]
 JsonObjectsOrNull = Annotated[str, _json_form(dict[str, dict[str, Any]] | None)]
+JsonListsOrNull = Annotated[str, _json_form(dict[str, list[dict[str, Any]]] | None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,8 @@ class Agent:
     content_hash: str = ""
     approved_hash: str = ""
     """The content hash that somebody approved last; empty: none."""
+    rejection: str = ""
+    """Why an operator rejected it as it is now: it stays out, and waits no more. Empty: nobody did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,8 @@ class Tool:
     status: str = "known"
     content_hash: str = ""
     approved_hash: str = ""
+    rejection: str = ""
+    """As of an agent."""
 
 
 NOTICE = "notice: "

@@ -232,9 +232,15 @@ class Settings:
     """How many calls are under way at a time."""
     audit_arguments: bool = False
     """Whether the audit holds the arguments of calls."""
+    explorer_calls: bool = False
+    """Whether people run tools from the explorer, agree there to what needs consent, and see their last calls."""
 
     usage: bool = True
     """Whether a gateway counts calls, errors and latencies by tool."""
+    usage_requests: bool = False
+    """Whether the last requests that found nothing are kept, with their texts, for who operates."""
+    evals_dir: str = ""
+    """Whose records of `waygraph eval` the explorer shows; empty: none."""
     learn: str = ""
     """What is learned from calls through the gateway: `transitions`, which tool was called after which; empty: nothing.
     """

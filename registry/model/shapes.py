@@ -21,6 +21,7 @@ from waygraph.registry.model.changes import (
     Status,
     SyncReport,
     Updated,
+    Waiting,
 )
 from waygraph.registry.model.failures import Failure
 from waygraph.registry.model.nouns import (
@@ -154,8 +155,8 @@ def settings(setting: OperatorSettings, transport: TransportFilter = None) -> Sh
 
 
 def _shown_settings(setting: OperatorSettings, transport: TransportFilter) -> OperatorSettings:
-    """Values that operators fixed are launch data: without it none of what was said of tools is told."""
-    return setting if transport is None else replace(setting, tools="")
+    """Values that operators fixed are launch data: without it none of what was said of tools is told, nor by whom."""
+    return setting if transport is None else replace(setting, tools="", rejections="")
 
 
 def status(registry_status: Status, transport: TransportFilter = None) -> Shape:
@@ -205,6 +206,15 @@ def read_sources(document: Mapping[str, Any]) -> list[SourceSummary]:
 
 def changes(items: Iterable[Change], transport: TransportFilter = None) -> Shape:
     return {"changes": [shape(_shown_change(each, transport)) for each in items]}
+
+
+def waiting(items: Iterable[Waiting], transport: TransportFilter = None) -> Shape:
+    texts = (replace(each, change=each.change and _shown_change(each.change, transport)) for each in items)
+    return {"waiting": list(map(shape, texts))}
+
+
+def read_waiting(document: Mapping[str, Any]) -> Page[Waiting]:
+    return _page(document, (read(Waiting, each) for each in document["waiting"]))
 
 
 def _shown_change(change: Change, transport: TransportFilter) -> Change:

@@ -1,4 +1,5 @@
-"""What operators say of a tool: another name or description, parameters with other words, a fixed value, or hidden.
+"""What operators say of a tool: another name or description, parameters with other words, a fixed value, or hidden; and
+what they rejected.
 
 It is kept apart from what the source says, and laid over it wherever the tool is embedded, searched, listed or called.
 A setting of a parameter that the source does not have (any more) changes nothing.
@@ -6,12 +7,12 @@ A setting of a parameter that the source does not have (any more) changes nothin
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
 from waygraph.registry.model.arguments import check_arguments
-from waygraph.registry.model.changes import AgentEntry, OperatorSettings
+from waygraph.registry.model.changes import TELLING_OF_AGENT, TELLING_OF_TOOL, AgentEntry, OperatorSettings
 from waygraph.registry.model.errors import InvalidArguments, InvalidSetting
 from waygraph.registry.model.identity import (
     MAX_NAME_CHARS,
@@ -21,13 +22,15 @@ from waygraph.registry.model.identity import (
     is_broken,
     name_fault,
 )
-from waygraph.registry.model.nouns import JsonText, Tool, canonical_json
+from waygraph.registry.model.nouns import Agent, JsonText, Tool, canonical_json
 from waygraph.registry.model.numbers import show_value
 
 MAX_TEXT_CHARS = 20_000
 """Of a description."""
 MAX_PIN_CHARS = 100_000
 """Of a fixed value, as JSON."""
+MAX_REASON_CHARS = 1_000
+"""Why something was rejected."""
 _FIELDS = ("name", "description", "parameters")
 _PARAMETER_FIELDS = ("name", "description", "pin", "hidden")
 _ABOUT_PROPERTIES = (
@@ -68,12 +71,65 @@ def settings_of_tools(settings: OperatorSettings | None) -> Mapping[str, ToolSet
     return _parse(settings.tools) if settings else {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Of an agent or tool whose text, as its source states it, has this hash (`telling_hash`). `by`: the caller's id;
+    empty: whoever runs commands here. `at`: ISO 8601 in UTC.
+    """
+
+    hash: str
+    reason: str
+    by: str = ""
+    at: str = ""
+
+
+@lru_cache(maxsize=4096)
+def parse_rejections(text: JsonText) -> Mapping[str, Sequence[Rejection]]:
+    """By the source's name of the tool (empty: the agent itself) one of each text, in order."""
+    return {name: [Rejection(**each) for each in rows] for name, rows in json.loads(text).items()} if text else {}
+
+
+def telling_hash(entity: Agent | Tool) -> str:
+    """Of what a model decides by. Other tags, questions and viewers make no other text, as for approvals."""
+    names = TELLING_OF_TOOL if isinstance(entity, Tool) else TELLING_OF_AGENT
+    return digest(*(getattr(entity, name) for name in sorted(names)))
+
+
+def rejections_of(entity: Agent | Tool, settings: OperatorSettings | None) -> Sequence[Rejection]:
+    """Those of its name, whatever it says now."""
+    rejections = parse_rejections(settings.rejections) if settings else {}
+    return rejections.get(entity.name if isinstance(entity, Tool) else "", ())
+
+
+def merge_rejections(
+    settings: OperatorSettings, entities: Iterable[Agent | Tool], rejection: Rejection | None
+) -> OperatorSettings:
+    """With these rejected as their source states them, or no more; other texts of the same names stay rejected."""
+    rejections = {**parse_rejections(settings.rejections)}
+    for each in entities:
+        text = telling_hash(each)
+        others = [row for row in rejections_of(each, settings) if row.hash != text]
+        more = [replace(rejection, hash=text)] if rejection else []
+        rejections[each.name if isinstance(each, Tool) else ""] = [*others, *more]
+    rows = {name: list(map(asdict, some)) for name, some in rejections.items() if some}
+    return replace(settings, rejections=canonical_json(rows) if rows else "")
+
+
+def mark_rejection[E: Agent | Tool](entity: E, settings: OperatorSettings | None) -> E:
+    """An agent or tool as its source states it, with what an operator said of these very words."""
+    rejections = rejections_of(entity, settings)
+    text = telling_hash(entity) if rejections else ""
+    rejection = next((each for each in rejections if each.hash == text), None)
+    return replace(entity, pending=True, rejection=rejection.reason) if rejection else entity
+
+
 def overlay_tools(tools: Iterable[Tool], settings: Mapping[str, OperatorSettings]) -> list[Tool]:
     """The tools as they hold now. Of each agent all are given: a name that its source gives a tool is no other's."""
     tools = list(tools)
     ids = {tool.id for tool in tools}
     overlaid: list[Tool] = []
-    for tool in tools:
+    for stated_tool in tools:
+        tool = mark_rejection(stated_tool, settings.get(stated_tool.agent_id))
         setting = settings_of_tools(settings.get(tool.agent_id)).get(tool.name)
         if setting and f"{tool.agent_id}/{setting.name}" in ids:
             setting = replace(setting, name="")

@@ -1,4 +1,4 @@
-"""How tools are used: counts by outcome and latencies by tool, without arguments, texts or callers."""
+"""How tools are used: counts by outcome and latencies, without arguments; and what requests found nothing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,6 +12,9 @@ from waygraph.registry.model.validation import MAX_PART
 Outcome = Literal["ok", "tool_error", "refused", "upstream_failed", "timed_out", "cancelled"]
 """`tool_error`: the tool told one. `refused`: the gateway sent nothing. `cancelled`: by who called."""
 Sort = Literal["calls", "errors", "p95"]
+UsageOf = Literal["tool", "caller", "request"]
+UsageBy = Literal["day", "name"]
+MAX_DAYS = 90
 
 _AN_OCTAVE, _LAST = 4, 88
 """Four buckets for each doubling: the middle of one is at most 9 % from what is in it. The last begins at 70 min."""
@@ -64,6 +67,81 @@ class ToolUsage:
     def errors(self) -> int:
         """Of the tool and its server; what the gateway refused is none of theirs."""
         return self.tool_error + self.upstream_failed + self.timed_out
+
+
+type OutcomeCount = tuple[str, int, int]
+"""An outcome, a bucket of durations, and how often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsagePart:
+    """Calls of a day, of a tool or of a caller; or requests, which have no errors.
+
+    `empty`: requests that found nothing. Durations as in `ToolUsage`.
+    """
+
+    day: str
+    """ISO 8601, in UTC; empty: of all days."""
+    name: str
+    """A tool's or a caller's id; empty: of all."""
+    calls: int
+    errors: int
+    refusals: int
+    empty: int
+    p50_ms: float | None
+    p95_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownWord:
+    """The stem of a word of requests that no text of the registry held at that time."""
+
+    word: str
+    requests: int
+    last_day: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyRequest:
+    at: str
+    """ISO 8601 in UTC."""
+    text: str
+    """Its first 300 characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchGaps:
+    """Requests that found nothing, newest first. Texts are kept only where the operator wants them."""
+
+    keeps_texts: bool
+    requests: tuple[EmptyRequest, ...]
+    words: tuple[UnknownWord, ...]
+
+
+def usage_part(day: str, name: str, counts: Iterable[OutcomeCount]) -> UsagePart:
+    outcomes, durations = Counter[str](), Counter[int]()
+    for outcome, bucket, calls in counts:
+        outcomes[outcome] += calls
+        if bucket != NOT_TIMED:
+            durations[bucket] += calls
+    return UsagePart(
+        day=day,
+        name=name,
+        calls=outcomes.total(),
+        errors=outcomes["tool_error"] + outcomes["upstream_failed"] + outcomes["timed_out"],
+        refusals=outcomes["refused"],
+        empty=outcomes["nothing"],
+        p50_ms=_quantile_ms(durations, 0.5),
+        p95_ms=_quantile_ms(durations, 0.95),
+    )
+
+
+def check_days(of: str, by: str, days: int) -> None:
+    """Raises InvalidQuery."""
+    if of not in get_args(UsageOf) or by not in get_args(UsageBy):
+        raise InvalidQuery(f"usage is of {', '.join(get_args(UsageOf))}, by {' or '.join(get_args(UsageBy))}")
+    if not 1 <= days <= MAX_DAYS:
+        raise InvalidQuery(f"days: expected 1 to {MAX_DAYS}, not {days}")
 
 
 def bucket_of(duration_s: float) -> int:

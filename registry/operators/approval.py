@@ -1,18 +1,26 @@
-"""Approval: what waits for it, what it says, and that it is given."""
+"""Approval: what waits for it, what it says, and that it is given or refused."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from waygraph.registry.access.visibility import Shows, as_seen
 from waygraph.registry.graph.engine import GraphSession
 from waygraph.registry.graph.read import GraphView, Part
-from waygraph.registry.graph.write import put_agent_props, put_tool_props, write_vectors
+from waygraph.registry.graph.schema import link_subjects
+from waygraph.registry.graph.write import put_agent_props, put_setting, put_tool_props, write_vectors
 from waygraph.registry.model import validation
-from waygraph.registry.model.changes import AgentEntry, Approved
-from waygraph.registry.model.errors import InvalidSetting, UnknownName
+from waygraph.registry.model.changes import AgentEntry, Approved, Change, Rejections
+from waygraph.registry.model.errors import InvalidSetting, TextDiffers, UnknownName
 from waygraph.registry.model.identity import call_name, is_broken
-from waygraph.registry.model.nouns import Agent, Principal, Tool, is_doubtful
-from waygraph.registry.model.tool_settings import settings_of_tools
+from waygraph.registry.model.nouns import Agent, Principal, Tool, canonical_json, is_doubtful
+from waygraph.registry.model.tool_settings import (
+    MAX_REASON_CHARS,
+    Rejection,
+    mark_rejection,
+    merge_rejections,
+    settings_of_tools,
+)
+from waygraph.registry.model.transitions import owner_of
 from waygraph.registry.operators.rights import refuse_non_operator
 from waygraph.registry.operators.sources import claims_of
 from waygraph.registry.writer import WriteSession
@@ -25,18 +33,16 @@ HINT = "All that waits of a source: `waygraph approve --all-of SOURCE`; over RES
 
 
 def waits(entity: Agent | Tool) -> bool:
-    """Whether it is out of routing until somebody approves it, or flagged and not approved as it is now."""
+    """Whether it is out of routing until somebody approves it, also after they rejected it, or flagged and not approved
+    as it is now.
+    """
     return entity.pending or is_doubtful(entity)
-
-
-def _approval_of(entity: Agent | Tool) -> dict[str, object]:
-    """The properties that say that it is approved as it is now."""
-    return {"pending": False, "approved_hash": entity.content_hash}
 
 
 def waiting(graph: GraphView, name: str, principal: Principal | None) -> tuple[list[Agent], list[Tool]]:
     """What waits under a name: an agent's id, a tool's id or call name, or a source's behind `source:`; by id. What is
-    flagged and not approved waits, too, but in the name of a whole source.
+    flagged and not approved waits, too, but in the name of a whole source. What was rejected is named itself, or with
+    its agent that was rejected too.
 
     Raises UnknownName, also for what the principal may not see. Whether the source is known the caller has looked.
     """
@@ -44,18 +50,32 @@ def waiting(graph: GraphView, name: str, principal: Principal | None) -> tuple[l
     if name.startswith(OF_SOURCE):
         agents, tools = _of_agents(graph, spoken_agents(graph, name.removeprefix(OF_SOURCE)), shows)
         # What is flagged and in routing is approved by its own name: nobody looks at a whole source word for word.
-        return [agent for agent in agents if agent.pending], [tool for tool in tools if tool.pending]
+        return [agent for agent in agents if agent.pending and not agent.rejection], [
+            tool for tool in tools if tool.pending and not (tool.rejection or _owner(graph, tool).rejection)
+        ]
     if graph.shows(name, principal):
         _refuse_two_meanings(graph, name, principal)
-        return _of_agents(graph, [name], shows)
-    return [], [tool for tool in [find_held_tool(graph, name, principal)] if waits(as_seen(tool, shows))]
+        agents, tools = _of_agents(graph, [name], shows)
+        return agents, [tool for tool in tools if not tool.rejection or _owner(graph, tool).rejection]
+    tool = find_held_tool(graph, name, principal)
+    tool = mark_rejection(tool, graph.settings.get(tool.agent_id))
+    return [], [tool] if waits(as_seen(tool, shows)) else []
 
 
-def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Each once. Raises InvalidSetting for none, UnknownName for what nothing can be called."""
-    if not names:
-        raise InvalidSetting("say what to approve: agents, tools, or `source:NAME` for all that waits of a source")
-    for name in names:
+def _owner(graph: GraphView, tool: Tool) -> Agent:
+    return mark_rejection(graph.agents[tool.agent_id].agent, graph.settings.get(tool.agent_id))
+
+
+def checked_names(
+    names: Sequence[str], doing: str = "approve", hashes: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Each once. Raises InvalidSetting for none, or for both kinds, UnknownName for what nothing can be called."""
+    if bool(names) == bool(hashes):
+        raise InvalidSetting(
+            f"say what to {doing}: agents, tools, or `source:NAME` for all that waits of a source; or else `hashes`, "
+            "ids with the content hashes of what was read"
+        )
+    for name in (*names, *(hashes or ())):
         if not 0 < len(name) <= MAX_NAME_CHARS or is_broken(name):
             raise UnknownName("agent or tool", name[:MAX_NAME_CHARS], (), hint=HINT)
     return tuple(dict.fromkeys(names))
@@ -72,6 +92,23 @@ def all_waiting(graph: GraphView, names: Sequence[str], principal: Principal | N
     return [agents[agent_id] for agent_id in sorted(agents)], [tools[tool_id] for tool_id in sorted(tools)]
 
 
+def _waiting_by_hash(
+    graph: GraphView, hashes: Mapping[str, str], principal: Principal | None
+) -> tuple[list[Agent], list[Tool]]:
+    """What waits of these ids alone, each with the content hash of what was read. Raises TextDiffers, UnknownName."""
+    shows, waiting_ones = graph.view_for(principal), dict[str, Agent | Tool]()
+    for name, text in sorted(hashes.items()):
+        is_agent = graph.shows(name, principal)
+        entity: Agent | Tool = graph.agents[name].agent if is_agent else find_held_tool(graph, name, principal)
+        if entity.content_hash != text:
+            raise TextDiffers(name)
+        entity = mark_rejection(entity, graph.settings.get(owner_of(entity.id)))
+        if waits(as_seen(entity, shows)):
+            waiting_ones[entity.id] = entity
+    entities = [waiting_ones[each] for each in sorted(waiting_ones)]
+    return [e for e in entities if isinstance(e, Agent)], [e for e in entities if isinstance(e, Tool)]
+
+
 def spoken_agents(graph: GraphView, source: str) -> list[str]:
     """The agents whose texts are the source's: a live source speaks before a catalogue, then who said what is held,
 
@@ -85,28 +122,19 @@ def spoken_agents(graph: GraphView, source: str) -> list[str]:
     return sorted(agent_id for agent_id, (*_, name) in speakers.items() if name == source)
 
 
-def approved_entries(graph: GraphView, agents: Sequence[Agent], tools: Sequence[Tool]) -> list[AgentEntry]:
-    """The agents that change, or whose tools do, whole, as they are once these are approved."""
-    tool_ids = {tool.id for tool in tools}
-    agent_ids = sorted({agent.id for agent in agents} | {tool.agent_id for tool in tools})
-    tools_by_agent = graph.tools_of(agent_ids)
-    return [
-        AgentEntry(
-            key=agent_id,
-            agent=graph.agents[agent_id].agent,
-            tools=tuple(
-                replace(item.tool, pending=item.tool.pending and item.tool.id not in tool_ids)
-                for item in tools_by_agent.get(agent_id, ())
-            ),
-        )
-        for agent_id in agent_ids
-    ]
+def checked_reason(reason: str) -> str:
+    """Raises InvalidSetting for none, or one that cannot be kept."""
+    if not isinstance(reason, str) or not reason.strip() or len(reason) > MAX_REASON_CHARS or is_broken(reason):
+        raise InvalidSetting(f"say why, in a text of 1 to {MAX_REASON_CHARS:,} characters")
+    return reason.strip()
 
 
 def _of_agents(graph: GraphView, agent_ids: Sequence[str], shows: Shows | None) -> tuple[list[Agent], list[Tool]]:
     tools_by_agent = graph.tools_of(agent_ids)
-    agents = [graph.agents[agent_id].agent for agent_id in agent_ids]
-    tools = [item.tool for agent_id in agent_ids for item in tools_by_agent.get(agent_id, ())]
+    settings = graph.settings
+    agents = [mark_rejection(graph.agents[agent_id].agent, settings.get(agent_id)) for agent_id in agent_ids]
+    items = (item for agent_id in agent_ids for item in tools_by_agent.get(agent_id, ()))
+    tools = [mark_rejection(item.tool, settings.get(item.tool.agent_id)) for item in items]
     return (
         [agent for agent in agents if waits(as_seen(agent, shows))],
         [tool for tool in tools if waits(as_seen(tool, shows))],
@@ -163,34 +191,113 @@ def _set_name(graph: GraphView, tool: Tool) -> str:
     return call_name(tool.agent_id, setting.name) if setting and setting.name else ""
 
 
-def approve(session: WriteSession, *names: str, principal: Principal | None = None) -> Approved:
-    """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now.
+def approve(
+    session: WriteSession,
+    *names: str,
+    hashes: Mapping[str, str] | None = None,
+    principal: Principal | None = None,
+) -> Approved:
+    """What waits of agents, tools and sources (`source:NAME`) waits no more, as its text is now. `hashes`: in place
+    of names, ids with content hashes, of which nothing is taken along.
 
-    An agent whose tools were left out of its text is embedded anew. Raises UnknownName; NotAllowed for who is no
-    operator, and for a source that claims an agent which the principal may not see; and as `WriteSession.commit`.
+    Raises UnknownName; TextDiffers; NotAllowed for who is no operator, and for a source that claims an agent which the
+    principal may not see; and as `WriteSession.commit`.
     """
     refuse_non_operator("an approval", principal)
+    return _decide(session, names, hashes, principal)
+
+
+def reject(
+    session: WriteSession,
+    *names: str,
+    reason: str,
+    by: str = "",
+    hashes: Mapping[str, str] | None = None,
+    principal: Principal | None = None,
+) -> Rejections:
+    """The same stays out of routing as its text is now, and waits no more. Another text of it waits. Raises as
+    `approve`.
+    """
+    refuse_non_operator("a rejection", principal)
+    rejection = Rejection(hash="", reason=reason, by=by, at=session.clock())
+    result = _decide(session, names, hashes, principal, rejection)
+    return Rejections(agents=result.agents, tools=result.tools, revision=result.revision)
+
+
+def _decide(
+    session: WriteSession,
+    names: Sequence[str],
+    hashes: Mapping[str, str] | None,
+    principal: Principal | None,
+    rejection: Rejection | None = None,
+) -> Approved:
+    """An agent is embedded anew whose text gets or loses the name of a tool."""
     session.set_apart(principal)
     revision = session.begin().revision
     sources = [name.removeprefix(OF_SOURCE) for name in names if name.startswith(OF_SOURCE)]
-    graph = read_named(session, [name for name in names if not name.startswith(OF_SOURCE)], principal, sources)
+    ids = [*(name for name in names if not name.startswith(OF_SOURCE)), *(hashes or ())]
+    graph = read_named(session, ids, principal, sources)
     for source in sources:
         claims_of(session, graph, source, principal)
-    agents, tools = all_waiting(graph, names, principal)
+    agents, tools = _waiting_by_hash(graph, hashes, principal) if hashes else all_waiting(graph, names, principal)
     if not (agents or tools):
         return Approved(revision=revision)
-    entries = approved_entries(graph, agents, tools)
-    # Without a tool that joins them, the agents' texts stay as they are.
-    vectors = session.embed(graph, entries if any(tool.pending for tool in tools) else ())
-    agent_ids = [entry.agent.id for entry in entries if entry.agent.id in vectors.vectors]
+    entities: list[Agent | Tool] = [*agents, *tools]
+    entries = _entries_of(graph, entities, pending=rejection is not None)
+    settings = [
+        merge_rejections(graph.settings_of(entry.key), [e for e in entities if owner_of(e.id) == entry.key], rejection)
+        for entry in entries
+    ]
+    # Without a tool that joins or leaves them, the agents' texts stay as they are.
+    moves = any(tool.pending != bool(rejection) for tool in tools)
+    vectors = session.embed(graph, entries if moves else (), settings)
+
+    def props(entity: Agent | Tool) -> dict[str, object]:
+        return {"pending": True} if rejection else {"pending": False, "approved_hash": entity.content_hash}
 
     def work(graph_session: GraphSession) -> None:
-        write_vectors(graph_session, agent_ids, (), vectors)
-        put_agent_props(graph_session, {agent.id: _approval_of(agent) for agent in agents})
-        put_tool_props(graph_session, {tool.id: _approval_of(tool) for tool in tools})
+        write_vectors(graph_session, [entry.key for entry in entries if entry.key in vectors.vectors], (), vectors)
+        put_agent_props(graph_session, {agent.id: props(agent) for agent in agents})
+        put_tool_props(graph_session, {tool.id: props(tool) for tool in tools})
+        for setting in settings:
+            if setting != graph.settings_of(setting.agent_id):
+                put_setting(graph_session, setting)
+        link_subjects(graph_session, [entry.key for entry in entries])
+        if rejection:
+            session.log(graph_session, [_rejection_change(each, rejection.reason) for each in entities])
 
     return Approved(
         agents=tuple(agent.id for agent in agents),
         tools=tuple(tool.id for tool in tools),
-        revision=session.write(work, [entry.agent.id for entry in entries], vectors).revision,
+        revision=session.write(work, [entry.key for entry in entries], vectors).revision,
+    )
+
+
+def _entries_of(graph: GraphView, entities: Sequence[Agent | Tool], *, pending: bool) -> list[AgentEntry]:
+    """The agents that change, or whose tools do, whole, as they are once these are in routing, or out of it."""
+    ids = {entity.id for entity in entities}
+    agent_ids = sorted({owner_of(each) for each in ids})
+    tools_by_agent = graph.tools_of(agent_ids)
+    return [
+        AgentEntry(
+            key=agent_id,
+            agent=graph.agents[agent_id].agent,
+            tools=tuple(
+                replace(item.tool, pending=pending if item.tool.id in ids else item.tool.pending)
+                for item in tools_by_agent.get(agent_id, ())
+            ),
+        )
+        for agent_id in agent_ids
+    ]
+
+
+def _rejection_change(entity: Agent | Tool, reason: str) -> Change:
+    return Change(
+        source="",
+        agent_id=owner_of(entity.id),
+        tool=entity.name if isinstance(entity, Tool) else "",
+        what="rejected",
+        after_hash=entity.content_hash,
+        after=canonical_json({"reason": reason}),
+        flags=entity.flags,
     )

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from waygraph.registry.http.problems import Problem
 from waygraph.registry.model import changes, failures, nouns
 from waygraph.registry.model.nouns import JsonText, TextForm
+from waygraph.registry.model.usage import Outcome as UsageOutcome
 from waygraph.registry.model.usage import ToolUsage as UsageNoun
+from waygraph.registry.model.usage import UsagePart as UsagePartNoun
 from waygraph.registry.operators.toolset import Toolset as ToolsetNoun
 from waygraph.registry.taxonomy.tree import CategoryView
 
@@ -23,6 +25,8 @@ class Agent(nouns.Agent):
 class ListedAgent(Agent):
     tools: int
     """How many it has."""
+    cannot_run: str = ""
+    """Why nothing runs its tools here; empty: a call can be tried."""
 
 
 class Tool(nouns.Tool):
@@ -36,9 +40,26 @@ class Tool(nouns.Tool):
     approved_hash: str = ""
 
 
+class SourceForm:
+    """A tool as its source states it, and what operators set of it."""
+
+    description: str
+    input_schema: JsonText
+    setting: dict[str, Any]
+
+
 class DefinedTool(Tool):
     definitions: Definitions = ()
     """It in a host's own format, if asked for."""
+    source_form: SourceForm | None = None
+    """What operators changed, for callers with the scope admin; null: nothing."""
+
+
+class AgentFacts(changes.About):
+    """All that is known of an agent."""
+
+    cannot_run: str = ""
+    """Why nothing runs its tools here; empty: a call can be tried."""
 
 
 class Step(nouns.Route):
@@ -137,8 +158,19 @@ class Source(changes.SourceSummary):
     claims: tuple[Claim, ...]  # type: ignore[assignment] # as objects
 
 
+class Look:
+    """When this service looks at a source that it follows."""
+
+    name: str
+    every_s: float
+    """From one look at it to the next; what its servers tell of comes at once. 0: it was not looked at yet."""
+    next_at: str
+    """In ISO 8601; empty: within a few seconds."""
+
+
 class Sources:
     sources: tuple[Source, ...]
+    looks: tuple[Look, ...]
 
 
 class Status:
@@ -221,6 +253,14 @@ class Change(changes.Change):
     """What came, or what a sync changed of an agent, a tool or, by an operator, a toolset."""
 
 
+class Waiting(changes.Waiting):
+    change: Change | None
+
+
+class WaitingTexts(Part):
+    waiting: tuple[Waiting, ...]
+
+
 class Changes(Part):
     changes: tuple[Change, ...]
 
@@ -231,6 +271,63 @@ class ToolUsage(UsageNoun):
 
 class Usage:
     usage: tuple[ToolUsage, ...]
+
+
+class Rejections(changes.Rejections):
+    """The ids of what waited and waits no more, and of flagged texts that are out of routing now."""
+
+
+class UsagePart(UsagePartNoun):
+    """Calls of a day, of a tool or of a caller; or requests, of which `empty` found nothing."""
+
+
+class UsageDays:
+    usage: tuple[UsagePart, ...]
+
+
+class Key(changes.KeySummary):
+    """An API key without its text, of which only the hash is kept."""
+
+
+class Keys:
+    keys: tuple[Key, ...]
+
+
+class ChangedSetting:
+    name: str
+    """The variable that sets it."""
+    value: str
+    """Empty: it is a secret."""
+
+
+class ServiceState:
+    """How the service runs, as the worker that answers sees it."""
+
+    version: str
+    python: str
+    memory_bytes: int
+    """Of the worker that answers; 0: not known."""
+    ready: bool
+    asks_who_calls: bool
+    settings: tuple[ChangedSetting, ...]
+    """Those that are not as they are by default."""
+    cautions: tuple[str, ...]
+    """What an operator should look at."""
+
+
+class Evaluation:
+    path: str
+    """Below the folder."""
+    record: dict[str, Any]
+    """What `waygraph eval -o FILE` wrote there, without its queries."""
+
+
+class Evaluations:
+    folder: str
+    """Empty: the operator names none (`WAYGRAPH_EVALS_DIR`)."""
+    records: tuple[Evaluation, ...]
+    other_files: int
+    """How many there are that are no such record, or too large, or older than the newest 200."""
 
 
 class Approved(changes.Approved):
@@ -259,6 +356,30 @@ class OwnLogin:
 
 class OwnLogins:
     logins: tuple[OwnLogin, ...]
+
+
+class RecordedCall:
+    id: str
+    caller: str
+    caller_name: str
+    tool: str
+    """By its id."""
+    at: str
+    """When it began, in ISO 8601."""
+    duration_ms: float
+    outcome: UsageOutcome
+    arguments: str
+    """JSON without secrets, as far as it is kept."""
+    result: str
+    """The tool's answer, as `arguments`; empty: none came."""
+    result_chars: int
+    """How long it was."""
+    problem: dict[str, Any] | None
+    """What the caller was answered instead of a result."""
+
+
+class RecordedCalls:
+    calls: tuple[RecordedCall, ...]
 
 
 class ForgottenLogin:

@@ -113,3 +113,4 @@ class AsyncRemoteRegistry(AsyncServiceClient):
     take = ask(calls.take)
     start_ingest = ask(calls.start_ingest)
     ingest_status = ask(calls.ingest_status)
+    sync_source = ask(calls.sync_source)

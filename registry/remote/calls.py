@@ -22,13 +22,17 @@ from waygraph.registry.model.changes import (
     CypherResult,
     Document,
     Forgotten,
+    KeySummary,
     ListedAgent,
+    NewKey,
     OperatorSettings,
     Page,
     Policy,
+    Rejections,
     SourceSummary,
     Status,
     SyncReport,
+    Waiting,
     Written,
 )
 from waygraph.registry.model.errors import (
@@ -41,7 +45,17 @@ from waygraph.registry.model.errors import (
 )
 from waygraph.registry.model.identity import is_broken
 from waygraph.registry.model.nouns import Agent, Filters, Mode, Principal, Query, Route, TextForm, Tool, ToolRoute
-from waygraph.registry.model.usage import Sort, ToolUsage, check_usage
+from waygraph.registry.model.pictures import Map, Neighbourhood, check_neighbourhood
+from waygraph.registry.model.usage import (
+    SearchGaps,
+    Sort,
+    ToolUsage,
+    UsageBy,
+    UsageOf,
+    UsagePart,
+    check_days,
+    check_usage,
+)
 from waygraph.registry.model.validation import (
     FILTER_LISTS,
     MAX_ID_CHARS,
@@ -59,6 +73,7 @@ from waygraph.registry.model.validation import after as id_of
 from waygraph.registry.operators.toolset import Toolset, stated_toolset
 from waygraph.registry.remote import operations
 from waygraph.registry.remote.operations import Operation
+from waygraph.registry.routing.placement import Placement
 from waygraph.registry.routing.recipes import BY_OPERATOR, DEFAULT_RECIPE, HYBRID, RECIPES, Recipe, Rerank, with_rerank
 from waygraph.registry.routing.router import Ask, without_history
 from waygraph.registry.taxonomy.tree import CategoryView
@@ -174,14 +189,35 @@ def route(
     tool_weight: float | None = None,
     principal: Principal | None = None,
 ) -> Call[Route]:
-    service_recipe = _service_recipe(recipe)
-    Ask.of(RECIPES.get(service_recipe.name, HYBRID), agent_weight, tool_weight, None)
     full_query = check_query(query, None, limit)
-    own_weights = {"agent_weight": agent_weight, "tool_weight": tool_weight}
-    weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
-    body = {**_query_json(full_query, service_recipe), **weights}
+    body = _route_json(full_query, recipe, agent_weight, tool_weight)
     call = _call(operations.ROUTE, principal=principal, body=body)
     return _read(call, lambda document: _as_asked(shapes.read(Route, document), full_query))
+
+
+def why(
+    name: str,
+    query: str | Query,
+    *,
+    limit: int | None = None,
+    recipe: str | Recipe = DEFAULT_RECIPE,
+    agent_weight: float | None = None,
+    tool_weight: float | None = None,
+    principal: Principal | None = None,
+) -> Call[Placement]:
+    _segment("tool" if "/" in name else "agent", name)  # what no service takes is no name
+    body = _route_json(check_query(query, None, limit), recipe, agent_weight, tool_weight)
+    return _call(operations.WHY, principal=principal, body={**body, "id": name})
+
+
+def _route_json(
+    query: Query, recipe: str | Recipe, agent_weight: float | None, tool_weight: float | None
+) -> dict[str, object]:
+    service_recipe = _service_recipe(recipe)
+    Ask.of(RECIPES.get(service_recipe.name, HYBRID), agent_weight, tool_weight, None)
+    own_weights = {"agent_weight": agent_weight, "tool_weight": tool_weight}
+    weights = {kind: weight for kind, weight in own_weights.items() if weight is not None}
+    return {**_query_json(query, service_recipe), **weights}
 
 
 def find_tools(
@@ -207,6 +243,18 @@ def cypher(statement: str, params: Mapping[str, object] | None = None) -> Call[C
 
     body = {"statement": statement, "params": checked_params(params or {})}
     return replace(_call(operations.CYPHER, body=body), refused=CypherRefused)
+
+
+def draw_map(*, principal: Principal | None = None) -> Call[Map]:
+    return replace(_call(operations.MAP, principal=principal), slow=True)
+
+
+def neighbourhood(
+    around: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 60, principal: Principal | None = None
+) -> Call[Neighbourhood]:
+    check_neighbourhood(around, kinds, limit)
+    params = (*(("around", node) for node in around), *(("kinds", kind) for kind in kinds), ("limit", str(limit)))
+    return _call(operations.GRAPH, principal=principal, params=params)
 
 
 # -- looking -------------------------------------------------------------------------------------------
@@ -263,7 +311,8 @@ def agent(agent_id: str, *, principal: Principal | None = None) -> Call[Agent]:
 
 
 def about(agent_id: str, *, principal: Principal | None = None) -> Call[About]:
-    return _call(operations.AGENT, _segment("agent", agent_id), principal=principal, params=_WHOLE)
+    call = _call(operations.AGENT, _segment("agent", agent_id), principal=principal, params=_WHOLE)
+    return _read(call, partial(shapes.read, About))
 
 
 def tool(name: str, *, principal: Principal | None = None) -> Call[Tool]:
@@ -318,12 +367,56 @@ def changes(
     return (yield from _parts(_read(call, shapes.read_changes), after, limit, falling=True))
 
 
+def waiting(*, after: str = "", limit: int | None = None, principal: Principal | None = None) -> Talk[Page[Waiting]]:
+    """As `agents_page`."""
+    call = _call(operations.WAITING, principal=principal)
+    return (yield from _parts(_read(call, shapes.read_waiting), after, limit))
+
+
 def usage(
     *, agent_id: str = "", sort: Sort = "calls", limit: int = 100, principal: Principal | None = None
 ) -> Call[list[ToolUsage]]:
     check_usage(sort, limit)
     params = _set_params(sort=sort, limit=str(limit), agent=agent_id)
     return _read(_call(operations.USAGE, principal=principal, params=params), shapes.read_usage)
+
+
+def usage_days(*, of: UsageOf = "tool", by: UsageBy = "day", name: str = "", days: int = 30) -> Call[list[UsagePart]]:
+    check_days(of, by, days)
+    call = _call(operations.USAGE_DAYS, params=_set_params(of=of, by=by, name=name, days=str(days)))
+    return _read(call, lambda document: [shapes.read(UsagePart, each) for each in document["usage"]])
+
+
+def search_gaps() -> Call[SearchGaps]:
+    return _call(operations.SEARCH_GAPS)
+
+
+def api_keys() -> Call[list[KeySummary]]:
+    return _read(_call(operations.KEYS), lambda document: [shapes.read(KeySummary, each) for each in document["keys"]])
+
+
+def create_key(
+    name: str,
+    scopes: Sequence[str],
+    groups: Sequence[str] = (),
+    *,
+    everything: bool = False,
+    toolset: str = "",
+    expires_in_days: float | None = None,
+) -> Call[NewKey]:
+    body = {
+        "name": name,
+        "scopes": list(scopes),
+        "groups": list(groups),
+        "everything": everything,
+        "toolset": toolset,
+        "expires_in_days": expires_in_days,
+    }
+    return _call(operations.CREATE_KEY, body=body)
+
+
+def revoke_key(key_id: str) -> Call[KeySummary]:
+    return _call(operations.REVOKE_KEY, _segment("key", key_id))
 
 
 def status(*, principal: Principal | None = None) -> Call[Status]:
@@ -420,10 +513,30 @@ def ingest_status(ingest_id: str) -> Call[Ingest]:
     return _read(_call(operations.INGEST, _segment("ingest", ingest_id)), _read_ingest)
 
 
-def approve(*names: str, principal: Principal | None = None) -> Call[Approved]:
+def approve(*names: str, hashes: Mapping[str, str] | None = None, principal: Principal | None = None) -> Call[Approved]:
+    return _call(operations.APPROVE, principal=principal, body=_decision_body("approve", names, hashes))
+
+
+def _decision_body(doing: str, names: Sequence[str], hashes: Mapping[str, str] | None) -> dict[str, Any]:
     from waygraph.registry.operators.approval import checked_names
 
-    return _call(operations.APPROVE, principal=principal, body={"names": checked_names(names)})
+    unique_names = checked_names(names, doing, hashes)
+    return {"hashes": dict(hashes)} if hashes else {"names": unique_names}
+
+
+def reject(
+    *names: str,
+    reason: str,
+    by: str = "",
+    hashes: Mapping[str, str] | None = None,
+    principal: Principal | None = None,
+) -> Call[Rejections]:
+    from waygraph.registry.operators.approval import checked_reason
+
+    if by:
+        raise InvalidQuery("a service notes the caller of the key that it is shown: nobody else can be named")
+    body = {**_decision_body("reject", names, hashes), "reason": checked_reason(reason)}
+    return _call(operations.REJECT, principal=principal, body=body)
 
 
 def set_agent(
@@ -478,6 +591,14 @@ def remove_toolset(name: str, *, principal: Principal | None = None) -> Call[Wri
 
 def use_taxonomy(name: str, *, principal: Principal | None = None) -> Call[Written]:
     return _call(operations.USE_TAXONOMY, principal=principal, body={"name": name})
+
+
+def sync_source(name: str) -> Call[list[SyncReport]]:
+    """Reads a source now that the service follows, and asks its servers: a report. Raises UnknownName, and
+    InvalidSetting with what to do for one that it does not follow; SourceError, MassRemoval and what a write raises.
+    """
+    segment = _segment("source", name, most_chars=MAX_NAME_CHARS)
+    return _read(_call(operations.SYNC_SOURCE, segment), lambda document: _read_reports(document).all())
 
 
 def forget(source: str, *, principal: Principal | None = None) -> Call[Forgotten]:

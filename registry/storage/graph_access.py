@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from waygraph.registry.model import clock
@@ -20,7 +21,10 @@ from waygraph.registry.storage.store import Store
 if TYPE_CHECKING:
     from waygraph.registry.embedding.factory import ChosenEmbedder
     from waygraph.registry.graph.engine import GraphSession
+    from waygraph.registry.model.pictures import Map
     from waygraph.registry.writer import WriteSession
+
+_MAPS_KEPT = 8
 
 
 class GraphAccess(ABC):
@@ -28,6 +32,8 @@ class GraphAccess(ABC):
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
+        self._maps: dict[object, Map] = {}
+        self._map_lock = Lock()
 
     @abstractmethod
     def open_embedder(self, spec: str) -> "ChosenEmbedder":
@@ -44,6 +50,21 @@ class GraphAccess(ABC):
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    def kept_map(self, key: "Callable[[], object]", draw: "Callable[[], Map]") -> "Map":
+        """The one that was drawn of this revision for who sees the same. One is drawn at a time: whoever wants the same
+        waits, and finds it; whoever wants one that is there does not wait.
+        """
+        if found := self._maps.get(key()):
+            return found
+        with self._map_lock:
+            now = key()
+            if now not in self._maps:
+                drawn = draw()
+                if len(self._maps) >= _MAPS_KEPT:
+                    del self._maps[next(iter(self._maps))]
+                self._maps[now] = drawn
+            return self._maps[now]
 
     def read[T](self, work: "Callable[[GraphSession], T]", *, before_write: bool = False) -> T:
         """What `work` makes of one revision by declared statements: what sources state, without overlays.

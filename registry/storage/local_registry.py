@@ -1,12 +1,12 @@
 """A registry whose graph is read here: in a file, in memory, or on a graph server. Its methods: `registry.py`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from waygraph.registry.catalog.queries import (
     about,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from waygraph.registry.language_model.endpoint import ChatModel
     from waygraph.registry.model.changes import SourceSummary, Written
     from waygraph.registry.model.failures import SourceStatuses
+    from waygraph.registry.routing.placement import Placement
     from waygraph.registry.taxonomy.vectors_build import Builder
     from waygraph.registry.writer import WriteSession
 
@@ -111,7 +112,7 @@ class LocalRegistry(GraphAccess):
 
     @property
     def operator(self) -> LocalOperator:
-        return LocalOperator(self)
+        return LocalOperator(self, self._place)
 
     def route(
         self,
@@ -323,6 +324,17 @@ class LocalRegistry(GraphAccess):
         """What limits its answers now, such as a missing model; empty if nothing does. Raises EmbedderMismatch."""
         return self._answering.router(fresh=True).notice
 
+    def _place(self, name: str, query: Query, ask: Ask) -> "Placement":
+        from waygraph.registry.routing.placement import place, read_subject
+
+        ask = self._with_history(ask)
+        request = self._within(query, ask.principal)
+        subject = self._store.look(lambda index: read_subject(index, name, request, ask))
+        search: Callable[[Query, Ask], Any] = self._answering.find_tools if subject.tool else self._answering.route
+        answer = self._steps.answer(request, ask.recipe, lambda query: search(query, ask))
+        plain = ask.by(replace(ask.recipe, walk=None, rerank=None))
+        return place(subject, request, answer, lambda query: search(query, plain))
+
     def _ask(
         self,
         recipe: str | Recipe,
@@ -332,7 +344,10 @@ class LocalRegistry(GraphAccess):
     ) -> Ask:
         """Raises UnknownRecipe, InvalidQuery."""
         choice = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        ask = Ask.of(choice, agent_weight, tool_weight, principal)
+        return self._with_history(Ask.of(choice, agent_weight, tool_weight, principal))
+
+    def _with_history(self, ask: Ask) -> Ask:
+        """Without, where the registry is not to read what came before a request."""
         return ask if self._settings.route_history else ask.by(replace(ask.recipe, history=None))
 
     def _within(self, query: Query, principal: Principal | None) -> Query:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,9 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.settings import Settings
 from waygraph.registry.model.sqlite_file import SqliteFile
 from waygraph.registry.model.usage import NOT_TIMED, Count, Outcome, Sort, ToolUsage, bucket_of, check_usage, summarize
-from waygraph.registry.storage.location import MEMORY, is_server, is_service
+from waygraph.registry.storage.location import MEMORY, is_service
 from waygraph.registry.storage.store import Store
+from waygraph.registry.storage.usage_days import DayCounter, registry_key
 
 if TYPE_CHECKING:
     from waygraph.registry.graph.engine import GraphSession
@@ -65,7 +65,7 @@ class UsageFile:
     def __init__(self, settings: Settings, place: str) -> None:
         """`place`: of a store; a registry in memory has no counts."""
         self._file = SqliteFile(settings.data_path / "usage.sqlite", CREATE, mode=PRIVATE)
-        self._registry = place if is_server(place) else str(Path(place).resolve())
+        self._registry = registry_key(place)
 
     def add(self, counts: Iterable[Count]) -> None:
         """All of them, or none."""
@@ -150,18 +150,20 @@ class UsageCounter:
 
     def __init__(self, store: Store, settings: Settings, clock: Callable[[], str] = now) -> None:
         self._store, self._clock = store, clock
-        self._file = UsageFile(settings, store.place)
+        self._file, self.days = UsageFile(settings, store.place), DayCounter(store, settings, clock)
         self._counted: dict[tuple[str, Outcome, int], Count] = {}
         self._lock, self._dropped_at, self._is_failing = Lock(), float("-inf"), False
 
-    def note(self, tool_id: str, outcome: Outcome, duration_s: float | None) -> None:
+    def note(self, tool_id: str, outcome: Outcome, duration_s: float | None, caller_id: str = "") -> None:
         """A call has ended. `duration_s` None: it was not sent."""
         at = self._clock()
         bucket = NOT_TIMED if duration_s is None or outcome == "cancelled" else bucket_of(duration_s)
         self._add([Count(tool_id, outcome, bucket, 1, at, at)])
+        self.days.note_call(at[:10], tool_id, caller_id, outcome, bucket)
 
     def write(self) -> None:
         """What could not be written is kept for the next time. Raises nothing that comes of file or registry."""
+        self.days.write()
         with self._lock:
             counted, self._counted = self._counted, {}
         if not counted:

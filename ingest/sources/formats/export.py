@@ -15,7 +15,7 @@ from waygraph.registry.model.errors import InvalidSetting, SourceError
 from waygraph.registry.model.identity import holds_control, is_broken
 from waygraph.registry.model.nouns import Agent, Tool, canonical_json
 from waygraph.registry.model.settings import Settings
-from waygraph.registry.model.tool_settings import check_tool_settings
+from waygraph.registry.model.tool_settings import MAX_REASON_CHARS, check_tool_settings
 from waygraph.registry.model.validation import MAX_NAME_CHARS, checked_names, reason_of
 from waygraph.registry.storage.noun_list import NOUNS
 from waygraph.registry.writer import RegistryNoun
@@ -77,6 +77,15 @@ class _Source(_Row):
     claims: list[Annotated[list[_Name], Field(min_length=2, max_length=2)]]
 
 
+class _Rejection(_Row):
+    """As `tool_settings.Rejection`."""
+
+    hash: str
+    reason: str = Field(max_length=MAX_REASON_CHARS)
+    by: str
+    at: str
+
+
 class _Setting(_Row):
     agent_id: _Name
     tags: list[_Name]
@@ -85,6 +94,7 @@ class _Setting(_Row):
     hidden: bool
     removed: bool
     tools: dict[str, dict[str, Any]] | None = None
+    rejections: dict[str, list[_Rejection]] | None = None
 
 
 class _Approval(_Row):
@@ -169,6 +179,8 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
         visible_to = None if row.visible_to is None else checked_names("visible_to", row.visible_to)
         check_tool_settings(row.tools or {})
         texts = [each for tool in (row.tools or {}).values() for each in _texts(tool)]
+        rejections = {name: [each.model_dump() for each in some] for name, some in (row.rejections or {}).items()}
+        texts += [each["reason"] for some in rejections.values() for each in some]
         _refuse_hidden((*tags, *(visible_to or ()), *texts))
     except InvalidSetting as error:
         raise SourceError(where, f"holds damaged settings of {row.agent_id!r}: {error}", pointer="/operator") from error
@@ -180,6 +192,7 @@ def _setting(row: _Setting, where: str) -> OperatorSettings:
         hidden=row.hidden,
         removed=row.removed,
         tools=canonical_json(row.tools) if row.tools else "",
+        rejections=canonical_json(rejections) if rejections else "",
     )
 
 

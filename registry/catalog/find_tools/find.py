@@ -116,7 +116,7 @@ def overview(registry: "Searchable", principal: Principal | None, agent_ids: fro
         "agents": _order_counts(Counter(each.agent.kind for each in ready)),
         "sources": _order_counts(_count_claims(sources, visible_ids), SOURCES),
         "tags": _order_counts(_tags(ready), TAGS),
-        "waiting": len(entries) - len(ready),
+        "waiting": sum(each.agent.pending and not each.agent.rejection for each in entries),
         "unreachable": sum(not reachable(each.agent.status) for each in ready),
     }
     return {key: value for key, value in facts.items() if value or key == "tools"}
@@ -141,8 +141,8 @@ def list_agents(
 def _count_held(
     registry: "Searchable", principal: Principal | None, sources: "Iterable[SourceSummary]"
 ) -> Counter[str]:
-    """How many tools of each agent wait. Tools are listed only where any does."""
-    if not any(source.standing and source.standing.pending_tools for source in sources):
+    """How many tools of each agent wait or were rejected. Tools are listed only where any is."""
+    if not any(each.standing and (each.standing.pending_tools or each.standing.rejections) for each in sources):
         return Counter()
     return Counter(tool.agent_id for tool in registry.tools(principal=principal) if tool.pending)
 

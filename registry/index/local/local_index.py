@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ from waygraph.registry.model.nouns import Agent, EntityKind, Principal, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
 from waygraph.registry.model.tracing import span
-from waygraph.registry.model.transitions import Transition
+from waygraph.registry.model.transitions import Transition, is_tool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -337,6 +337,16 @@ class LocalIndex:
 
     def tool_ids_of(self, agent_ids: Sequence[str]) -> Mapping[str, Sequence[str]]:
         return {agent_id: self.tool_ids(agent_id) for agent_id in agent_ids}
+
+    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+        rows: dict[int, str] = {}
+        for each in ids:
+            with suppress(KeyError):
+                rows[self._tool_row(each) if is_tool(each) else self._agent_rows[each]] = each
+        places = np.asarray(sorted(row for row in rows if self._living.flags[row] & VECTOR), np.int64)
+        with self._readable():
+            vectors = self._rows.vectors(self._file, places)
+        return {rows[row]: vector for row, vector in zip(places.tolist(), vectors, strict=True)}
 
     @cached_property
     def _tool_ids(self) -> "NDArray[np.object_]":

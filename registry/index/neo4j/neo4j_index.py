@@ -16,7 +16,14 @@ from waygraph.registry.graph.commit_mark import Moment
 from waygraph.registry.graph.contents import GraphNoun, NounValue
 from waygraph.registry.graph.engine import BATCH_ROWS, GraphEngine, GraphSession
 from waygraph.registry.graph.neo4j import IN_INDEX_FILTERS
-from waygraph.registry.graph.read import read_claims, read_settings, read_sources, read_tools, read_transitions
+from waygraph.registry.graph.read import (
+    read_claims,
+    read_settings,
+    read_sources,
+    read_tools,
+    read_transitions,
+    read_vectors,
+)
 from waygraph.registry.graph.schema import LABELS, MIGRATIONS
 from waygraph.registry.index.call_graph import (
     LEAST_COSINE,
@@ -46,7 +53,7 @@ from waygraph.registry.model.errors import EngineError, IndexOutdated, RegistryN
 from waygraph.registry.model.nouns import Agent, Tool
 from waygraph.registry.model.settings import HALF_LIFE_DAYS
 from waygraph.registry.model.tool_settings import ToolSetting, settings_of_tools
-from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.model.transitions import is_tool, owner_of
 
 if TYPE_CHECKING:
     from waygraph.cypher import Statement
@@ -310,6 +317,10 @@ class Neo4jIndex:
             for row in self._engine.run(_NEO4J_SEARCH_TOOL_IDS, agent_ids=list(batch)):
                 ids[row["agent_id"]].append(row["id"])
         return ids
+
+    def vectors_of(self, ids: Sequence[str]) -> "Mapping[str, Vector]":
+        agents, tools = ([each for each in ids if is_tool(each) == of_tools] for of_tools in (False, True))
+        return read_vectors(self._engine, agents=agents, tools=tools)
 
     def pending_tools(self) -> Sequence[str]:
         return [row["id"] for row in self._engine.run(_NEO4J_SEARCH_PENDING_TOOLS)]

@@ -1,0 +1,214 @@
+"""Why not the other one? Where an agent or a tool stands for a request, what keeps it out, and what it lacks."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import NamedTuple
+
+from waygraph.registry.access.visibility import fits, tools_within
+from waygraph.registry.index.analyser import telling_words
+from waygraph.registry.index.names import agent_named, find_named, seen_tools
+from waygraph.registry.index.search_index import SearchIndex, agent_document, tool_document
+from waygraph.registry.model.nouns import (
+    Agent,
+    AgentMatch,
+    EntityKind,
+    Filters,
+    Query,
+    Route,
+    Tool,
+    ToolMatch,
+    ToolRoute,
+    Vote,
+    Votes,
+    suspicions,
+    word_of,
+)
+from waygraph.registry.model.transitions import owner_of
+from waygraph.registry.routing.exclusions import read_exclusions
+from waygraph.registry.routing.history import read_words
+from waygraph.registry.routing.router import Ask
+
+_ITS_AGENT, _WAITS = "belongs to an agent that ", "waits for approval"
+ALL = 100_000
+"""A limit above the number of candidates of any search."""
+LEGS = {
+    "agent_vector": "nearness in meaning of the agent's text",
+    "tool_vector": "nearness in meaning of a tool",
+    "capability_vector": "nearness in meaning of a tool",
+    "agent_text": "words in the agent's text",
+    "capability_text": "words in a tool's text",
+    "name": "its name in the request",
+    "siblings": "what the agent's other tools add",
+    "call": "what the request gives for a call",
+}
+"""Legs in plain words; others, those of a conversation, by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where an agent stands among the agents for a request, or a tool among the tools, and why it is not shown."""
+
+    id: str
+    kind: EntityKind
+    sentence: str
+    """All of it in one sentence."""
+    is_shown: bool
+    rank: int
+    """Among all that the legs found, by score; of what is kept out, where it would be. 0: no leg found it."""
+    score: float
+    votes: Votes
+    obstacles: tuple[str, ...]
+    """What keeps it out: its state, a filter, words of the request."""
+    held_words: tuple[str, ...]
+    """The words of the request that its texts hold, by their stems."""
+    missing_words: tuple[str, ...]
+    shown_count: int
+    """How many are shown."""
+    last_id: str
+    """The last one that is shown; empty: none is."""
+    last_score: float
+    last_votes: Votes
+    recipe: str
+    revision: int
+
+
+class Subject(NamedTuple):
+    """What is asked about: an agent, or one `tool` of it, and the words of the request that its texts hold or lack."""
+
+    agent: Agent
+    tool: Tool | None
+    held_words: tuple[str, ...]
+    missing_words: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.tool.id if self.tool else self.agent.id
+
+
+def read_subject(index: SearchIndex, name: str, query: Query, ask: Ask) -> Subject:
+    """Raises UnknownName, also for what the principal may not see."""
+    entity = find_named(index, name, ask.principal)
+    tool = entity if isinstance(entity, Tool) else None
+    agent = agent_named(index, entity.agent_id, ask.principal) if isinstance(entity, Tool) else entity
+    tools = seen_tools(index, index.tool_ids(agent.id), ask.principal)
+    texts = [tool_document(agent, each) for each in ([tool] if tool else tools) if tool or not each.pending]
+    own_terms = set(chain(*texts, agent_document(agent, tools)))
+    request = read_exclusions(query, index, ask.principal).query
+    text = " ".join([read_words(request, ask.recipe.history).text, *request.steps, request.text])
+    words = dict(telling_words(text))
+    held_words = tuple(word for term, word in words.items() if term in own_terms)
+    return Subject(agent, tool, held_words, tuple(word for word in words.values() if word not in held_words))
+
+
+def place(
+    subject: Subject, query: Query, answer: Route | ToolRoute, search: Callable[[Query], Route | ToolRoute]
+) -> Placement:
+    """`answer`: to the query. `search`: the same without what stands before and after the fusion."""
+    wide = replace(query, steps=answer.query.steps, limit=ALL, strict=False)
+    best: Sequence[AgentMatch | ToolMatch] = answer.matches
+    visible = (*best, *(answer.pinned if isinstance(answer, Route) else ()))
+    is_shown = subject.id in map(_id, visible)
+    obstacles = () if is_shown else _find_obstacles(subject, query.filters, answer)
+    candidates = list(map(_id, own := search(wide).matches))
+    if obstacles and subject.id not in candidates:
+        candidates = list(map(_id, own := search(replace(wide, filters=Filters())).matches))
+    rank = candidates.index(subject.id) + 1 if subject.id in candidates else 0
+    match = next((each for each in visible if _id(each) == subject.id), own[rank - 1] if rank else None)
+    if is_shown:
+        rank = next((at for at, each in enumerate(best, 1) if each is match), 0)
+    last = best[-1] if best else None
+    placement = Placement(
+        id=subject.id,
+        kind="tool" if subject.tool else "agent",
+        sentence="",
+        is_shown=is_shown,
+        rank=rank,
+        score=match.score if match else 0.0,
+        votes=match.votes if match else (),
+        obstacles=obstacles,
+        held_words=subject.held_words,
+        missing_words=subject.missing_words,
+        shown_count=len(best),
+        last_id=_id(last) if last else "",
+        last_score=last.score if last else 0.0,
+        last_votes=last.votes if last else (),
+        recipe=answer.recipe,
+        revision=answer.revision,
+    )
+    return replace(placement, sentence=_sentence(placement))
+
+
+def without_unread(placement: Placement) -> Placement:
+    """For those who may not read: without the words and the flag, which quotes, of a text that waits for approval."""
+    waiting = [each for each in placement.obstacles if each.removeprefix(_ITS_AGENT).startswith(_WAITS)]
+    if not waiting:
+        return placement
+    bare = {each: each[: each.index(_WAITS) + len(_WAITS)] for each in waiting}
+    obstacles = tuple(bare.get(each, each) for each in placement.obstacles)
+    placement = replace(placement, obstacles=obstacles, held_words=(), missing_words=())
+    return replace(placement, sentence=_sentence(placement))
+
+
+def _id(match: AgentMatch | ToolMatch) -> str:
+    return match.agent.id if isinstance(match, AgentMatch) else match.tool.id
+
+
+def _find_obstacles(subject: Subject, filters: Filters, answer: Route | ToolRoute) -> tuple[str, ...]:
+    """Each as what follows `it` in a sentence."""
+    agent, tool, *_ = subject
+    its = _ITS_AGENT if tool else ""
+    waiting = tool if tool and tool.pending else agent
+    flags = suspicions(waiting.flags)[:1]
+    within, walk = tools_within(filters), answer.walked
+    clauses = {
+        f"{its}is hidden by an operator": agent.hidden,
+        f"{its if waiting is agent else ''}{_WAITS}{f' ({flags[0]})' if flags else ''}": waiting.pending,
+        **{f"{its}{clause}": True for clause in _find_misfits(agent, filters)},
+        "is not among the tools of the category or toolset": tool and within and tool.id not in within,
+        f"{its}is what the request's words exclude": agent.id in answer.exclusions,
+        "was not selected by the walk of the taxonomy": walk
+        and not answer.not_walked
+        and agent.id not in map(owner_of, walk.selected),
+        f"would be in an answer that is withheld: {answer.reason}": answer.nearest,
+    }
+    return tuple(clause for clause, holds in clauses.items() if holds)
+
+
+def _find_misfits(agent: Agent, filters: Filters) -> list[str]:
+    """What leaves an agent out, by the rule itself: each filter alone."""
+    values = {each.name: getattr(filters, each.name) for each in fields(Filters)}
+    names = [name for name, value in values.items() if not fits(agent, replace(Filters(), **{name: value}))]
+    own_words = {
+        "members": f"is not in {' and '.join(filter(None, (filters.within, filters.toolset)))}",
+        "reachable": f"is {word_of(agent.status)}",
+    }
+    return [own_words.get(name) or f"is left out by the filter {name} ({', '.join(values[name])})" for name in names]
+
+
+def _sentence(of: Placement) -> str:
+    number = f"number {of.rank} of the {of.kind}s"
+    if of.is_shown:
+        return f"It is shown, as {number}." if of.rank else "It is shown apart, since an operator pinned it."
+    if of.obstacles:
+        would = f"; without that it would be {number}" if of.rank else ""
+        return f"It {', and '.join(of.obstacles)}{would}."
+    missing = f"its texts hold none of the words {', '.join(of.missing_words)}" if of.missing_words else ""
+    if not of.rank:
+        words = missing if not of.held_words else f"its texts hold {', '.join(of.held_words)}, but others fit better"
+        return f"No part of the search has it among its best{f': {words}' if words else ''}."
+    if not of.last_id or of.rank <= of.shown_count:
+        return f"It is {number} by its score, but what orders the best preferred others."
+    leg = _find_lack(of.votes, of.last_votes)
+    lack = f": it lacks most {LEGS.get(leg, leg)}" if leg else ""
+    return f"It is {number}, and {of.shown_count} are shown{lack}{f'; {missing}' if missing else ''}."
+
+
+def _find_lack(votes: Sequence[Vote], others: Sequence[Vote]) -> str:
+    """The leg that gives most more to the others; empty: none gives more."""
+    lacks = Counter[str]()
+    for sign, side in ((-1, votes), (1, others)):
+        for vote in side:
+            lacks[vote.leg] += sign * vote.contribution  # type: ignore[assignment] # counts may be fractions
+    return next((leg for leg, lack in lacks.most_common(1) if lack > 0), "")
