@@ -61,6 +61,7 @@ _COMMANDS = {
     "changes": LazyCommand("operate:changes", "List what came, and what sources changed of what was known."),
     "usage": LazyCommand("operate:usage", "Show calls, errors and latencies by tool."),
     "approve": LazyCommand("operate:approve", "Let what waits into routing; also accept flagged texts."),
+    "reject": LazyCommand("operate:reject", "Keep what waits out of routing; also flagged texts."),
     "cypher": LazyCommand("cypher_shell:cypher", "Ask the graph in Cypher."),
     "status": LazyCommand("route:status", "Say where the registry is and what it holds."),
     "export": LazyCommand("maintain:export", "Write the whole registry as JSON, GraphML or HTML."),
@@ -69,6 +70,7 @@ _COMMANDS = {
     "graph": LazyCommand("maintain:graph", "Make and remove edges between near tools."),
     "doctor": LazyCommand("maintain:doctor", "Check that the registry is well; exit 1 and advice if not."),
     "serve": LazyCommand("serve:serve", "Offer the registry over REST, and over MCP at /mcp."),
+    "explore": LazyCommand("explore:explore", "See the registry in your browser, and why it answered."),
     "mcp": LazyCommand("serve:mcp", "Serve registry and tools over MCP to the host that starts it."),
     "watch": LazyCommand(
         "watch:watch", "Keep the registry in step with sources and running servers.", CommandAfterDashes

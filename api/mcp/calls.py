@@ -88,7 +88,7 @@ def record_call(
 
 
 @contextmanager
-def count_call(gateway: "Gateway") -> Iterator[CallRecord]:
+def count_call(gateway: "Gateway", caller: "Caller") -> Iterator[CallRecord]:
     """Counts what happens within, however it ends, once it is known which tool is meant."""
     record, error = CallRecord(), None
     try:
@@ -101,7 +101,7 @@ def count_call(gateway: "Gateway") -> Iterator[CallRecord]:
             outcome = record.outcome(error)
             duration_s = None if record.sent_at is None else perf_counter() - record.sent_at
             if gateway.usage:
-                gateway.usage.note(record.tool_id, outcome, duration_s)
+                gateway.usage.note(record.tool_id, outcome, duration_s, caller.id)
             if duration_s is not None:
                 gateway.audit.time_call(outcome, duration_s)
 
@@ -156,7 +156,8 @@ def _question(agent: Agent, tool: Tool, shown: str, reason: str) -> dict[str, An
 class ToolRequest:
     """What a host wants run: a tool by its name, or the one that fits a query.
 
-    `whole`: no model reads the result, and its caller knows whose it is: it passes as it is.
+    `whole`: no model reads the result, and its caller knows whose it is: it passes as it is. `consent`: the content
+    hash of the tool that a person read and agreed to run with these arguments; empty: nobody has agreed yet.
     """
 
     name: str = ""
@@ -164,6 +165,7 @@ class ToolRequest:
     arguments: Mapping[str, Any]
     deadline_s: float
     whole: bool = False
+    consent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,10 @@ async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, ho
     Raises what stands against the call, and what the executor raises.
     """
     target = request.name or request.query
-    with record_call(gateway, asker.caller, target, request.arguments) as attempt, count_call(gateway) as record:
+    with (
+        record_call(gateway, asker.caller, target, request.arguments) as attempt,
+        count_call(gateway, asker.caller) as record,
+    ):
         asker.caller.require("use")
         if request.query.strip():
             asker.caller.require("route")
@@ -207,7 +212,7 @@ async def call_tool(gateway: "Gateway", asker: "Asker", request: ToolRequest, ho
             return _judge_call(gateway, asker, request, agent, tool)
 
         choice = await gateway.ask(choose_tool)
-        if choice.judgement.verdict == "ask":
+        if choice.judgement.verdict == "ask" and request.consent != choice.tool.content_hash:
             await require_consent(host, choice.agent, choice.tool, choice.arguments, choice.judgement.reason)
             choice = await gateway.ask(lambda: _as_agreed(gateway, asker, request, choice))
         tool, arguments = await gateway.ask(lambda: _read_source_form(gateway, choice.tool, choice.arguments))

@@ -138,14 +138,17 @@ class HttpGateway:
         *,
         authorization: str = "",
         sent_to: str = "",
+        consent: str = "",
     ) -> "Result":
         """A call that comes from no host of MCP: nobody can be asked, and progress and logs of the tool go nowhere.
+
+        `consent`: as `ToolRequest`.
 
         Raises as `call_tool` of a host's request.
         """
         assert self._gateway is not None, "it is not running"  # noqa: S101
         deadline_s = self._gateway.deadline_s({TIMEOUT_KEY: timeout_s})
-        request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True)
+        request = ToolRequest(name=name, arguments=arguments, deadline_s=deadline_s, whole=True, consent=consent)
         site = public_address(self._parts.settings.public_url, sent_to)
         asker = Asker(caller=caller, session=Session(), owner=caller.id, token=bearer_token(authorization), site=site)
         return await call_tool(self._gateway, asker, request, Deaf())

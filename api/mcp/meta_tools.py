@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import metadata, resources
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
 
 from waygraph.api.mcp import Surface
@@ -12,6 +13,7 @@ from waygraph.api.mcp.gateway import Gateway
 from waygraph.api.mcp.offers import LISTS, find_offers
 from waygraph.api.mcp.results import Result, told_as_text
 from waygraph.api.mcp.sessions import Asker
+from waygraph.api.telemetry.logs import without_secrets
 from waygraph.ingest.manifest.own_gateway import NAME
 from waygraph.registry.catalog.find_tools import find
 from waygraph.registry.catalog.find_tools.resolve import WhyNot, reading_tool
@@ -170,7 +172,17 @@ def _answer(gateway: Gateway, asker: Asker, mode: Mode | None, **request: Any) -
     registry, within = gateway.view(asker)
     asked = find.FindAsked(agent_ids=within, recipe=gateway.recipe_of(mode), **request)
     why_not = gateway.reach.now().why_not
-    return find.answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+    start_s = perf_counter()
+    answer = find.answer_request(registry, asked, principal=asker.principal, policy=gateway.policy, why_not=why_not)
+    is_answered = isinstance(answer, find.ToolsAnswer) and bool(answer.tools)
+    _note_request(gateway, asker, asked.query, start_s, is_answered=is_answered)
+    return answer
+
+
+def _note_request(gateway: Gateway, asker: Asker, text: str, start_s: float, *, is_answered: bool) -> None:
+    if gateway.usage and text.strip():
+        took_s = perf_counter() - start_s
+        gateway.usage.days.note_request(without_secrets(text), asker.caller.id, took_s, is_answered=is_answered)
 
 
 async def route_tool(gateway: Gateway, asker: Asker, arguments: Arguments) -> Result:
@@ -231,7 +243,9 @@ async def route_agents(gateway: Gateway, asker: Asker, arguments: Arguments) -> 
             strict=gateway.policy is not None and gateway.policy.strict,
             history=history,
         )
+        start_s = perf_counter()
         route = registry.route(query, recipe=gateway.recipe, principal=asker.principal)
+        _note_request(gateway, asker, query.text, start_s, is_answered=bool(route.matches))
         why_not = gateway.reach.now().why_not
         answer: dict[str, Any] = {"agents": [_agent(match, why_not) for match in (*route.pinned, *route.matches)]}
         if of_steps := route.steps[: len(route.query.steps)]:

@@ -15,15 +15,25 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match, Route
 
 from waygraph.api.rest import problems
+from waygraph.api.rest.browser_sessions import SessionApplication
 from waygraph.api.rest.exchange import router
 from waygraph.api.rest.mcp_mount import ChallengingApplication, OfferedGateway, at_work, routes
 from waygraph.api.rest.middleware import Careful, LimitedApplication
 from waygraph.api.rest.openapi import complete
 from waygraph.api.rest.problems import Stoppable, as_json
-from waygraph.api.rest.routes import admin, catalog, discovery, health, search  # noqa: F401 - they bind their handlers
+from waygraph.api.rest.routes import (  # noqa: F401 - they bind their handlers
+    admin,
+    catalog,
+    discovery,
+    health,
+    operators,
+    search,
+)
+from waygraph.api.rest.routes.explorer import explorer_routes
 from waygraph.api.rest.routes.login_pages import login_routes
 from waygraph.api.telemetry.request_log import Application, Message, ObservedApplication, Receive, Scope, Send
 from waygraph.registry.remote.operations import OPERATIONS
+from waygraph.registry.storage.usage_file import USAGE_EVERY_S, repeat_write
 
 if TYPE_CHECKING:
     from waygraph.api.rest.service import Lanes, Service
@@ -90,6 +100,8 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
             ending.callback(service.registry.close)
             ending.callback(service.lanes.close)
             ending.push_async_callback(service.lanes.wait, service.follower.stop)
+            if service.usage:
+                ending.enter_context(repeat_write(service.usage.write, "usage-days", USAGE_EVERY_S))
             # What a first question would wait for. All else comes after it, so that it waits for nothing else.
             loading = asyncio.create_task(service.lanes.wait(service.readiness.hindrance))
             await ending.enter_async_context(at_work(gateway, after=loading))
@@ -113,6 +125,7 @@ def create_app(service: "Service", gateway: OfferedGateway | None = None) -> Fas
     app.state.service, app.state.gateway = service, gateway
     app.add_route("/openapi.json", _document, include_in_schema=False)
     app.router.routes.extend(health.browser_routes())
+    app.router.routes.extend(explorer_routes(service, has_gateway=gateway is not None))
     app.include_router(router())
     app.state.routes = [each for at in (app.router, router()) for each in at.routes if isinstance(each, Route)]
     if gateway is not None:
@@ -173,7 +186,7 @@ def application(
         body_timeout_s=settings.body_timeout_s,
         admit=lambda scope: service.admit(Request(scope)),
     )
-    app: Application = Stoppable(inner)
+    app: Application = Stoppable(SessionApplication(inner, service.sessions) if service.authenticator else inner)
     if gateway is not None and settings.oidc_issuer:
         app = ChallengingApplication(app, settings)
     if origins := settings.welcome_origins:

@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess, multiprocess
 
 from waygraph.api.rest.application import application
+from waygraph.api.rest.browser_sessions import BrowserSessions, share_key
 from waygraph.api.rest.follow import Follower, follow_sources, sources_to_follow
 from waygraph.api.rest.ingests import Ingests
 from waygraph.api.rest.mcp_mount import OfferedGateway
@@ -31,7 +32,7 @@ from waygraph.api.telemetry.audit import Audit
 from waygraph.api.telemetry.logs import open_logs
 from waygraph.api.telemetry.metrics import SHARED_FOLDER, Holding, Metrics, shared_folder
 from waygraph.api.telemetry.traces import open_traces
-from waygraph.registry.access.authenticator import FailureLimit, RateLimit, authentication_of
+from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit, authentication_of, key_file
 from waygraph.registry.http.addresses import is_loopback
 from waygraph.registry.model.errors import InvalidSetting
 from waygraph.registry.model.files import as_written
@@ -40,6 +41,7 @@ from waygraph.registry.model.process import die_with, take_short_turns
 from waygraph.registry.model.settings import Settings, load_settings
 from waygraph.registry.storage.local_registry import LocalRegistry
 from waygraph.registry.storage.location import MEMORY, is_server
+from waygraph.registry.storage.usage_days import DayCounter
 
 if TYPE_CHECKING:
     from waygraph.api.mcp import Surface, Warm
@@ -183,6 +185,8 @@ class ServiceOptions:
     """What the gateway lists."""
     warm: "Warm | None" = None
     """Whose servers the gateway starts before they are called."""
+    local: str = ""
+    """Only who shows this text may call, and everything."""
 
 
 def serve(options: ServiceOptions) -> None:
@@ -199,6 +203,33 @@ def serve(options: ServiceOptions) -> None:
         app = worker() if options.workers == 1 else _try_factory(options, settings)
         with stops_in_order() as signals:
             print(_first_words(options, listening, asks_who_calls=asks), file=sys.stderr, flush=True)  # noqa: T201
+            _run(app, options, settings, listening, signals)
+
+
+def explore(
+    options: ServiceOptions, settings: Settings, show: Callable[[str], None], report: Callable[[bool], None]
+) -> None:
+    """Serves to one person alone, until SIGTERM or SIGINT. `show` gets the address that opens it, once.
+
+    `report` is told when a browser opens it, and whether another one did before: then nobody may go on.
+
+    Raises as `serve`, and what `show` raises.
+    """
+
+    def note_shown(is_again: bool) -> None:
+        if is_again and service.authenticator:
+            service.authenticator.forget_local()
+        report(is_again)
+
+    take_short_turns()
+    # Whoever opens it could start each server from a terminal: tools may be tried, by the policy and with consent.
+    settings = replace(settings, log_format="console", log_level="error", explorer_calls=True)
+    with closing(listen(options.host, options.port)) as listening:
+        service = open_service(options, settings, os.environ)
+        app = compose_application(service, options, os.environ, sys.stderr)
+        with stops_in_order() as signals:
+            invitation = service.sessions.invite(options.local, note_shown)
+            show(f"http://{options.host}:{listening.getsockname()[1]}/explore#{invitation}")
             _run(app, options, settings, listening, signals)
 
 
@@ -237,6 +268,8 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
     if not settings.service_threads and is_server(options.location):
         settings = replace(settings, service_threads=_SERVER_THREADS)
     authenticator = None if options.open_to_all else authentication_of(settings)
+    if options.local:
+        authenticator = Authenticator(key_file(settings), local=options.local)
     # Of several workers none follows: the registry has one writer, and their parent is it.
     follows = options.watch if options.workers == 1 else ()
     sources = sources_to_follow(follows, options.location, settings, environ)
@@ -265,6 +298,8 @@ def open_service(options: ServiceOptions, settings: Settings, environ: Mapping[s
         readiness=Readiness(registry, authenticator.keys if authenticator else None),
         follower=Follower(registry, sources, settings, audit),
         ingests=Ingests(Path(folder) if folder else None),
+        sessions=BrowserSessions(settings, Path(folder) if folder else None),
+        usage=DayCounter(registry.store, settings) if settings.usage and options.location != MEMORY else None,
     )
 
 
@@ -277,7 +312,7 @@ def compose_application(
 ) -> "Application":
     """What a server runs: the service behind its limits, logging to `stream`. Raises InvalidSetting, MissingExtra."""
     # Without authentication a web page could reach the service under a name that it makes point to this machine.
-    alone = service.authenticator is None and is_loopback(options.host)
+    alone = (service.authenticator is None or options.local) and is_loopback(options.host)
     hosts = (*LOOPBACK, options.host) if alone else None
     log, gateway, traces = _open_surroundings(service, options, environ, stream)
     return application(service, gateway, log=log, traces=traces, hosts=hosts)
@@ -338,10 +373,11 @@ def _run(
         return
     sources = sources_to_follow(options.watch, options.location, settings, os.environ)
     with (
-        shared_folder(os.environ),
+        shared_folder(os.environ) as folder,
         closing(Audit(settings.audit_path)) as audit,
         follow_sources(lambda: _registry(options, settings, os.environ), sources, settings, audit),
     ):
+        share_key(folder)
         Workers(config, [listening], signals).run()
 
 

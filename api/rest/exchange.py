@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from waygraph.api.rest.browser_sessions import refuse_foreign
 from waygraph.api.rest.openapi import describe
 from waygraph.api.rest.problems import as_json
-from waygraph.api.rest.service import STRANGER, Service, service_of
+from waygraph.api.rest.service import STRANGER, LaneName, Service, service_of
 from waygraph.api.telemetry.audit import Action, Attempt
 from waygraph.registry.access.visibility import Caller
-from waygraph.registry.model.nouns import Principal
+from waygraph.registry.model.nouns import Agent, Principal
 from waygraph.registry.model.shapes import TransportFilter
 from waygraph.registry.remote.operations import OPERATIONS, Operation
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 ANY = "*"
 """In place of tags (RFC 9110, 13.1.2): whichever there is."""
+NO_GATEWAY = "this service offers no gateway (--no-mcp)"
 _VERSION = version("waygraph")
 
 
@@ -64,6 +66,12 @@ class Exchange:
     def status(self) -> "Status":
         return self.registry.status(principal=self.principal)
 
+    @property
+    def why_not(self) -> "Callable[[Agent], str]":
+        """Why nothing here runs an agent's tools; empty: a call can be tried."""
+        gateway = self.request.app.state.gateway
+        return (lambda _: NO_GATEWAY) if gateway is None else gateway.reach.now().why_not
+
     @contextmanager
     def attempt(self, action: Action, target: str, **details: Any) -> Iterator[Attempt]:
         """In the audit whatever becomes of it, also if the caller lacks the scope. `details`: as `Audit.attempt`."""
@@ -72,20 +80,22 @@ class Exchange:
                 self.caller.require(self.operation.scope)
             yield attempt
 
-    async def unless_known(self, shape: Callable[[], object], stamp: "Stamp | None" = None) -> Response:
+    async def unless_known(
+        self, shape: Callable[[], object], stamp: "Stamp | None" = None, *, lane: LaneName = "ask"
+    ) -> Response:
         """304 if the caller has the answer of this revision, or any (`*`); else `shape` as JSON, with the revision's
         ETag.
 
         The revision is read before the answer is made: at worst an answer is newer than its tag. `stamp`: of an answer
-        that tells more than a revision does.
+        that tells more than a revision does. `lane`: where it is made.
         """
-        ask = self.service.lanes.ask
-        tag = etag(await ask(lambda: stamp(self) if stamp else self.registry.stamp), self.caller)
+        lanes = self.service.lanes
+        tag = etag(await lanes.ask(lambda: stamp(self) if stamp else self.registry.stamp), self.caller)
         headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, X-API-Key"}
         tags = {each.strip().removeprefix("W/") for each in self.request.headers.get("if-none-match", "").split(",")}
         if tag in tags:
             return Response(status_code=304, headers=headers)
-        response = await ask(lambda: self.as_json(shape(), headers))
+        response = await lanes.run(lane, lambda: self.as_json(shape(), headers))
         # Whether there is any answer is known when it is made.
         return Response(status_code=304, headers=headers) if tags == {ANY} else response
 
@@ -112,12 +122,12 @@ ENDPOINTS: dict[str, Handler] = {}
 
 
 def handles[H: Handler](
-    operation: Operation[Any], *, waits: bool = False, stamp: Stamp | None = None
+    operation: Operation[Any], *, lane: LaneName = "ask", stamp: Stamp | None = None
 ) -> Callable[[H], H]:
     """Makes a function the handler of an operation: of an `Exchange` and the parts of the request.
 
-    A plain function returns the answer's JSON, and works in a lane: that of writes, of what `waits`, or of questions. A
-    coroutine function returns the response. `stamp`: as `Exchange.unless_known` takes it.
+    A plain function returns the answer's JSON, and works in a lane: that of writes, or `lane`. A coroutine function
+    returns the response. `stamp`: as `Exchange.unless_known` takes it.
     """
 
     def bind(handler: H) -> H:
@@ -129,10 +139,13 @@ def handles[H: Handler](
                 response: Response = await handler(exchange, **parts)
                 return response
             if operation.is_conditional:
-                return await exchange.unless_known(lambda: handler(exchange, **parts), stamp)
+                return await exchange.unless_known(lambda: handler(exchange, **parts), stamp, lane=lane)
             lanes = exchange.service.lanes
-            run = lanes.write if operation.is_write else lanes.wait if waits else lanes.ask
-            return await run(lambda: exchange.as_json(handler(exchange, **parts)))
+
+            def work() -> Response:
+                return exchange.as_json(handler(exchange, **parts))
+
+            return await (lanes.write(work) if operation.is_write else lanes.run(lane, work))
 
         first, *others = signature(handler).parameters.values()
         first = first.replace(annotation=Annotated[Exchange, Depends(_exchange_of(operation))])
@@ -149,6 +162,8 @@ def _exchange_of(operation: Operation[Any]) -> Callable[[Request], Awaitable[Exc
 
     async def exchange(request: Request) -> Exchange:
         service = await service_of(request)
+        if operation.is_write:  # also where nobody is asked who they are: a page of elsewhere has no say
+            refuse_foreign(request, service.settings.welcome_origins)
         if operation.scope is None:
             caller = STRANGER if operation.tag == "health" else await service.caller_or_stranger(request)
         else:

@@ -8,6 +8,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from shlex import quote
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,7 @@ import anyio
 
 from waygraph.api.telemetry.logs import FACTS
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.pipeline import Ingestion, ask_servers
 from waygraph.ingest.sources.opening import Opening
 from waygraph.ingest.sync.apply import counts
 from waygraph.ingest.watch.events import (
@@ -28,6 +32,7 @@ from waygraph.ingest.watch.events import (
 )
 from waygraph.ingest.watch.run import Watch, followed_sources, watching
 from waygraph.registry.access.visibility import Caller
+from waygraph.registry.model.errors import InvalidSetting, MassRemoval, SourceError
 from waygraph.registry.model.process import step_back
 from waygraph.registry.storage.location import place_of
 
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from waygraph.api.telemetry.audit import Audit
     from waygraph.ingest.watch.events import WatchEvent
     from waygraph.ingest.watch.run import FollowedSource
+    from waygraph.registry.model.changes import SyncReport
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -64,6 +70,7 @@ class Follower:
     ) -> None:
         self._registry, self._sources, self._settings, self._audit = registry, sources, settings, audit
         self._lock, self._running, self._stopped = Lock(), ExitStack(), False
+        self._watch: Watch | None = None
 
     def start(self) -> None:
         """Returns at once."""
@@ -87,10 +94,35 @@ class Follower:
         step_back()
         while True:
             try:
-                await Watch(self._registry, self._sources, watching(self._settings, self._tell)).run()
+                self._watch = Watch(self._registry, self._sources, watching(self._settings, self._tell))
+                await self._watch.run()
             except Exception:  # noqa: BLE001 - a service without its watch grows old unseen
                 _log.exception("the watch has ended; it begins again in %g s", AGAIN_S)
             await anyio.sleep(AGAIN_S)
+
+    def looks(self) -> "Mapping[str, tuple[float, str]]":
+        """As `Watch.looks`, of each source that is followed; what was not looked at yet: 0 and empty."""
+        looks = self._watch.looks if self._watch else {}
+        return {source.name: looks.get(source.name, (0.0, "")) for source in self._sources}
+
+    def sync(self, name: str) -> "list[SyncReport]":
+        """Reads a source now that is followed, and asks its servers beside those that the watch keeps.
+
+        Raises InvalidSetting with what to do for another one, SourceError, MassRemoval, and what a write raises.
+        """
+        its_source = next((each.source for each in self._sources if each.name == name), None)
+        if its_source is None:
+            raise InvalidSetting(
+                f"this service does not follow {name!r}: run `waygraph ingest {quote(name)}` where it can be read, or "
+                "start the service with --watch and that source"
+            )
+        opening = replace(its_source.how, ask=partial(ask_servers, self._settings))
+        ingestion = Ingestion(opening=opening)
+        try:
+            return [each.report for each in ingestion.ingest(self._registry, [replace(its_source, how=opening)])]
+        except (SourceError, MassRemoval) as error:
+            ingestion.note_unreadable(self._registry, name, error)
+            raise
 
     def _tell(self, event: "WatchEvent") -> None:
         """In the log, and what was written or tried in the audit."""

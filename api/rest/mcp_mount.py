@@ -17,8 +17,9 @@ from starlette.routing import Route
 from waygraph.api.rest import problems
 from waygraph.api.rest.middleware import ENDLESS
 from waygraph.api.telemetry.request_log import Application, Message, Receive, Scope, Send
-from waygraph.ingest.execution.services import load_services
+from waygraph.ingest.execution.services import Reach, load_services
 from waygraph.ingest.manifest.environment import Surroundings
+from waygraph.ingest.manifest.trust_store import vouched_file
 from waygraph.registry.access.policy import load_policy
 from waygraph.registry.http.addresses import split_url
 
@@ -59,6 +60,8 @@ class OfferedGateway:
         settings = service.settings
         self._policy, self._services = load_policy(settings.policy_file), load_services(settings.services_file)
         self._opened: asyncio.Future[HttpGateway] | None = None
+        registry = service.registry
+        self.reach = Reach(registry, self._services, vouched_file(settings.data_path, registry.store.place))
 
     @asynccontextmanager
     async def running(self, *, after: Awaitable[object]) -> AsyncIterator[None]:
@@ -83,11 +86,11 @@ class OfferedGateway:
         await gateway.answer(scope, receive, send, caller=caller, namespace=namespace)
 
     async def call_tool(
-        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **credentials: str
+        self, caller: "Caller", name: str, arguments: Mapping[str, object], timeout_s: float | None, **more: str
     ) -> Mapping[str, object]:
         """As `HttpGateway.call_tool`. Raises why it could not be opened."""
         gateway = await asyncio.shield(self._future)
-        return await gateway.call_tool(caller, name, arguments, timeout_s, **credentials)
+        return await gateway.call_tool(caller, name, arguments, timeout_s, **more)
 
     async def logins(self) -> "OwnLogins":
         """Of callers at the servers behind it. Raises why it could not be opened."""

@@ -32,7 +32,7 @@ HEADERS = (
 NOT_KEPT = (b"cache-control", b"no-store")
 CLOSE = {"Connection": "close"}
 """Said where a body is left unread."""
-LOGIN_PAGES, MAX_FORM_BYTES = "/login/", 16 * 1024
+LOGIN_PAGES, MAX_FORM_BYTES = ("/login/", "/explore/session"), 16 * 1024
 """Forms of people who have yet to show who they are."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]*)?", re.ASCII)

@@ -54,6 +54,7 @@ STATUSES: tuple[tuple[type[e.WaygraphError], int], ...] = (
     (e.ModelNotFound, 503),
     (e.SourceError, 422),
     (e.MassRemoval, 409),
+    (e.TextDiffers, 409),
     (e.CypherBusy, 503),
     (e.CypherError, 422),
     (e.InvalidArguments, 422),

@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
+from waygraph.registry.access.visibility import SCOPES, Scope
 from waygraph.registry.catalog.tool_formats import ToolFormat
 from waygraph.registry.model import shapes
 from waygraph.registry.model.changes import Policy
 from waygraph.registry.model.nouns import AgentKind, CallOutcome, Query, TextForm, TurnRole
+from waygraph.registry.model.tool_settings import MAX_REASON_CHARS
 from waygraph.registry.model.validation import MAX_NAME_CHARS, MAX_NAMES, MAX_PART
 from waygraph.registry.operators import approval
 from waygraph.registry.operators.toolset import MAX_DESCRIPTION_CHARS
@@ -144,6 +146,12 @@ class RouteRequest(SearchRequest):
     tool_weight: Weight | None = Field(default=None, description="Weight of tools, instead of the recipe's.")
 
 
+class WhyRequest(RouteRequest):
+    """A request for agents, or for tools, and the one that is missed."""
+
+    id: Name = Field(description="An agent by its id; a tool by its id (agent/tool) or call name.")
+
+
 class BatchRequest(Strict):
     requests: list[RouteRequest] = Field(min_length=1, max_length=MAX_BATCH)
 
@@ -152,6 +160,12 @@ class CallRequest(Strict):
     arguments: dict[str, Any] = Field(default={}, description="As the tool's input schema has them.")
     timeout_s: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = Field(
         default=None, description="All the time that the call has, where that is less than the service gives it."
+    )
+    consent: str = Field(
+        default="",
+        max_length=128,
+        description="`content_hash` of the tool that a person read and agreed to run with these arguments. It counts "
+        "in a session of the explorer, where the operator lets people call tools there (WAYGRAPH_EXPLORER_CALLS).",
     )
 
 
@@ -232,31 +246,46 @@ class ManifestRequest(Strict):
 
 
 class ApprovalRequest(Strict):
-    """What to approve as it is now: `names`, all that waits of a `source`, or both."""
+    """What to approve as it is now: `names`, all that waits of a `source`, or both; or else those of `hashes`."""
 
     names: list[ApprovedName] = Field(
         default=[],
         max_length=MAX_NAMES,
         description="Agents by id, each with all its tools that wait; tools by id (agent/tool) or call name.",
     )
-    source: Name | None = Field(default=None, description="The source of which all is approved that waits.")
+    source: Name | None = Field(default=None, description="The source of which all is meant that waits.")
+    hashes: dict[ApprovedName, Annotated[str, StringConstraints(max_length=64)]] = Field(
+        default={},
+        max_length=MAX_NAMES,
+        description="By id the `content_hash` of what was read: these alone are meant, and none if one differs.",
+    )
 
     model_config = ConfigDict(
         json_schema_extra={
-            "if": {"required": ["names"], "properties": {"names": {"minItems": 1}}},
-            "else": {"required": ["source"], "properties": {"source": {"type": "string"}}},
+            "if": {"required": ["hashes"], "properties": {"hashes": {"minProperties": 1}}},
+            "then": {"properties": {"names": {"maxItems": 0}, "source": NULL}},
+            "else": {
+                "if": {"required": ["names"], "properties": {"names": {"minItems": 1}}},
+                "else": {"required": ["source"], "properties": {"source": {"type": "string"}}},
+            },
         }
     )
 
     @model_validator(mode="after")
     def _something(self) -> "ApprovalRequest":
-        if not (self.names or self.source):
-            raise ValueError("say what to approve: names, or a source")
+        if bool(self.names or self.source) == bool(self.hashes):
+            raise ValueError("say what: names, or a source; or else hashes")
         return self
 
     def agents_wanted(self) -> list[str]:
-        """As `Operator.approve` takes it."""
+        """As `Operator.approve` and `reject` take it."""
         return [*self.names, *([f"{approval.OF_SOURCE}{self.source}"] if self.source else [])]
+
+
+class RejectionRequest(ApprovalRequest):
+    """What to reject as it is now, and why: `names`, all that waits of a `source`, or both; or those of `hashes`."""
+
+    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARS, description="Why; whoever sees it reads this.")
 
 
 class ParameterSetting(Strict):
@@ -321,6 +350,21 @@ class ToolsetRequest(Strict):
 
 class TaxonomyRequest(Strict):
     name: Name = Field(description="Of the taxonomy that becomes the current one.")
+
+
+class KeyRequest(Strict):
+    """A key to make. It sees everything, or what is public and what its groups may see."""
+
+    name: Name = Field(description="Who will hold it, for lists and logs.")
+    scopes: list[Scope] = Field(min_length=1, max_length=len(SCOPES), description="What it may do.")
+    groups: list[Name] = Field(default=[], max_length=MAX_NAMES)
+    everything: bool = False
+    toolset: str = Field(
+        default="", max_length=MAX_NAME_CHARS, description="It reaches the endpoint /NAME/mcp of this toolset alone."
+    )
+    expires_in_days: Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)] | None = Field(
+        default=None, description="null: it does not end by itself."
+    )
 
 
 class CypherRequest(Strict):

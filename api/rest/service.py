@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fastapi import Request
 
+from waygraph.api.rest.recorded_calls import RecordedCalls
 from waygraph.api.telemetry.request_log import note_caller
 from waygraph.registry.access.visibility import LOCAL, Caller
 from waygraph.registry.model.errors import (
@@ -28,6 +29,7 @@ from waygraph.registry.model.nouns import Principal
 from waygraph.registry.model.process import processors, step_back
 
 if TYPE_CHECKING:
+    from waygraph.api.rest.browser_sessions import BrowserSessions
     from waygraph.api.rest.follow import Follower
     from waygraph.api.rest.ingests import Ingests
     from waygraph.api.telemetry.audit import Audit
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from waygraph.registry.access.authenticator import Authenticator, FailureLimit, RateLimit
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
+    from waygraph.registry.storage.usage_days import DayCounter
 
 
 _WAITING = 8
@@ -45,12 +48,14 @@ _TENDING = 2
 LARGE_BYTES = 256 * 1024
 """A manifest of more than that has to wait for other large ones, so that no small write waits behind several."""
 MOST_LARGE = 16
+MOST_SLOW = 8
+"""Of each kind: maps to be drawn, sources to be read."""
 _LARGE_WAIT_S = 300.0
 """Half of what a client waits for a write (`remote_write_timeout_s`): it is refused before it is given up."""
 
 
-class WriteLane:
-    """Threads for writes. At most `most` wait for one of them, and nobody is to wait for more than `wait_s`."""
+class SlowLane:
+    """Threads for slow work. At most `most` wait for one of them, and nobody is to wait for more than `wait_s`."""
 
     def __init__(self, name: str, *, threads: int, most: int, wait_s: float) -> None:
         self.wait_s, self._most, self._places = wait_s, most, threading.Semaphore(most)
@@ -59,7 +64,7 @@ class WriteLane:
     def submit[T](self, work: Callable[[], T]) -> Future[T]:
         """In the context of the request. Raises ServiceBusy."""
         if not self._places.acquire(blocking=False):
-            raise ServiceBusy(f"{self._most} writes wait for their turn already, as many as may. Try again.")
+            raise ServiceBusy(f"{self._most} requests like it wait for their turn already, as many as may. Try again.")
 
         def begin() -> T:
             self._places.release()
@@ -69,12 +74,30 @@ class WriteLane:
         future.add_done_callback(self._note_cancelled)
         return future
 
+    async def run[T](self, work: Callable[[], T]) -> T:
+        """Work that has begun ends, and its outcome is reported. Raises ServiceBusy for what cannot begin."""
+        future = self.submit(work)
+        expiry = asyncio.get_running_loop().call_later(self.wait_s, future.cancel)  # nothing to one that has begun
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # the request was cut off
+                raise
+            raise ServiceBusy(f"requests like it took longer than {self.wait_s:g} s. Try again.") from None
+        finally:
+            expiry.cancel()
+            del future  # its error's traceback holds this frame, and all that was at hand
+
     def _note_cancelled(self, future: Future[Any]) -> None:
         if future.cancelled():  # before it began
             self._places.release()
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+
+
+LaneName = Literal["ask", "wait", "draw"]
 
 
 class Lanes:
@@ -84,9 +107,18 @@ class Lanes:
         self._timeout_s, self._closing = timeout_s, threading.Event()
         self._asking = ThreadPoolExecutor(asking or default_threads(), "ask")
         self._waiting = ThreadPoolExecutor(_WAITING, "wait")
-        self._writing = WriteLane("write", threads=SMALL_WRITES, most=64, wait_s=write_wait_s)
-        self._large = WriteLane("write-large", threads=1, most=MOST_LARGE, wait_s=max(write_wait_s, _LARGE_WAIT_S))
+        self._writing = SlowLane("write", threads=SMALL_WRITES, most=64, wait_s=write_wait_s)
+        self._large = SlowLane("write-large", threads=1, most=MOST_LARGE, wait_s=max(write_wait_s, _LARGE_WAIT_S))
+        self._drawing = SlowLane("draw", threads=2, most=MOST_SLOW, wait_s=timeout_s)
+        self._syncing = SlowLane("sync", threads=2, most=MOST_SLOW, wait_s=_LARGE_WAIT_S)
         self._tending = ThreadPoolExecutor(_TENDING, "tend")
+        self._recording = ThreadPoolExecutor(1, "record")
+
+    async def run[T](self, lane: LaneName, work: Callable[[], T]) -> T:
+        """In the lane of that name. Raises as it does."""
+        if lane == "ask":
+            return await self.ask(work)
+        return await (self.wait(work) if lane == "wait" else self.draw(work))
 
     async def ask[T](self, work: Callable[[], T]) -> T:
         """Quick work over what is published: routes, lists. Raises TimeoutError for one that takes too long."""
@@ -97,29 +129,29 @@ class Lanes:
         """Work with limits of time of its own, which mostly waits: a typed statement, an issuer, an export."""
         return await _run_in(self._waiting, work)
 
+    async def draw[T](self, work: Callable[[], T]) -> T:
+        """A picture of the whole, which takes seconds of work. Raises ServiceBusy."""
+        return await self._drawing.run(work)
+
+    async def sync[T](self, work: Callable[[], T]) -> T:
+        """A source that is read now, which may take minutes until it writes. Raises ServiceBusy."""
+        return await self._syncing.run(work)
+
+    def record[T](self, work: Callable[[], T]) -> Future[T]:
+        """What nobody waits for."""
+        return self._recording.submit(copy_context().run, work)
+
     async def tend[T](self, work: Callable[[], T]) -> T:
         """What those ask who look after the service: whether it is ready, its numbers."""
         return await _run_in(self._tending, work)
 
-    def write_lane(self, size_bytes: int) -> WriteLane:
+    def write_lane(self, size_bytes: int) -> SlowLane:
         """For a request of that size."""
         return self._large if size_bytes > LARGE_BYTES else self._writing
 
     async def write[T](self, work: Callable[[], T], size_bytes: int = 0) -> T:
-        """A write that has begun ends, and its outcome is reported. Raises ServiceBusy for one that cannot begin."""
-        lane = self.write_lane(size_bytes)
-        future = lane.submit(work)
-        expiry = asyncio.get_running_loop().call_later(lane.wait_s, future.cancel)  # nothing to one that has begun
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():  # the request was cut off
-                raise
-            raise ServiceBusy(f"other writes took longer than {lane.wait_s:g} s. Try again.") from None
-        finally:
-            expiry.cancel()
-            del future  # its error's traceback holds this frame, and all that was at hand
+        """Raises ServiceBusy for one that cannot begin."""
+        return await self.write_lane(size_bytes).run(work)
 
     def go_on(self, count: int, total: int) -> None:  # noqa: ARG002 - it is called with how far a write is
         """To be called while a write may still be given up. Raises ServiceStopping once the lanes close."""
@@ -129,9 +161,9 @@ class Lanes:
     def close(self) -> None:
         """Waits for what was begun and asks no more whether to `go_on`; what was not begun is dropped."""
         self._closing.set()
-        for pool in (self._asking, self._waiting, self._tending):
+        for pool in (self._asking, self._waiting, self._tending, self._recording):
             pool.shutdown(cancel_futures=True)
-        for lane in (self._large, self._writing):
+        for lane in (self._drawing, self._syncing, self._large, self._writing):
             lane.close()
 
 
@@ -145,7 +177,7 @@ def default_threads() -> int:
     return max(2, processors())
 
 
-_CALLER_KEY = "waygraph.caller"
+CALLER_KEY = "waygraph.caller"
 STRANGER = Caller(id="anonymous", scopes=frozenset(), principal=Principal())
 
 
@@ -190,6 +222,9 @@ class Service:
     readiness: Readiness
     follower: "Follower"
     ingests: "Ingests"
+    sessions: "BrowserSessions"
+    usage: "DayCounter | None"
+    recorded_calls: RecordedCalls = field(default_factory=RecordedCalls)
 
     async def caller(self, request: Request) -> Caller:
         """As `caller_at_endpoint`. Raises NotAllowed for one that is kept to a toolset's endpoint of MCP."""
@@ -223,10 +258,10 @@ class Service:
 
     async def _caller_of(self, request: Request) -> Caller:
         """Asked once of a request."""
-        caller: Caller | None = request.scope.get(_CALLER_KEY)
+        caller: Caller | None = request.scope.get(CALLER_KEY)
         if caller is None:
             caller = LOCAL if self.authenticator is None else await self._authenticate(self.authenticator, request)
-            request.scope[_CALLER_KEY] = caller
+            request.scope[CALLER_KEY] = caller
             note_caller(request.scope, caller)
         return caller
 

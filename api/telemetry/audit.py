@@ -87,7 +87,7 @@ def _may_hold(value: object) -> bool:
     return value is not None and not isinstance(value, bool)
 
 
-Action = Literal["ingest", "approve", "set", "remove", "forget", "cypher", "call", "login", "logout"]
+Action = Literal["ingest", "approve", "reject", "set", "remove", "forget", "cypher", "call", "login", "logout"]
 """What was tried. A closed set: it is a label of the metrics."""
 Outcome = Literal["ok", "refused", "failed"]
 Fact = str | int | float | bool | None
@@ -98,7 +98,7 @@ SAID_CHARS = 4_000
 """Of what is said of it."""
 REFUSALS = (
     *(errors.AccessError, errors.CypherBusy, errors.CypherRefused, errors.InvalidQuery, errors.InvalidSetting),
-    *(errors.MassRemoval, errors.NotRun, errors.SourceError, errors.UnknownName),
+    *(errors.MassRemoval, errors.NotRun, errors.SourceError, errors.TextDiffers, errors.UnknownName),
 )
 """Errors by which nothing was begun; others are failures."""
 

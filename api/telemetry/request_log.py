@@ -39,7 +39,7 @@ CLIENT_CLOSED = 499
 PATH_CHARS = 512
 TRACEBACK_CHARS = 20_000
 _SANE_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-_SECRET_HEADERS = (b"authorization", b"x-api-key", b"cookie", b"proxy-authorization")
+_SECRET_HEADERS = (b"authorization", b"x-api-key", b"cookie", b"proxy-authorization", b"x-csrf-token")
 _LEAST_PART_CHARS = 8
 """A shorter part of a credential or a query is a word of the traceback as well."""
 _CALLER = "caller"

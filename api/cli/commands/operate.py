@@ -1,4 +1,6 @@
-"""`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes` and `approve`: what sources changed."""
+"""`set`, `remove`, `sources` and `reindex`: what an operator decides; `changes`, `approve` and `reject`: what sources
+changed.
+"""
 
 import json
 import re
@@ -16,7 +18,7 @@ from waygraph.api.cli.render.output import Aside, Block, Cell, Fields, Lines, Ta
 from waygraph.registry.model import shapes
 
 if TYPE_CHECKING:
-    from waygraph.registry.model.changes import Change, Forgotten, OperatorSettings
+    from waygraph.registry.model.changes import Approved, Change, Forgotten, OperatorSettings
     from waygraph.registry.registry import Registry
 
 
@@ -240,15 +242,44 @@ def approve(
 
     waygraph approve harbor-git
     """
+    with invocation(context).open() as registry:
+        approval = registry.operator.approve(*_collect_names(registry, names, all_of, "approve"))
+    _show_decision(approval, as_json)
+
+
+def reject(
+    context: typer.Context,
+    names: Annotated[
+        Texts, Argument(metavar="NAME", help="An agent's id, with all its tools that wait; agent/tool, or a call name.")
+    ] = None,
+    *,
+    reason: Annotated[str, Option(metavar="TEXT", help="Why; lists and the log of changes show it.")],
+    all_of: Annotated[Texts, Option(metavar="SOURCE", help="All that waits of this source. Repeat.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep what waits out of routing as it is now; also flagged texts.
+
+    waygraph reject harbor-git/merge_pull_request --reason 'asks for secrets'
+
+    Another text of it waits again; `waygraph approve` undoes it.
+    """
+    with invocation(context).open() as registry:
+        rejections = registry.operator.reject(*_collect_names(registry, names, all_of, "reject"), reason=reason)
+    _show_decision(rejections, as_json)
+
+
+def _collect_names(registry: "Registry", names: Texts, all_of: Texts, doing: str) -> list[str]:
+    """Raises BadParameter for none."""
     from waygraph.registry.operators.approval import OF_SOURCE
 
     if not (names or all_of):
-        raise typer.BadParameter("say what to approve, or --all-of SOURCE", param_hint="'NAME'")
-    with invocation(context).open() as registry:
-        sources = [f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ()]
-        approval = registry.operator.approve(*(names or ()), *sources)
-    show(approval, shapes.shape, lambda each: [Fields.of(each, "agents, tools, revision")], as_json)
-    if not (approval.agents or approval.tools or as_json):
+        raise typer.BadParameter(f"say what to {doing}, or --all-of SOURCE", param_hint="'NAME'")
+    return [*(names or ()), *(f"{OF_SOURCE}{source_name(registry, source)}" for source in all_of or ())]
+
+
+def _show_decision(result: "Approved", as_json: bool) -> None:
+    show(result, shapes.shape, lambda each: [Fields.of(each, "agents, tools, revision")], as_json)
+    if not (result.agents or result.tools or as_json):
         note("nothing of it waited")
 
 

@@ -3,10 +3,11 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -187,6 +188,9 @@ def route(
     explain: Annotated[
         bool, Option("--explain", help="Draw the walk, and the votes that put each agent there.")
     ] = False,
+    why: Annotated[
+        str, Option(metavar="NAME", help="Why not this one? Say where an agent or a tool stands, and what it lacks.")
+    ] = "",
     full: Full = False,
     as_json: AsJson = False,
 ) -> None:
@@ -196,13 +200,17 @@ def route(
     """
     query = replace(search.query(limit), text=text, steps=rank.steps_of(text, invocation(context).settings()))
     with invocation(context).open() as registry:
-        answer = registry.route(
+        ask: Callable[..., Any] = partial(registry.operator.why, why) if why else registry.route
+        answer = ask(
             query,
             recipe=rank.named_recipe(),
             agent_weight=agent_weight,
             tool_weight=tool_weight,
             principal=principal(search.group),
         )
+    if why:
+        show(answer, shapes.shape, views.placement, as_json)
+        return
     view = views.explained_route if explain else views.route
     show(answer, shapes.route, view, as_json, brief=not full)
     _remark(answer, as_json)

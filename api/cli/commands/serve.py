@@ -11,14 +11,15 @@ import typer
 from typer import Argument, Option
 
 from waygraph.api.cli.options import AsJson, Invocation, ServedNamespace, Texts, invocation
-from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, read_fields, show
+from waygraph.api.cli.render.output import Block, Cell, Fields, Table, note, show
 from waygraph.api.mcp import Surface, Warm
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.process import without_collection
 
 if TYPE_CHECKING:
-    from waygraph.registry.access.api_keys import ApiKey, KeyFile, KeyState
+    from waygraph.registry.access.api_keys import KeyFile
+    from waygraph.registry.model.changes import KeySummary, NewKey
     from waygraph.registry.model.settings import Settings
     from waygraph.registry.storage.local_registry import LocalRegistry
 
@@ -166,7 +167,7 @@ def create(
         raise typer.BadParameter(f"{expires_in:g} is no number of days", param_hint="'--expires-in'") from None
     file = _file(context)
     new_key = file.create(name, scope, group or (), everything=everything, toolset=toolset, expires_in=lasts)
-    show(new_key, lambda each: {"key": each[1], **_key_json((each[0], "active"))}, _view_new_key, as_json)
+    show(file.new_key(*new_key), shapes.shape, _view_new_key, as_json)
     note(NOT_AGAIN)
     note(file.caution())
 
@@ -175,8 +176,8 @@ def create(
 def list_keys(context: typer.Context, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
     file = _file(context)
-    keys = [(key, file.state(key)) for key in file.list()]
-    show(keys, lambda keys: {"keys": [_key_json(each) for each in keys]}, _view_keys, as_json)
+    keys = list(map(file.summary, file.list()))
+    show(keys, lambda keys: {"keys": list(map(shapes.shape, keys))}, _view_keys, as_json)
     note(file.caution())
 
 
@@ -192,7 +193,7 @@ def revoke(
     file = _file(context)
     key = file.revoke(key_id)
     login_file(invocation(context).settings()).forget(f"key:{key.id}")  # nobody else gets them
-    show((key, file.state(key)), _key_json, _view_key, as_json)
+    show(file.summary(key), shapes.shape, _view_key, as_json)
 
 
 def _file(context: typer.Context) -> "KeyFile":
@@ -204,33 +205,21 @@ def _file(context: typer.Context) -> "KeyFile":
     return key_file(settings)
 
 
-def _key_json(key_and_state: "tuple[ApiKey, KeyState]") -> shapes.Shape:
-    """Without the key itself, of which only the hash is stored."""
-    key, state = key_and_state
-    columns = "id, name, state, scopes, groups, everything, toolset, created_at, expires_at, revoked_at"
-    lists = {"scopes": list(key.scopes), "groups": list(key.groups)}
-    return dict(read_fields(key, columns, state=lambda _: state)) | lists
-
-
 _KEY_COLUMNS = "id, name, scopes, sees, created=created_at, expires=expires_at"
 
 
-def _sees(key: "ApiKey") -> Cell:
+def _sees(key: "KeySummary") -> Cell:
     sees: Cell = "everything" if key.everything else key.groups or "what is public"
     return f"toolset {key.toolset}" if key.toolset else sees
 
 
-def _view_new_key(new_key: "tuple[ApiKey, str]") -> Iterator[Block]:
-    key, text = new_key
-    yield Fields.of(key, f"key, {_KEY_COLUMNS}", key=lambda _: text, sees=_sees)
+def _view_new_key(key: "NewKey") -> Iterator[Block]:
+    yield Fields.of(key, f"key, {_KEY_COLUMNS}", sees=_sees)
 
 
-def _view_key(key_and_state: "tuple[ApiKey, KeyState]") -> Iterator[Block]:
-    key, state = key_and_state
-    yield Fields.of(key, f"{_KEY_COLUMNS}, state, revoked=revoked_at", state=lambda _: state, sees=_sees)
+def _view_key(key: "KeySummary") -> Iterator[Block]:
+    yield Fields.of(key, f"{_KEY_COLUMNS}, state, revoked=revoked_at", sees=_sees)
 
 
-def _view_keys(keys: "list[tuple[ApiKey, KeyState]]") -> Iterator[Block]:
-    states = {key.id: state for key, state in keys}
-    columns = "id, name, state, scopes, sees, created=created_at, expires=expires_at"
-    yield Table.of([key for key, _ in keys], columns, state=lambda key: states[key.id], sees=_sees)
+def _view_keys(keys: "list[KeySummary]") -> Iterator[Block]:
+    yield Table.of(keys, "id, name, state, scopes, sees, created=created_at, expires=expires_at", sees=_sees)

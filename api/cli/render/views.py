@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from waygraph.registry.model.changes import About, ListedAgent, SourceSummary, Status, Written
     from waygraph.registry.model.failures import Failure
     from waygraph.registry.model.nouns import Agent, AgentMatch, Route, Tool, ToolMatch, ToolRoute, Walked
+    from waygraph.registry.routing.placement import Placement
 
 
 def route(answer: "Route") -> Iterator[Block]:
@@ -110,6 +111,18 @@ def _votes(number: int, name: str, match: "AgentMatch | ToolMatch", step: str = 
     return votes._replace(rows=[*votes.rows, ("sum", None, None, None, None, total, None)])
 
 
+def placement(of: "Placement") -> Iterator[Block]:
+    """The sentence, its place beside the last one shown, leg by leg."""
+    yield Lines(of.sentence)
+    columns = f"{of.kind}=id, rank, score, last shown=last_id, its score=last_score, held words, missing words"
+    yield Fields.of(of, columns)
+    sums: dict[str, list[float]] = {}
+    for column, votes in enumerate((of.votes, of.last_votes)):
+        for vote in votes:
+            sums.setdefault(vote.leg, [0.0, 0.0])[column] += vote.contribution
+    yield Table(columns=("leg", of.id, of.last_id or "none"), rows=[(leg, *both) for leg, both in sums.items()])
+
+
 def agents(items: "Sequence[ListedAgent]") -> Iterator[Block]:
     """The marks include the status if anything is known of it."""
 
@@ -202,9 +215,10 @@ def _marks(agent: "Agent") -> list[str]:
 
 
 def _approval_marks(entity: "Agent | Tool") -> list[str]:
-    """Whether it waits, and whether its text is flagged."""
+    """Whether it waits or was rejected, and whether its text is flagged."""
     flag_mark = ("flagged" if is_doubtful(entity) else "flagged, approved") if suspicions(entity.flags) else ""
-    return [mark for mark in ("waits for approval" * entity.pending, flag_mark) if mark]
+    state = f"rejected: {entity.rejection}" if entity.rejection else "waits for approval" * entity.pending
+    return [mark for mark in (state, flag_mark) if mark]
 
 
 def _flags(entity: "Agent | Tool") -> Iterator[Lines]:

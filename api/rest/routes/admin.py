@@ -17,6 +17,7 @@ from waygraph.api.rest.requests import (
     ApprovalRequest,
     CypherRequest,
     ManifestRequest,
+    RejectionRequest,
     SettingsRequest,
     TaxonomyRequest,
     ToolsetRequest,
@@ -33,12 +34,14 @@ from waygraph.registry.model.errors import ServiceStopping, WaygraphError
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.usage import Sort
 from waygraph.registry.model.validation import MAX_ID_CHARS, MAX_NAME_CHARS, MAX_PART
+from waygraph.registry.registry import require_local
 from waygraph.registry.remote import operations
 
 if TYPE_CHECKING:
     from waygraph.ingest.manifest.manifest import Manifest
 
 
+SourceName = Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)]
 HOW = {"namespace", "kind", "policy", "texts", "partial", "allow_mass_removal"}
 """What a caller says of a manifest beside itself, as the audit has it."""
 
@@ -161,10 +164,28 @@ def approve(exchange: Exchange, body: ApprovalRequest) -> Shape:
     It needs the scope `admin` too, or a caller who sees everything.
     """
     names = body.agents_wanted()
-    with exchange.attempt("approve", ", ".join(names)) as attempt:
-        approval = exchange.registry.operator.approve(*names, principal=exchange.caller.writer)
+    with exchange.attempt("approve", ", ".join(names or body.hashes)) as attempt:
+        approval = exchange.registry.operator.approve(*names, hashes=body.hashes, principal=exchange.caller.writer)
         attempt.revision = approval.revision
     return shapes.shape(approval)
+
+
+@handles(operations.REJECT)
+def reject(exchange: Exchange, body: RejectionRequest) -> Shape:
+    """Keep what waits out of routing as it is now, also flagged texts, and let it wait no more: all that is named, or
+    nothing. A new text of it waits again; an approval undoes it.
+
+    It needs the scope `admin` too, or a caller who sees everything.
+    """
+    names, caller = body.agents_wanted(), exchange.caller
+    target, details = ", ".join(names or body.hashes), _report_line({"reason": body.reason})
+    with exchange.attempt("reject", target, details=details) as attempt:
+        operator = require_local(exchange.registry).operator
+        rejections = operator.reject(
+            *names, reason=body.reason, by=caller.id, hashes=body.hashes, principal=caller.writer
+        )
+        attempt.revision = rejections.revision
+    return shapes.shape(rejections)
 
 
 @handles(operations.SET_AGENT)
@@ -240,7 +261,7 @@ def use_taxonomy(exchange: Exchange, body: TaxonomyRequest) -> Shape:
 @handles(operations.FORGET_SOURCE)
 def forget_source(
     exchange: Exchange,
-    name: Annotated[str, Path(description="The source's name.", min_length=1, max_length=MAX_NAME_CHARS)],
+    name: SourceName,
 ) -> Shape:
     """Remove a source, and the agents that only it claimed.
 
@@ -250,6 +271,23 @@ def forget_source(
         result = exchange.registry.operator.forget(name, principal=exchange.caller.writer)
         attempt.revision = result.revision
     return shapes.shape(result)
+
+
+@handles(operations.SYNC_SOURCE)
+async def sync_source(exchange: Exchange, name: SourceName) -> Response:
+    """Read a source now that this service follows, and ask its servers. Of another one the answer says what to run.
+
+    It needs a caller who sees everything.
+    """
+
+    def work() -> Shape:
+        with exchange.attempt("ingest", name, details="sync now") as attempt:
+            exchange.caller.require_everything("a sync of a whole source")
+            reports = exchange.service.follower.sync(name)
+            attempt.revision = max((each.revision for each in reports), default=0)
+        return {"reports": list(map(shapes.report, reports)), "problem": None}
+
+    return exchange.as_json(await exchange.service.lanes.sync(work))
 
 
 @handles(operations.FORGET_LOGIN)
@@ -270,7 +308,7 @@ class UsageQuery(BaseModel):
     limit: int = Field(default=100, ge=1, le=MAX_PART, description="How many to give at most.")
 
 
-@handles(operations.USAGE, waits=True)
+@handles(operations.USAGE, lane="wait")
 def usage(exchange: Exchange, query: Annotated[UsageQuery, Query()]) -> Shape:
     """Calls, errors and latencies by tool, since they are counted. It needs the scope `admin` and a caller who sees
     everything.
@@ -279,7 +317,7 @@ def usage(exchange: Exchange, query: Annotated[UsageQuery, Query()]) -> Shape:
     return shapes.usage(exchange.registry.operator.usage(agent_id=query.agent, sort=query.sort, limit=query.limit))
 
 
-@handles(operations.CYPHER, waits=True)
+@handles(operations.CYPHER, lane="wait")
 def cypher(exchange: Exchange, body: CypherRequest) -> Shape:
     """Ask the graph in Cypher. A statement only reads, with a limit of rows, time and memory.
 

@@ -1,20 +1,27 @@
 """What the registry holds, as far as the caller may see it."""
 
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from waygraph.api.rest.exchange import Exchange, handles
+from waygraph.api.rest.browser_sessions import SESSION
+from waygraph.api.rest.exchange import NO_GATEWAY, Exchange, handles
 from waygraph.api.rest.requests import CallRequest, CategoryPath, Name, ToolsetName
 from waygraph.api.rest.routes.search import define_tools
 from waygraph.ingest.logins.store import login_file
+from waygraph.registry.catalog.queries import NOBODY, AgentSearch, AgentState, search_agents
 from waygraph.registry.catalog.tool_formats import ToolFormat
+from waygraph.registry.http.addresses import is_loopback
+from waygraph.registry.index.names import find_all_named
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import NotCallable
 from waygraph.registry.model.identity import digest
 from waygraph.registry.model.nouns import AgentKind, Filters
+from waygraph.registry.model.pictures import EDGE_KINDS, MAX_CENTRES, MAX_NODES, EdgeKind
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.model.validation import (
     FILTER_LISTS,
@@ -42,6 +49,8 @@ ToolsetPath = Annotated[str, Path(description="A toolset's name.", min_length=1,
 CallName = Annotated[
     str, Path(description="The name under which hosts call it.", min_length=1, max_length=MAX_ID_CHARS)
 ]
+
+NodeName = Annotated[str, Field(min_length=1, max_length=2 * MAX_NAME_CHARS)]
 
 
 class Part(BaseModel):
@@ -83,7 +92,22 @@ class AgentFilters(BaseModel):
 
 
 class AgentsPart(Part, AgentFilters):
-    pass
+    text: str = Field(
+        default="",
+        max_length=MAX_NAME_CHARS,
+        description="Only agents with all of these words, or parts of words, in their id, name, description, tags or "
+        "the ids of their tools.",
+    )
+    state: list[AgentState] = Field(
+        default=[], max_length=8, description="Only agents in any of these states; `runs`: a call can be tried here."
+    )
+    source: list[Name] = Field(default=[], max_length=MAX_NAMES, description="Only agents that these sources claim.")
+    least_tools: int = Field(default=0, ge=0, le=10**6, description="Only agents with at least so many tools.")
+
+    @property
+    def search(self) -> AgentSearch:
+        states, sources = tuple(self.state), tuple(self.source)
+        return AgentSearch(text=self.text, states=states, sources=sources, least_tools=self.least_tools)
 
 
 class CategoryQuery(AgentFilters):
@@ -99,6 +123,20 @@ class ChangesPart(Part):
         description="Only from then on: a time in ISO 8601, in UTC unless it says otherwise (its + is %2B in a URL).",
     )
     agent: str = Field(default="", max_length=MAX_ID_CHARS, description="Only of this agent and its tools.")
+
+
+class GraphQuery(BaseModel):
+    """What to draw."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    around: list[NodeName] = Field(
+        min_length=1, max_length=MAX_CENTRES, description="Nodes, such as `agent:ID` or `category:travel/flights`."
+    )
+    kinds: list[EdgeKind] = Field(
+        default=[], max_length=len(EDGE_KINDS), description="Only edges of these kinds; none: all."
+    )
+    limit: int = Field(default=60, ge=1, le=MAX_NODES, description="How many nodes to give at most.")
 
 
 class Schemas(BaseModel):
@@ -129,20 +167,36 @@ class ExportQuery(BaseModel):
     format: ExportFormat = Field(default="json", description="What to write.")
 
 
-@handles(operations.AGENTS)
+def _stamp_of_agents(exchange: Exchange) -> str:
+    """What a person vouched for makes no revision, but runs."""
+    gateway: OfferedGateway | None = exchange.request.app.state.gateway
+    return f"{exchange.registry.stamp} {digest(str(gateway and gateway.reach.stamp))}"
+
+
+@handles(operations.AGENTS, stamp=_stamp_of_agents)
 def agents(exchange: Exchange, part: Annotated[AgentsPart, Query()]) -> Shape:
     """The agents, by id, each with the number of its tools."""
+    filters, why_not = part.filters(), exchange.why_not
+    if part.search != AgentSearch():
+        store, search = exchange.service.registry.store, part.search
+        ids = store.look(lambda index: search_agents(index, search, exchange.principal, why_not))
+        fit = set(ids).intersection(filters.agent_ids or ids)
+        filters = replace(filters, agent_ids=tuple(fit) or (NOBODY,))
     page = exchange.registry.agents_page(
-        filters=part.filters(), after=part.start, limit=part.limit, principal=exchange.principal
+        filters=filters, after=part.start, limit=part.limit, principal=exchange.principal
     )
-    return {**shapes.agents(page.items, exchange.transport_filter), **_place(page)}
+    shape = shapes.agents(page.items, exchange.transport_filter)
+    for item, each in zip(shape["agents"], page.items, strict=True):
+        item["cannot_run"] = why_not(each.agent)
+    return {**shape, **_place(page)}
 
 
-@handles(operations.AGENT)
+@handles(operations.AGENT, stamp=_stamp_of_agents)
 def agent(exchange: Exchange, agent_id: AgentId, detail: Annotated[Schemas, Query()]) -> Shape:
     """All that is known of an agent: its tools, what operators set, the sources that claim it."""
     facts = exchange.registry.about(agent_id, principal=exchange.principal)
-    return shapes.about(facts, schemas=detail.tool_schema, transport=exchange.transport_filter)
+    shape = shapes.about(facts, schemas=detail.tool_schema, transport=exchange.transport_filter)
+    return {**shape, "cannot_run": exchange.why_not(facts.agent)}
 
 
 @handles(operations.AGENT_TOOLS)
@@ -181,27 +235,95 @@ def tool_called(exchange: Exchange, call_name: CallName, detail: Annotated[Detai
 def _describe_tool(exchange: Exchange, name: str, detail: Detail) -> Shape:
     tool = exchange.registry.tool(name, principal=exchange.principal)
     shape = shapes.tool(tool, schemas=detail.tool_schema)
+    if detail.tool_schema and exchange.transport_filter is None:
+        shape["source_form"] = _source_form(exchange, tool.id)
     return {**shape, **_offer_tools(exchange, [tool], detail.format)}
+
+
+def _source_form(exchange: Exchange, tool_id: str) -> Shape | None:
+    form = exchange.service.registry.store.look(lambda index: index.stated_tool(tool_id))
+    if form is None:
+        return None
+    tool, setting = form
+    shape = shapes.tool(tool)
+    return {**{name: shape[name] for name in ("description", "input_schema")}, "setting": shapes.shape(setting)}
 
 
 @handles(operations.CALL_TOOL)
 async def call_tool(exchange: Exchange, body: CallRequest, tool_id: ToolId) -> Response:
     """Run a tool, by its id or call name, by the same policy as for hosts of MCP. Nobody can be asked: a tool that a
-    person has to agree to is refused.
+    person has to agree to is refused, unless one has given `consent` in the explorer.
     """
-    request = exchange.request
+    request, service = exchange.request, exchange.service
     gateway: OfferedGateway | None = request.app.state.gateway
     if gateway is None:
-        raise NotCallable(tool_id, "this service offers no gateway (--no-mcp)")
-    credentials = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
-    result = await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **credentials)
+        raise NotCallable(tool_id, NO_GATEWAY)
+    more = {"authorization": request.headers.get("authorization", ""), "sent_to": str(request.base_url)}
+    if not service.settings.explorer_calls:
+        return exchange.as_json(
+            await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more)
+        )
+    if _is_of_person(exchange):
+        more["consent"] = body.consent
+    with service.recorded_calls.record(exchange.caller, tool_id, body.arguments) as call:
+        result = await gateway.call_tool(exchange.caller, tool_id, body.arguments, body.timeout_s, **more)
+        service.recorded_calls.note(service.lanes.record(lambda: call.note_result(result)))
     return exchange.as_json(result)
+
+
+def _is_of_person(exchange: Exchange) -> bool:
+    """By a session of the explorer; or from this machine, where nobody is asked who they are."""
+    client = exchange.request.client
+    is_asked = exchange.service.authenticator is not None
+    return SESSION in exchange.request.scope or (not is_asked and client is not None and is_loopback(client.host))
+
+
+class CallsQuery(BaseModel):
+    """Which calls."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str = Field(default="", max_length=2 * MAX_NAME_CHARS, description="Only calls of this tool, by its id.")
+    limit: int = Field(default=50, ge=1, le=MAX_PART, description="How many to give at most.")
+
+
+@handles(operations.RECORDED_CALLS)
+def recorded_calls(exchange: Exchange, query: Annotated[CallsQuery, Query()]) -> Shape:
+    """The last calls of tools by `POST /v1/tools/…/call`, the newest first: the caller's own, of tools that the caller
+    may see now; an admin who sees everything sees those of all. Kept in the memory of a process, until it stops, where
+    the operator lets people call tools from the explorer.
+    """
+    caller, store = exchange.caller, exchange.service.registry.store
+    sees_all = caller.sees_everything and "admin" in caller.scopes
+    calls = exchange.service.recorded_calls.list("" if sees_all else caller.id)
+    names = {call.tool for call in calls}
+    ids = store.look(lambda index: find_all_named(index, names, exchange.principal)) if names else {}
+    pairs = ((ids.get(call.tool, ("", ""))[1], call) for call in calls)
+    of_tool = ((tool_id, call) for tool_id, call in pairs if tool_id and query.tool in ("", tool_id))
+    return {"calls": [{**shapes.shape(call), "tool": tool_id} for tool_id, call in islice(of_tool, query.limit)]}
 
 
 @handles(operations.TAXONOMY)
 def taxonomy(exchange: Exchange, query: Annotated[CategoryQuery, Query()]) -> Shape:
     """A category of the current taxonomy, its children with counts and examples, and what stands in it."""
     return shapes.shape(exchange.registry.browse(query.path, filters=query.filters(), principal=exchange.principal))
+
+
+@handles(operations.MAP, lane="draw")
+def draw_map(exchange: Exchange) -> Shape:
+    """Where each agent and tool stands on the map of all that the caller may see: alike agents side by side. It is made
+    once a revision, which may take seconds.
+    """
+    return shapes.shape(exchange.registry.operator.draw_map(principal=exchange.principal))
+
+
+@handles(operations.GRAPH)
+def graph(exchange: Exchange, query: Annotated[GraphQuery, Query()]) -> Shape:
+    """The graph around some nodes: these, their neighbours as far as the limit allows, and the edges between them."""
+    view = exchange.registry.operator.neighbourhood(
+        query.around, kinds=query.kinds, limit=query.limit, principal=exchange.principal
+    )
+    return shapes.shape(view)
 
 
 @handles(operations.LOGINS)
@@ -230,13 +352,27 @@ def toolset(exchange: Exchange, name: ToolsetPath) -> Shape:
 def _stamp_of_sources(exchange: Exchange) -> str:
     """A sync that finds nothing new makes no revision, but was here; nor does what fails."""
     states = [(source.seen_at, source.pause_s, source.failures) for source in exchange.sources]
-    return f"{exchange.registry.stamp} {digest(str(states))}"
+    return f"{exchange.registry.stamp} {digest(str((states, _list_looks(exchange))))}"
+
+
+_SOON_S = 10.0
+"""Within so long it is not said when a source is looked at: a list would be another one each second."""
+
+
+def _list_looks(exchange: Exchange) -> list[Shape]:
+    names = {source.name for source in exchange.sources}
+    looks = exchange.service.follower.looks()
+    return [
+        {"name": name, "every_s": every_s, "next_at": at if every_s > _SOON_S else ""}
+        for name, (every_s, at) in sorted(looks.items())
+        if name in names or exchange.caller.sees_everything
+    ]
 
 
 @handles(operations.SOURCES, stamp=_stamp_of_sources)
 def sources(exchange: Exchange) -> Shape:
-    """The sources, each with the agents that it claims."""
-    return shapes.sources(exchange.sources, exchange.transport_filter)
+    """The sources, each with the agents that it claims, and which of them this service follows."""
+    return {**shapes.sources(exchange.sources, exchange.transport_filter), "looks": _list_looks(exchange)}
 
 
 @handles(operations.CHANGES)
@@ -246,6 +382,13 @@ def changes(exchange: Exchange, part: Annotated[ChangesPart, Query()]) -> Shape:
         since=part.since, agent_id=part.agent, after=part.start, limit=part.limit, principal=exchange.principal
     )
     return {**shapes.changes(page.items, exchange.transport_filter), **_place(page)}
+
+
+@handles(operations.WAITING)
+def waiting(exchange: Exchange, part: Annotated[Part, Query()]) -> Shape:
+    """What waits for approval, what was rejected, and what is flagged and not approved: agents and tools, by id."""
+    page = exchange.registry.operator.waiting(after=part.start, limit=part.limit, principal=exchange.principal)
+    return {**shapes.waiting(page.items, exchange.transport_filter), **_place(page)}
 
 
 def _stamp_of_status(exchange: Exchange) -> str:

@@ -8,14 +8,13 @@ carries a mark of that cookie; a login that begins in one browser ends in no oth
 import hmac
 import secrets
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from anyio import to_thread
@@ -24,6 +23,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from waygraph.api.rest.browser_sessions import cookie_name, cookie_of
+from waygraph.api.rest.issuer_login import begin_at_issuer, come_from_issuer, count_stranger, parameters_of
 from waygraph.api.rest.problems import problem_of
 from waygraph.registry.access.authenticator import RateLimit
 from waygraph.registry.access.visibility import LOCAL, Caller
@@ -127,10 +128,8 @@ class LoginPages:
             raise InvalidSetting("people can log in here when the operator has set WAYGRAPH_PUBLIC_URL")
         logins = await self._gateway.logins()
         logins.file.check_key()
-        is_safe = site.startswith("https://")
-        # Browsers send a cookie to every port of a host: the name keeps services apart that stand at several.
-        cookie = "__Host-waygraph-login" if is_safe else f"waygraph-login-{urlsplit(site).port or 80}"
-        browser = Browser.unseal(logins.file, _cookie_of(request, cookie), site) or Browser()
+        cookie = cookie_name("waygraph-login", site)
+        browser = Browser.unseal(logins.file, cookie_of(request, cookie), site) or Browser()
         if service.authenticator is None:
             browser = replace(browser, caller=LOCAL)
         elif browser.caller is not None and not self._counts_still(browser.caller):
@@ -225,7 +224,7 @@ class LoginPages:
         if do == "begin":
             self._begins.take(caller.id)
             page = await visit.logins.begin(caller.id, agent, visit.callback, browser.id)
-            return visit.keep(_leave(page))
+            return visit.keep(leave_page(page))
         with self._service.audit.attempt(caller, "logout" if do == "forget" else "login", agent.id):
             if do == "forget":
                 await to_thread.run_sync(visit.logins.file.forget, caller.id, agent.id)
@@ -242,7 +241,7 @@ class LoginPages:
         try:
             caller = await service.lanes.wait(lambda: authenticator.caller(f"Bearer {secret.strip()}", None))
         except NotAuthenticated:
-            self._count_stranger(visit)
+            count_stranger(service, visit.request)
             raise
         return await self._let_in(visit, caller, visit.agent_id)
 
@@ -251,55 +250,17 @@ class LoginPages:
         caller.require("use")
         return visit.go_on_as(await self._with_groups_in_use(caller), agent_id)
 
-    def _count_stranger(self, visit: "_Visit") -> None:
-        """Raises TooManyRequests: whoever is not known has us ask the issuer, or guesses."""
-        self._service.failures.count_failure(visit.request.client.host if visit.request.client else "")
-
     async def _go_to_issuer(self, visit: "_Visit") -> Response:
-        """OpenID Connect Core 1.0, 3.1, with PKCE: the issuer's token for this gateway is the proof."""
-        settings = self._service.settings
-        if not settings.oidc_client_id or not settings.oidc_issuer:
-            raise NotAllowed("this gateway has no client at an issuer (WAYGRAPH_OIDC_CLIENT_ID)")
-        self._count_stranger(visit)
-        page = await self._service.lanes.wait(lambda: _documents(self._service).login_page())
-        way = {"state": secrets.token_urlsafe(24), "verifier": secrets.token_urlsafe(48), "agent": visit.agent_id}
-        challenge = urlsafe_b64encode(sha256(way["verifier"].encode()).digest()).rstrip(b"=").decode()
-        parameters = {
-            "response_type": "code",
-            "client_id": settings.oidc_client_id,
-            "redirect_uri": f"{visit.site}/login",
-            "scope": f"openid {settings.oidc_scope_prefix}use",
-            "state": way["state"],
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-            "resource": settings.oidc_audience,
-        }
-        browser = replace(visit.browser, way=way)
-        return replace(visit, browser=browser).keep(_leave(str(page.copy_merge_params(parameters))))
+        page, way = await begin_at_issuer(self._service, visit.request, f"{visit.site}/login", ("use",))
+        browser = replace(visit.browser, way={**way, "agent": visit.agent_id})
+        return replace(visit, browser=browser).keep(leave_page(page))
 
     async def come_back_proven(self, visit: "_Visit") -> Response:
         """From the gateway's own issuer."""
-        settings, way, parameters = self._service.settings, visit.browser.way, visit.parameters
-        if not way or not hmac.compare_digest(parameters.get("state", "").encode(), way["state"].encode()):
-            raise NotAllowed("this browser did not go to the issuer a short time ago: open the agent's page again")
-        if "code" not in parameters:
-            raise NotAuthenticated("the issuer says of nobody that they are here")
-        self._count_stranger(visit)
-        form = {
-            "grant_type": "authorization_code",
-            "code": parameters["code"],
-            "redirect_uri": f"{visit.site}/login",
-            "client_id": settings.oidc_client_id,
-            "code_verifier": way["verifier"],
-            "resource": settings.oidc_audience,
-            **({"client_secret": settings.oidc_client_secret} if settings.oidc_client_secret else {}),
-        }
-        issuer, iss = _documents(self._service), parameters.get("iss")
-        answer = await self._service.lanes.wait(lambda: issuer.redeem_code(form, iss))
-        authenticator = self._service.authenticator
+        way, authenticator = visit.browser.way, self._service.authenticator
+        token = await come_from_issuer(self._service, visit.request, f"{visit.site}/login", way)
         assert authenticator is not None  # noqa: S101
-        header = f"Bearer {answer.get('access_token', '')}"
-        caller = await self._service.lanes.wait(lambda: authenticator.caller(header, None))
+        caller = await self._service.lanes.wait(lambda: authenticator.caller(f"Bearer {token}", None))
         return await self._let_in(visit, caller, way["agent"])
 
     async def come_back(self, visit: "_Visit") -> Response:
@@ -308,7 +269,7 @@ class LoginPages:
             raise NotAllowed("this login was not begun in this browser, or too long ago: begin it again")
         caller, agent = visit.caller, await self._agent(visit)
         with self._service.audit.attempt(caller, "login", agent.id):
-            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, visit.parameters)
+            await visit.logins.finish(caller.id, agent, visit.callback, visit.browser.id, parameters_of(visit.request))
         return visit.keep(_page("You are logged in", _LOGIN_DONE))
 
 
@@ -332,14 +293,6 @@ class _Visit:
         if self.browser.caller is None:
             raise NotAuthenticated("it is not known who you are, or no longer: open the page again")
         return self.browser.caller
-
-    @property
-    def parameters(self) -> Mapping[str, str]:
-        """What an issuer sent with the browser. Raises NotAllowed where one is there twice (RFC 6749, 3.1)."""
-        pairs = self.request.query_params.multi_items()
-        if len(dict(pairs)) < len(pairs):
-            raise NotAllowed("the issuer's answer says a thing twice: begin the login again")
-        return dict(pairs)
 
     @property
     def callback(self) -> str:
@@ -367,22 +320,7 @@ class _Visit:
         return response
 
 
-def _cookie_of(request: Request, name: str) -> str:
-    """Raises NotAllowed for two of one name: a neighbour of this host, or below it, may have set one of them."""
-    pairs = (part.strip().partition("=") for part in request.headers.get("cookie", "").split(";"))
-    values = {value.strip('"') for key, _, value in pairs if key == name}
-    if len(values) > 1:
-        raise NotAllowed("this browser has two cookies for logins here: remove the cookies of this site, and try again")
-    return values.pop() if values else ""
-
-
-def _documents(service: "Service") -> Any:
-    from waygraph.registry.access.oidc import IssuerDocuments
-
-    return IssuerDocuments.of(service.settings)
-
-
-def _leave(address: str) -> Response:
+def leave_page(address: str) -> Response:
     """A page that goes on to an address elsewhere: a form may lead nowhere but to this service."""
     link, host = escape(address), escape(urlsplit(address).netloc)
     head = f'<meta http-equiv="refresh" content="0;url={link}">'

@@ -1,18 +1,22 @@
 """Which agents, and which of their tools, can do this?"""
 
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from fastapi.responses import Response
 
+from waygraph.api.rest.browser_sessions import SESSION
 from waygraph.api.rest.exchange import Exchange, handles
 from waygraph.api.rest.problems import problem_of
-from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest
+from waygraph.api.rest.requests import BatchRequest, RouteRequest, SearchRequest, WhyRequest
+from waygraph.api.telemetry.logs import without_secrets
 from waygraph.registry.catalog.tool_formats import definitions
 from waygraph.registry.model import shapes
 from waygraph.registry.model.errors import WaygraphError
 from waygraph.registry.model.shapes import Shape
 from waygraph.registry.remote import operations
+from waygraph.registry.routing.placement import without_unread
 from waygraph.registry.routing.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 @handles(operations.ROUTE)
 def route(exchange: Exchange, body: RouteRequest) -> Shape:
     """The agents that can do this, best first, each with its best tools."""
+    start_s = perf_counter()
     route = exchange.registry.route(
         body.query(),
         recipe=body.chosen_recipe(),
@@ -32,6 +37,7 @@ def route(exchange: Exchange, body: RouteRequest) -> Shape:
         tool_weight=body.tool_weight,
         principal=exchange.principal,
     )
+    _note_request(exchange, body, start_s, is_answered=bool(route.matches))
     shape = shapes.route(route, votes=body.explain, schemas=body.tool_schema, transport=exchange.transport_filter)
     return {**shape, **define_tools([tool for match in route.matches for tool in match.tools], body.format)}
 
@@ -57,12 +63,37 @@ def _route_or_problem(exchange: Exchange, request: RouteRequest, *, is_counted: 
         return {"route": None, "problem": problem_of(error)}
 
 
+@handles(operations.WHY)
+def why(exchange: Exchange, body: WhyRequest) -> Shape:
+    """Where an agent stands among the agents for a request, or a tool among the tools, and why it is not shown."""
+    placement = exchange.registry.operator.why(
+        body.id,
+        body.query(),
+        recipe=body.chosen_recipe(),
+        agent_weight=body.agent_weight,
+        tool_weight=body.tool_weight,
+        principal=exchange.principal,
+    )
+    return shapes.shape(placement if "read" in exchange.caller.scopes else without_unread(placement))
+
+
 @handles(operations.SEARCH_TOOLS)
 def search_tools(exchange: Exchange, body: SearchRequest) -> Shape:
     """The tools that can do this, best first, whoever owns them."""
+    start_s = perf_counter()
     route = exchange.registry.find_tools(body.query(), recipe=body.chosen_recipe(), principal=exchange.principal)
+    _note_request(exchange, body, start_s, is_answered=bool(route.matches))
     shape = shapes.tool_route(route, votes=body.explain, schemas=body.tool_schema, transport=exchange.transport_filter)
     return {**shape, **define_tools([match.tool for match in route.matches], body.format)}
+
+
+def _note_request(exchange: Exchange, body: SearchRequest, start_s: float, *, is_answered: bool) -> None:
+    """Not of the explorer, which asks while its person types."""
+    usage, text, request = exchange.service.usage, body.text or " ".join(body.steps), exchange.request
+    # Over plain http from elsewhere browsers do not say of which site a page is.
+    is_page = SESSION in request.scope or request.headers.get("sec-fetch-site") == "same-origin"
+    if usage and text.strip() and not is_page:
+        usage.note_request(without_secrets(text), exchange.caller.id, perf_counter() - start_s, is_answered=is_answered)
 
 
 @handles(operations.RECIPES)
