@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from waygraph.api.cli.commands.connect import ConnectOutcome
 from waygraph.api.rest.openapi import field_owners
 from waygraph.ingest.logins.store import Login
-from waygraph.registry.access.api_keys import ApiKey
 from waygraph.registry.embedding.weights import InstalledModel
 from waygraph.registry.model import changes, nouns
 from waygraph.registry.model.nouns import JsonForm, Walked
 from waygraph.registry.operators.toolset import Toolset
 from waygraph.registry.remote import answer_shapes as answers
+from waygraph.registry.routing.placement import Placement
 from waygraph.registry.storage.candidate_graph import LinkSummary
 from waygraph.registry.storage.integrity.findings import Finding
 from waygraph.registry.storage.integrity.size import Size
@@ -48,13 +48,12 @@ def fields(kind: type, *, without: Iterable[str] = ()) -> dict[str, Any]:
     return {name: hints[name] for name in field_owners(kind) if name not in without}
 
 
-_KEY = {"id": str, "name": str, "state": str, **fields(ApiKey, without=("id", "name", "sha256"))}
 _LOGINS = {"logins": [fields(Login, without=("address", "id", "key", "box"))]}
 SHAPES: dict[str, Any] = {
     "waygraph ingest": {"sources": [{"given": str, "error": str, "report": answers.Report | None}]},
     "waygraph route": nouns.Route,
     "waygraph find": nouns.ToolRoute,
-    "waygraph agents": {"agents": [fields(answers.ListedAgent)]},
+    "waygraph agents": {"agents": [fields(answers.ListedAgent, without=("cannot_run",))]},
     "waygraph tools": {"tools": [nouns.Tool]},
     "waygraph show": changes.About,
     "waygraph set": changes.OperatorSettings,
@@ -63,7 +62,8 @@ SHAPES: dict[str, Any] = {
     "waygraph changes": {"changes": [changes.Change]},
     "waygraph usage": answers.Usage,
     "waygraph approve": changes.Approved,
-    "waygraph sources": answers.Sources,
+    "waygraph reject": changes.Rejections,
+    "waygraph sources": {"sources": [answers.Source]},
     "waygraph sources forget": changes.Forgotten,
     "waygraph cypher": changes.CypherResult,
     "waygraph status": answers.Status,
@@ -86,14 +86,14 @@ SHAPES: dict[str, Any] = {
     "waygraph toolset remove": changes.Written,
     "waygraph graph link": LinkSummary,
     "waygraph graph unlink": LinkSummary,
-    "waygraph keys create": {"key": str, **_KEY},
+    "waygraph keys create": {"key": str, **fields(changes.KeySummary)},
     "waygraph logins list": _LOGINS,
     "waygraph logins forget": _LOGINS,
     "waygraph model list": {"models": [InstalledModel]},
     "waygraph connect": ConnectOutcome,
     "waygraph doctor": {"ok": bool, "findings": [Finding]},
     "waygraph doctor --size": {"embedder": str, "measured": [Size], "estimated": [Size]},
-    "ApiKey": _KEY,
+    "ApiKey": changes.KeySummary,
     "Agent": nouns.Agent,
     "Tool": nouns.Tool,
     "Query": nouns.QueryJson,
@@ -102,6 +102,7 @@ SHAPES: dict[str, Any] = {
     "Route": nouns.Route,
     "ToolRoute": nouns.ToolRoute,
     "Walked": Walked,
+    "Placement": Placement,
     "Report": answers.Report,
     "Changes": answers.Changed,
     "Failure": answers.Failure,
@@ -110,7 +111,7 @@ SHAPES: dict[str, Any] = {
     "Toolset": Toolset,
 }
 """Heading → the JSON below it."""
-_NAMES = {kind: heading for heading, kind in SHAPES.items() if not heading.startswith("waygraph") and kind is not _KEY}
+_NAMES = {kind: heading for heading, kind in SHAPES.items() if not heading.startswith("waygraph")}
 _NAMES |= {answers.Tool: "Tool", Toolset: "Toolset", answers.Toolset: "Toolset"}
 
 

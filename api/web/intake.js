@@ -1,0 +1,76 @@
+// A file that is dropped, chosen or pasted: first what it would do, then it is taken in.
+import { html, useState } from "./vendor/preact.js";
+import { request } from "./http.js";
+import { Act, Badge, marked, notify, Words } from "./parts.js";
+import { revealed } from "./difference.js";
+
+/** @param {{onDone: () => void}} props */
+export function Intake({ onDone }) {
+  const [documents, setDocuments] = useState(/** @type {{name: string, text: string}[]} */ ([]));
+  const [source, setSource] = useState("");
+  const [policy, setPolicy] = useState("");
+  const [isMass, setMass] = useState(false);
+  const [answer, setAnswer] = useState(/** @type {any} */ (null));
+  const [isOver, setOver] = useState(false);
+  const take = async (/** @type {File[]} */ files) => {
+    setAnswer(null);
+    setDocuments(await Promise.all(files.map(async (file) => ({ name: file.name, text: await file.text() }))));
+    if (!source && files.length) setSource(files[0].name.replace(/\.[^.]*$/, ""));
+  };
+  const send = async (/** @type {boolean} */ isDry) => {
+    const body = { source: source.trim(), documents, policy: policy || null, allow_mass_removal: isMass, dry_run: isDry };
+    const result = await request("/v1/manifests", { body });
+    setAnswer(result);
+    if (isDry) return;
+    if (!result.problem) notify(`Taken in: ${source}.`);
+    onDone();
+  };
+  const drop = (/** @type {DragEvent} */ event) => {
+    event.preventDefault();
+    setOver(false);
+    take([...(event.dataTransfer?.files || [])]);
+  };
+  const isReady = Boolean(documents.length && source.trim());
+  const isTried = answer && !answer.problem && answer.reports.every((/** @type {any} */ each) => each.dry_run);
+  return html`<form class=${`card drop ${isOver ? "over" : ""}`} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}
+      onDragOver=${(/** @type {Event} */ event) => (event.preventDefault(), setOver(true))} onDragLeave=${() => setOver(false)} onDrop=${drop}>
+    <p>Drop files here, or choose or paste them: a catalogue, an OpenAPI document, an A2A card, skills, an export. Servers are not started by this service for it.</p>
+    <label>Files <input type="file" multiple onChange=${(/** @type {any} */ event) => take([...event.target.files])} /></label>
+    <label>Or its text <textarea rows="4" placeholder="waygraph: 1 …" value=${documents.length === 1 && documents[0].name === PASTED ? documents[0].text : ""}
+      onInput=${(/** @type {any} */ event) => (setAnswer(null), setDocuments(event.target.value ? [{ name: PASTED, text: event.target.value }] : []))}></textarea></label>
+    <div class="row">
+      <label>Name of the source <input required value=${source} onInput=${(/** @type {any} */ event) => (setAnswer(null), setSource(event.target.value))} /></label>
+      <label>Policy <select value=${policy} onChange=${(/** @type {any} */ event) => (setAnswer(null), setPolicy(event.target.value))}>
+        <option value="">as it was</option>${["accept", "hold", "strict"].map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
+      <label class="beside"><input type="checkbox" checked=${isMass} onChange=${(/** @type {any} */ event) => (setAnswer(null), setMass(event.target.checked))} /> most of what it had may go</label>
+    </div>
+    <p class="quiet">${documents.length ? `${documents.map((each) => each.name).join(", ")}: ${documents.reduce((sum, each) => sum + each.text.length, 0).toLocaleString("en")} characters.` : "No file is chosen."}</p>
+    <div class="row"><${Act} act=${() => send(true)} disabled=${!isReady}>See what it would do<//>
+      ${isTried && html`<${Act} class="main" act=${() => send(false)}>Take it in<//>`}</div>
+    ${answer && html`<div role="status">${answer.problem && html`<div class="fault"><p>${answer.problem.detail}</p></div>`}${answer.reports.map((/** @type {any} */ each) => html`<${Report} report=${each} />`)}</div>`}
+  </form>`;
+}
+
+const PASTED = "pasted.yaml";
+
+/** What a sync did, or would do. @param {{report: any}} props */
+export function Report({ report }) {
+  const counts = ["agents", "tools"].map((noun) => [noun, report[noun]]);
+  const isNothing = counts.every(([, each]) => !each.created.length && !each.updated.length && !each.removed.length);
+  return html`<section class="card" aria-label=${`report of ${report.source}`}>
+    <h3>${report.dry_run ? "It would do this" : "Done"}: ${marked(report.source)}</h3>
+    ${isNothing && html`<p>Nothing changes.</p>`}
+    ${counts.map(([noun, each]) => html`<p>${noun}: ${each.created.length} new, ${each.updated.length} changed, ${each.removed.length} removed, ${each.unchanged} as they were</p>
+      <${Names} title=${`${noun} that are new`} names=${each.created} /><${Names} title=${`${noun} that change`} names=${each.updated.map((/** @type {any} */ one) => `${one.id}: ${one.fields.join(", ")}`)} /><${Names} title=${`${noun} that go`} names=${each.removed} />`)}
+    <${Names} title="wait for approval" names=${report.waiting} />
+    ${report.flagged.length > 0 && html`<div class="notice"><p>Look suspicious:</p><ul class="reasons">${report.flagged.map((/** @type {any} */ each) => html`<li><b>${marked(each.id)}</b>: ${revealed(each.flags.join("; "))}</li>`)}</ul></div>`}
+    ${[...report.rejected, ...report.cut].map((/** @type {any} */ each) => html`<div class="fault"><p><b>${marked(each.where)}</b>: <${Words} text=${each.reason} max=${300} /></p></div>`)}
+    ${report.notice && html`<p class="notice">${report.notice}</p>`}
+  </section>`;
+}
+
+/** @param {{title: string, names: string[]}} props */
+function Names({ title, names }) {
+  if (!names.length) return null;
+  return html`<details open=${names.length < 8}><summary>${title} <${Badge}>${names.length}<//></summary><ul class="names">${names.slice(0, 200).map((each) => html`<li>${marked(each)}</li>`)}${names.length > 200 && html`<li>and ${names.length - 200} more</li>`}</ul></details>`;
+}

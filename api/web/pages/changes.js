@@ -1,0 +1,219 @@
+// What waits for a person's word, and what changed.
+import { html, useState } from "../vendor/preact.js";
+import { may, pathOf, queryOf, request, session } from "../http.js";
+import { HOME, setQuery } from "../place.js";
+import { Act, AgentLink, Badge, Dialog, Loaded, marked, More, notify, Time, ToolLink, Twin, useGet, useParts, Words } from "../parts.js";
+import { Difference, Revealed, revealed, textOf } from "../difference.js";
+
+/** @typedef {{id: string, agent_id: string, tool: string, description: string, content_hash: string, pending: boolean, rejection: string, flags: string[], sources: string[], since: string, change: any}} Waiting */
+
+/** @param {{query: URLSearchParams}} props */
+export default function Page({ query }) {
+  const agent = query.get("agent") || "";
+  const waiting = useParts("/v1/waiting", "waiting", { limit: 100 });
+  const log = useParts("/v1/changes", "changes", { limit: 50, agent, since: momentOf(query.get("since") || "") });
+  const items = waiting.items.filter((/** @type {Waiting} */ each) => !agent || each.agent_id === agent);
+  const again = () => [waiting, log].forEach((list) => list.again());
+  const open = items.filter((each) => !each.rejection);
+  const refused = items.filter((each) => each.rejection);
+  return html`<h1>Changes</h1>
+    <div class="row between"><h2 id="waiting">Waits for a person's word</h2><${Twin} path="/v1/waiting" /></div>
+    <${Loaded} state=${waiting}>${() => html`
+      ${open.length
+        ? html`<${Choice} items=${open} shown=${query.get("text") || ""} onDone=${again} />`
+        : html`<p class="quiet">Nothing waits${agent && html` of ${agent}`}: all that is in routing was approved, or needed no approval.</p>`}
+      <${More} list=${waiting} />
+      ${refused.length > 0 && html`<details open=${refused.some((each) => each.id === query.get("text"))}>
+        <summary>Rejected: ${refused.length}</summary>
+        <${Choice} items=${refused} shown=${query.get("text") || ""} onDone=${again} />
+      </details>`}`}<//>
+    <div class="row between"><h2 id="log">The log</h2><${Twin} path="/v1/changes" params=${{ agent, since: momentOf(query.get("since") || "") }} /></div>
+    <${Filters} agent=${agent} since=${query.get("since") || ""} agents=${[...log.items, ...waiting.items].map((each) => each.agent_id)} />
+    <${Loaded} state=${log}>${() => html`
+      ${log.items.length ? html`<ol class="log">${grouped(log.items).map((each) => html`<${Entries} key=${each[0].id} changes=${each} shown=${query.get("change") || ""} />`)}</ol>` : html`<p class="quiet">No change was recorded${(agent || query.get("since")) && " of these"}.</p>`}
+      <${More} list=${log} />`}<//>`;
+}
+
+function mayDecide() {
+  return may("write") && (may("admin") || Boolean(session.value?.sees_all));
+}
+
+// -- what waits ---------------------------------------------------------------------------------------------------------
+
+/** One or many, to be approved or rejected. @param {{items: Waiting[], shown: string, onDone: () => void}} props */
+function Choice({ items, shown, onDone }) {
+  const [chosen, setChosen] = useState(/** @type {Record<string, string>} */ ({}));
+  const [decision, setDecision] = useState("");
+  const names = items.filter((each) => chosen[each.id] === each.content_hash); // another text was not chosen
+  const choose = (/** @type {string} */ id, /** @type {boolean} */ on) => {
+    const some = items.filter((each) => each.id === id || each.agent_id === id); // an agent with its tools
+    setChosen(on ? { ...chosen, ...hashesOf(some) } : hashesOf(names.filter((each) => !some.includes(each))));
+  };
+  const isRejected = Boolean(items[0].rejection);
+  const done = () => {
+    setChosen({});
+    onDone();
+  };
+  return html`${mayDecide() && html`<div class="row">
+      <label class="beside"><input type="checkbox" checked=${names.length === items.length} onChange=${(/** @type {any} */ event) => setChosen(event.target.checked ? hashesOf(items) : {})} /> all ${items.length}</label>
+      <button class="main" disabled=${!names.length} onClick=${() => setDecision("approve")}>Approve …</button>
+      ${!isRejected && html`<button class="danger" disabled=${!names.length} onClick=${() => setDecision("reject")}>Reject …</button>`}
+      <span class="quiet" role="status">${names.length} chosen</span>
+    </div>`}
+    ${items.map((each) => html`<${Text} key=${`${each.id} ${each.content_hash}`} item=${each} shown=${shown === each.id} chosen=${names.includes(each)} onChoose=${choose} />`)}
+    ${decision && html`<${Decide} decision=${decision} items=${names} onClose=${() => setDecision("")} onDone=${done} />`}`;
+}
+
+/** What a decision is tied to. @param {Waiting[]} items @returns {Record<string, string>} By id. */
+function hashesOf(items) {
+  return Object.fromEntries(items.map((each) => [each.id, each.content_hash]));
+}
+
+/** @param {{item: Waiting, shown: boolean, chosen: boolean, onChoose: (id: string, on: boolean) => void}} props */
+function Text({ item, shown, chosen, onChoose }) {
+  const { change, rejection, pending } = item;
+  const isChange = change && change.what === "changed";
+  return html`<article class="card" aria-label=${item.id}>
+    <div class="row between">
+      <h3>${mayDecide() && html`<input type="checkbox" aria-label=${`choose ${item.id}`} checked=${chosen} onChange=${(/** @type {any} */ event) => onChoose(item.id, event.target.checked)} /> `}
+        ${item.tool ? html`<${ToolLink} id=${item.id} />` : html`<${AgentLink} id=${item.id} />`}</h3>
+      <span>${rejection ? html`<${Badge} kind="bad">rejected<//>` : pending && html`<${Badge} kind="warn">waits<//>`} <${Badge}>${isChange ? "changed" : "new"}<//>
+        ${item.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}</span>
+    </div>
+    <p class="quiet">${item.since ? html`since <${Time} at=${item.since} />` : "since before the log begins"}, from ${item.sources.map((name, at) => html`${at > 0 && ", "}<a href=${`${HOME}/sources${queryOf({ source: name })}`}>${marked(name)}</a>`)}${!pending && ". It is in routing, and calls of it are refused till somebody approves it."}</p>
+    ${rejection && html`<p>Why it was rejected: <${Words} text=${rejection} max=${500} /></p>`}
+    ${item.flags.length > 0 && html`<ul class="reasons">${item.flags.map((flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
+    <${Fold} open=${shown} title=${isChange ? "Before and after" : "Its text"} onOpen=${() => setQuery({ text: item.id })}>${() => html`
+      ${isChange && Object.keys(change.before).length > 0 && html`<${Difference} before=${change.before} after=${change.after} />`}
+      <${Present} item=${item} />`}<//>
+  </article>`;
+}
+
+const SAID = { tool: ["input_schema", "output_schema", "annotations"], agent: ["name", "kind", "version", "transport"] };
+
+/** All that it says now. @param {{item: Waiting}} props */
+function Present({ item }) {
+  const state = useGet(pathOf(item.tool ? "/v1/tools" : "/v1/agents", item.id), { schema: item.tool && true });
+  return html`<h4>What it says now</h4>
+    <${Said} field="description" text=${item.description || "It has no description."} />
+    <${Loaded} state=${state}>${(/** @type {any} */ answer) => {
+      const now = item.tool ? { ...answer, ...answer.source_form } : answer.agent;
+      const isOther = now.content_hash !== item.content_hash && !answer.source_form;
+      return html`${isOther && html`<p class="notice">This is of another text: it changed since, or operators set other words.</p>`}
+        ${SAID[item.tool ? "tool" : "agent"].map((field) => now[field] && html`<${Said} key=${field} field=${field} text=${textOf(now[field])} />`)}`;
+    }}<//>`;
+}
+
+/** @param {{field: string, text: string}} props */
+function Said({ field, text }) {
+  return html`<div class="difference" role="group" aria-label=${`${field} now`}><p class="field">${field.replace("_", " ")}</p><${Revealed} text=${text} /></div>`;
+}
+
+/**
+ * What is made only once it is looked at.
+ * @param {{open: boolean, title: any, onOpen?: () => void, children: () => any}} props
+ */
+function Fold({ open, title, onOpen, children }) {
+  const [isOpen, setOpen] = useState(open);
+  const toggle = (/** @type {any} */ event) => {
+    setOpen(event.currentTarget.open);
+    if (event.currentTarget.open && onOpen) onOpen();
+  };
+  return html`<details open=${isOpen} onToggle=${toggle}><summary>${title}</summary>${isOpen && children()}</details>`;
+}
+
+/**
+ * Says what will be let in, or kept out, before it is.
+ * @param {{decision: string, items: Waiting[], onClose: () => void, onDone: () => void}} props
+ */
+function Decide({ decision, items, onClose, onDone }) {
+  const [reason, setReason] = useState("");
+  const isApproval = decision === "approve";
+  const flagged = items.filter((each) => each.flags.length);
+  const end = () => {
+    onClose();
+    onDone();
+  };
+  const decide = async () => {
+    const hashes = hashesOf(items);
+    const answer = await request(isApproval ? "/v1/approvals" : "/v1/rejections", { body: isApproval ? { hashes } : { hashes, reason } }).catch((error) => {
+      if (error.status === 409) end(); // one says something else by now, which is to be read first
+      throw error;
+    });
+    notify(`${isApproval ? "Approved" : "Rejected"}: ${answer.agents.length} agents, ${answer.tools.length} tools.`);
+    end();
+  };
+  return html`<${Dialog} title=${isApproval ? "Let this into routing?" : "Keep this out of routing?"} onClose=${onClose}>
+    <p>${isApproval ? "From now on requests find it, and models read its text, as it is now:" : "It stays out as it is now, and waits no more. If its source says something else, that waits again. An approval undoes it."}</p>
+    <ul>${items.map((each) => html`<li><b>${marked(each.id)}</b>${each.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}</li>`)}</ul>
+    ${isApproval && flagged.length > 0 && html`<div class="notice"><p>Look at these texts first:</p><ul class="reasons">${flagged.flatMap((each) => each.flags).map((flag) => html`<li>${revealed(flag)}</li>`)}</ul></div>`}
+    ${!isApproval && html`<label>Why? Whoever sees it reads this. <textarea rows="2" maxlength="1000" required value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)}></textarea></label>`}
+    <div class="row"><${Act} class=${isApproval ? "main" : "danger"} act=${decide} disabled=${!isApproval && !reason.trim()}>${isApproval ? "Approve" : "Reject"} ${items.length}<//>
+      <button onClick=${onClose}>Cancel</button></div>
+  <//>`;
+}
+
+// -- the log ------------------------------------------------------------------------------------------------------------
+
+const SPANS = /** @type {Record<string, string>} */ ({ "": "ever", "1d": "a day ago", "7d": "a week ago", "30d": "30 days ago" });
+
+/** A time in ISO 8601; of `7d` that long ago, by the hour, so that the address stays the same. @param {string} since */
+function momentOf(since) {
+  const days = /^(\d+)d$/.exec(since);
+  const hour = 3600e3;
+  return days ? new Date((Math.floor(Date.now() / hour) - 24 * Number(days[1])) * hour).toISOString() : since;
+}
+
+/** @param {{agent: string, since: string, agents: string[]}} props */
+function Filters({ agent, since, agents }) {
+  const spans = since in SPANS ? SPANS : { ...SPANS, [since]: since };
+  return html`<form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <label>Since <select value=${since} onChange=${(/** @type {any} */ event) => setQuery({ since: event.target.value, change: null })}>
+      ${Object.entries(spans).map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select></label>
+    <label>Agent <input type="search" list="logged" value=${agent} placeholder="any" onChange=${(/** @type {any} */ event) => setQuery({ agent: event.target.value.trim(), change: null })} /></label>
+    <datalist id="logged">${[...new Set(agents)].map((id) => html`<option value=${id} />`)}</datalist>
+  </form>`;
+}
+
+const FEW = 3; // arrivals of one sync that are shown one by one
+
+/** Whether an agent or a source came, whole. @param {any} change */
+function isArrival(change) {
+  return change.what === "added" && !change.tool && Boolean(change.source);
+}
+
+/** Arrivals of one sync together, other changes alone. @param {any[]} changes @returns {any[][]} */
+function grouped(changes) {
+  /** @type {any[][]} */
+  const groups = [];
+  for (const change of changes) {
+    const last = groups[groups.length - 1];
+    if (last && isArrival(change) && isArrival(last[0]) && last[0].revision === change.revision) last.push(change);
+    else groups.push([change]);
+  }
+  return groups;
+}
+
+/** @param {{changes: any[], shown: string}} props */
+function Entries({ changes, shown }) {
+  const entries = changes.map((each) => html`<${Entry} key=${each.id} change=${each} shown=${each.id === shown} />`);
+  if (changes.length <= FEW) return entries;
+  const line = html`<${Time} at=${changes[0].at} /> <${Badge} kind="good">added<//> <b>${changes.length} came</b> <span class="quiet">${marked(changes[0].source)}</span>`;
+  return html`<li><${Fold} open=${false} title=${line}>${() => html`<ol class="log">${entries}</ol>`}<//></li>`;
+}
+
+const KINDS = /** @type {Record<string, string>} */ ({ added: "good", changed: "warn", removed: "bad", rejected: "bad" });
+
+/** @param {{change: any, shown: boolean}} props */
+function Entry({ change, shown }) {
+  const name = change.tool ? `${change.agent_id}/${change.tool}` : change.agent_id;
+  const numbers = isArrival(change) ? Object.entries(change.after).map(([noun, count]) => `${count} ${noun}`) : change.fields;
+  const line = html`<${Time} at=${change.at} /> <${Badge} kind=${KINDS[change.what]}>${change.what}<//> <b>${marked(name)}</b> <span class="quiet">${numbers.join(", ")}${change.source && html` · ${marked(change.source)}`}</span>${change.flags.length > 0 && html` <${Badge} kind="bad">flagged<//>`}`;
+  if (isArrival(change)) return html`<li><p>${line}</p></li>`;
+  const here = `${HOME}/changes${queryOf({ agent: change.agent_id, since: change.at, change: change.id })}`;
+  return html`<li><${Fold} open=${shown} title=${line}>${() => html`
+    ${change.what === "rejected" ? html`<p>Why: <${Words} text=${change.after.reason} /></p>` : html`<${Difference} before=${change.before} after=${change.after} />`}
+    ${change.flags.length > 0 && html`<ul class="reasons">${change.flags.map((/** @type {string} */ flag) => html`<li>${revealed(flag)}</li>`)}</ul>`}
+    ${change.covered.length > 0 && html`<p class="quiet">An operator's own words stand over: ${change.covered.join(", ")}.</p>`}
+    <p class="quiet">Revision ${change.revision}. <a href=${here}>This change</a>${!change.agent_id.includes(":") && html` · <a href=${`${HOME}/agents/${encodeURIComponent(change.agent_id)}`}>its agent</a>`}</p>`}<//></li>`;
+}

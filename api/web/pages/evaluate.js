@@ -1,0 +1,133 @@
+// How well requests were answered: records of `waygraph eval`, side by side.
+import { html } from "../vendor/preact.js";
+import { place, setQuery } from "../place.js";
+import { Loaded, Table, Twin, useGet, Words } from "../parts.js";
+
+/**
+ * @typedef {{id: string, path: string, date: string, commit: string, dataset: string, checksum: string, name: string, split: string,
+ *   recipe: string, judged: number, withheld: number, p50_ms: number, measures: Record<string, number[]>}} Run
+ */
+
+const PREFERRED = ["agents recall@5", "tools recall@5"];
+const MOST_DRAWN = 60;
+
+export default function Evaluate() {
+  const state = useGet("/v1/evaluations");
+  return html`<h1>Evaluate</h1><${Loaded} state=${state}>${(/** @type {any} */ found) => html`<${Records} found=${found} />`}<//>`;
+}
+
+/** @param {{found: any}} props */
+function Records({ found }) {
+  if (!found.folder) {
+    return html`<p>No folder of records is named. <code>waygraph eval DIR -o FILE</code> writes one; <code>waygraph explore --evals DIR</code> or <code>WAYGRAPH_EVALS_DIR</code> names the folder.</p>`;
+  }
+  const all = runsOf(found.records);
+  const { query } = place.value;
+  const datasets = [...new Set(all.map((run) => run.dataset))].sort();
+  const dataset = query.get("dataset") || "";
+  const runs = all.filter((run) => !dataset || run.dataset === dataset);
+  const measures = [...new Set(runs.flatMap((run) => Object.keys(run.measures)))].sort();
+  const measure = measures.find((each) => each === query.get("measure")) || PREFERRED.find((each) => measures.includes(each)) || measures[0];
+  const chosen = query.getAll("run").map((id) => all.find((run) => run.id === id)).filter((run) => run !== undefined);
+  const choose = (/** @type {string} */ name) => (/** @type {any} */ event) => setQuery({ [name]: event.target.value });
+  return html`<p class="quiet">${found.records.length} records in <code>${found.folder}</code>${found.other_files > 0 && `; ${found.other_files} other files are no such records, or too large`}. <${Twin} path="/v1/evaluations" /></p>
+    ${all.length === 0 ? html`<p>There is no record yet.</p>` : html`
+    <form class="row" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      <label class="beside">Dataset <select value=${dataset} onChange=${choose("dataset")}><option value="">all</option>${datasets.map((each) => html`<option>${each}</option>`)}</select></label>
+      <label class="beside">Measure <select value=${measure} onChange=${choose("measure")}>${measures.map((each) => html`<option>${each}</option>`)}</select></label>
+    </form>
+    <${Plot} runs=${runs} measure=${measure} />
+    <h2>Runs</h2><p class="quiet">Choose two to compare them.</p>
+    <${Table} caption="Runs" columns=${["Compare", "Trial", "Dataset", "Date", measure, "95 % interval", "Judged", "Withheld", "Half within, ms"]} numeric=${[4, 5, 6, 7, 8]} rows=${runs.map((run) => row(run, measure, chosen))} />
+    ${chosen.length === 2 && html`<${Comparison} one=${chosen[0]} other=${chosen[1]} />`}`}`;
+}
+
+/** What is not whole is left out. @param {{path: string, record: any}[]} records @returns {Run[]} */
+function runsOf(records) {
+  return records.flatMap(({ path, record }) => {
+    try {
+      const { date = "", commit = "", dataset, outcomes } = record;
+      return outcomes.map((/** @type {any} */ outcome, /** @type {number} */ at) => ({
+        ...{ id: `${path}:${at}`, path, date: String(date), commit: String(commit), dataset: String(dataset.name), checksum: String(dataset.checksum) },
+        ...{ name: String(outcome.name), split: String(outcome.split), recipe: String(outcome.recipe.name) },
+        ...{ judged: Number(outcome.judged), withheld: Number(outcome.withheld), p50_ms: Number(outcome.p50_ms), measures: measuresOf(outcome) },
+      }));
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** By name, such as `agents recall@5`: the mean, and the ends of its interval. @param {any} outcome @returns {Record<string, number[]>} */
+function measuresOf(outcome) {
+  const all = ["agents", "tools", "sets"].flatMap((level) => Object.entries(outcome[level] || {}).map(([name, value]) => /** @type {[string, any]} */ ([`${level} ${name}`, value])));
+  return Object.fromEntries(all.filter(([, value]) => Array.isArray(value) && value.length === 3 && value.every(Number.isFinite)));
+}
+
+/** @param {Run} run @param {string} measure @param {Run[]} chosen */
+function row(run, measure, chosen) {
+  const is_chosen = chosen.some(({ id }) => id === run.id);
+  const others = chosen.filter(({ id }) => id !== run.id).map(({ id }) => id);
+  const toggle = () => setQuery({ run: is_chosen ? others : [...others.slice(-1), run.id] });
+  const [mean, low, high] = run.measures[measure] || [];
+  return [
+    html`<input type="checkbox" checked=${is_chosen} onChange=${toggle} aria-label=${`Compare ${run.name} of ${run.path}`} />`,
+    html`<${Words} text=${run.name} max=${80} /> <span class="quiet"><${Words} text=${`${run.recipe}, ${run.split}`} max=${80} /></span>`,
+    html`<${Words} text=${run.dataset} max=${80} />`,
+    run.date.slice(0, 10),
+    shown(mean),
+    low === undefined ? "–" : `${shown(low)} to ${shown(high)}`,
+    run.judged,
+    run.withheld,
+    shown(run.p50_ms, 1),
+  ];
+}
+
+/** Each run's mean and interval; the table below says the same. @param {{runs: Run[], measure: string}} props */
+function Plot({ runs, measure }) {
+  const drawn = runs.filter((run) => run.measures[measure]).slice(0, MOST_DRAWN);
+  const ends = drawn.flatMap((run) => run.measures[measure]);
+  const least = Math.min(...ends, 1);
+  const most = Math.max(...ends, least + 0.01);
+  const at = (/** @type {number} */ value) => 210 + (370 * (value - least)) / (most - least);
+  const height = 24 * drawn.length + 24;
+  return html`<figure class="series"><figcaption>${measure}: mean, and interval of 95 %${runs.length > drawn.length && ` (${drawn.length} of ${runs.length} runs)`}</figcaption>
+    <svg viewBox=${`0 0 600 ${height}`} role="img" aria-label=${`${measure} of ${drawn.length} runs, from ${shown(least)} to ${shown(most)}; the table has all numbers.`}>
+      ${drawn.map((run, place) => {
+        const [mean, low, high] = run.measures[measure];
+        const y = 24 * place + 12;
+        return html`<g key=${run.id}><title>${`${run.name}, ${run.path}: ${shown(mean)} (${shown(low)} to ${shown(high)})`}</title>
+          <text x="0" y=${y + 4}>${cut(run.name, 32)}</text><line x1="210" x2="580" y1=${y} y2=${y} />
+          <line class="interval" x1=${at(low)} x2=${at(high)} y1=${y} y2=${y} /><circle class="mean" cx=${at(mean)} cy=${y} r="5" /></g>`;
+      })}
+      <text x="210" y=${height - 4}>${shown(least)}</text><text class="end" x="580" y=${height - 4}>${shown(most)}</text>
+    </svg></figure>`;
+}
+
+/** @param {{one: Run, other: Run}} props */
+function Comparison({ one, other }) {
+  const names = Object.keys(one.measures).filter((name) => other.measures[name]);
+  const isSame = one.checksum === other.checksum;
+  const rows = names.map((name) => {
+    const [mean, low, high] = one.measures[name];
+    const [otherMean, otherLow, otherHigh] = other.measures[name];
+    const isApart = low > otherHigh || otherLow > high;
+    const difference = otherMean - mean;
+    return [name, shown(mean), shown(otherMean), `${difference > 0 ? "+" : ""}${shown(difference)}`, isApart ? "the intervals are apart" : "the intervals overlap"];
+  });
+  return html`<section><h2>Compared</h2>
+    ${!isSame && html`<p class="notice">They are over different datasets, so that a difference says little.</p>`}
+    <dl class="facts"><dt>First</dt><dd><${Words} text=${`${one.name}, ${one.path}, ${one.commit || "no commit"}`} max=${200} /></dd><dt>Second</dt><dd><${Words} text=${`${other.name}, ${other.path}, ${other.commit || "no commit"}`} max=${200} /></dd></dl>
+    <${Table} caption="Two runs compared" columns=${["Measure", "First", "Second", "Difference", ""]} numeric=${[1, 2, 3]} empty="They have no measure in common." rows=${[...rows, ["half within, ms", shown(one.p50_ms, 1), shown(other.p50_ms, 1), shown(other.p50_ms - one.p50_ms, 1), ""]]} />
+    <p class="quiet">Means whose intervals are apart differ. Of those that overlap <code>waygraph eval diff</code> tells more, query by query.</p></section>`;
+}
+
+/** @param {number | undefined} value @param {number} [digits] */
+function shown(value, digits = 3) {
+  return value === undefined ? "–" : value.toFixed(digits);
+}
+
+/** @param {string} text @param {number} most */
+function cut(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}

@@ -1,0 +1,200 @@
+// The picture of the whole, and live views around some of it.
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { MapDrawing, tieMap } from "../drawing.js";
+import { queryOf, request } from "../http.js";
+import { agentPlace, Badge, Loaded, Table, toolPlace, Twin, useGet, useLoad, Words } from "../parts.js";
+import { go, HOME, setQuery } from "../place.js";
+import { GraphView } from "./graph_view.js";
+
+/** @typedef {import("../drawing.js").Entity} Entity */
+
+const FOUND = 12, SIZES = [60, 150, 300], SEEDS = 5;
+
+/** @param {{query: URLSearchParams}} props */
+export default function Page({ query }) {
+  const around = query.getAll("around"), text = query.get("q") || "";
+  return html`<div class="row between"><h1>Map</h1><${Ask} text=${text} /></div>
+    ${around.length || text ? html`<${Live} around=${around} text=${text} query=${query} />` : html`<${Whole} query=${query} />`}`;
+}
+
+/** @param {{text: string}} props */
+function Ask({ text }) {
+  const submit = (/** @type {any} */ event) => {
+    event.preventDefault();
+    const words = new FormData(event.target).get("q");
+    go(words ? `${HOME}/map?q=${encodeURIComponent(String(words))}` : `${HOME}/map`);
+  };
+  return html`<form class="row" role="search" onSubmit=${submit}>
+    <label class="beside">What fits <input type="search" name="q" value=${text} key=${text} placeholder="a request" /></label><button>Show</button>
+  </form>`;
+}
+
+/** The address of a live view. @param {string[]} around @param {number} [limit] @param {string} [hide] */
+function livePlace(around, limit = SIZES[0], hide = "") {
+  return `${HOME}/map${queryOf({ around, limit: limit === SIZES[0] ? "" : limit, hide })}`;
+}
+
+// -- around some nodes -------------------------------------------------------------------------------
+
+/** @param {{around: string[], text: string, query: URLSearchParams}} props */
+function Live({ around, text, query }) {
+  const limit = SIZES.find((size) => size === Number(query.get("limit"))) || SIZES[0];
+  // Of what a route finds, where it comes from matters less.
+  const hidden = (query.get("hide") ?? (text ? "claims" : "")).split(",").filter(Boolean);
+  const state = useLoad(async (ending) => {
+    const seeds = around.length ? around : await seedsOf(text, ending);
+    if (!seeds.length) return { seeds, nodes: [], edges: [] };
+    return { seeds, ...(await request("/v1/graph", { params: { around: seeds, limit }, signal: ending })) };
+  }, [around.join("\n"), text, limit]);
+  const larger = SIZES.find((size) => size > limit);
+  const open = (/** @type {string} */ id) => {
+    const seeds = state.value?.seeds || around;
+    const more = seeds.includes(id) ? larger || limit : limit;
+    go(livePlace([...new Set([...seeds, id])], more, query.get("hide") || ""));
+  };
+  return html`<p>${text && !around.length ? html`What fits <q><${Words} text=${text} max=${200} /></q>, and what stands around it.` : "What stands around some nodes."}${" "}
+      <a href=${`${HOME}/map`}>The whole map</a></p>
+    <${Loaded} state=${state}>${(/** @type {any} */ view) =>
+      view.nodes.length
+        ? html`<${GraphView} nodes=${view.nodes} edges=${view.edges} hidden=${hidden} onHide=${(/** @type {string[]} */ kinds) => setQuery({ hide: kinds.join(",") || "none" })} onOpen=${open} placeOf=${placeOf} label="What stands around" />
+          <p class="row">${larger && view.nodes.length >= limit && html`<button onClick=${() => setQuery({ limit: String(larger) })}>Up to ${larger} nodes</button>`}
+            <${Twin} path="/v1/graph" params=${{ around: view.seeds, limit }} /></p>`
+        : html`<p>Nothing fits.</p>`}<//>`;
+}
+
+/** The agents that a route finds, and their best tools. @param {string} text @param {AbortSignal} ending */
+async function seedsOf(text, ending) {
+  const route = await request("/v1/route", { body: { text, limit: SEEDS }, signal: ending });
+  const matches = /** @type {any[]} */ (route.matches);
+  return [...matches.map((match) => `agent:${match.agent.id}`), ...matches.flatMap((match) => match.tools.slice(0, 1).map((/** @type {any} */ each) => `tool:${(each.tool || each).id}`))];
+}
+
+/** @param {{id: string, kind: string}} node */
+function placeOf({ id, kind }) {
+  const name = id.slice(id.indexOf(":") + 1);
+  if (kind === "agent") return agentPlace(name);
+  if (kind === "tool") return toolPlace(name);
+  if (kind === "category") return `${HOME}/taxonomy?path=${encodeURIComponent(name)}`;
+  return kind === "source" ? `${HOME}/sources?source=${encodeURIComponent(name)}` : null;
+}
+
+// -- the whole ----------------------------------------------------------------------------------------
+
+/** @param {{query: URLSearchParams}} props */
+function Whole({ query }) {
+  const state = useGet("/v1/map");
+  const tied = useMemo(() => state.value && { ...tieMap(state.value), data: state.value }, [state.value]);
+  return html`<${Loaded} state=${{ ...state, value: tied }}>${(/** @type {any} */ map) =>
+    map.agents.length ? html`<${Drawn} map=${map} at=${query.get("at") || ""} find=${query.get("find") || ""} />` : html`<p>This registry has nothing that you may see yet.</p>`}<//>`;
+}
+
+/** @param {{map: any, at: string, find: string}} props */
+function Drawn({ map, at, find }) {
+  const selected = map.by_id.get(at) || null;
+  const found = useMemo(() => findEntities(map, find), [map, find]);
+  const lit = useMemo(() => (selected ? new Set([selected.owner, ...selected.owner.tools]) : found && new Set(found)), [selected, found]);
+  const choose = (/** @type {Entity | null} */ entity) => setQuery({ at: entity ? entity.id : null });
+  return html`<p class="quiet">${map.agents.length.toLocaleString("en")} agents and ${map.tools.length.toLocaleString("en")} tools; what is alike stands side by side. Drag to move, scroll to zoom, choose for more.</p>
+    <div class="graph-beside">
+      <${Canvas} map=${map} selected=${selected} lit=${lit} onSelect=${choose} />
+      <div>
+        <label>Find on the map <input type="search" class="wide" value=${find} onInput=${(/** @type {any} */ event) => setQuery({ find: event.target.value, at: null })} /></label>
+        <div aria-live="polite">${found && !selected && html`<${Found} found=${found} onChoose=${choose} />`}
+        ${selected && html`<${Selected} entity=${selected} onChoose=${choose} />`}</div>
+      </div>
+    </div>
+    <${Regions} map=${map} /><p><${Twin} path="/v1/map" /></p>`;
+}
+
+/** Those that have all words, by title first. @param {any} map @param {string} text @returns {Entity[] | null} */
+function findEntities(map, text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return null;
+  const rank = (/** @type {Entity} */ entity) => (words.every((word) => entity.name.toLowerCase().includes(word)) ? 0 : 1);
+  return [...map.agents, ...map.tools]
+    .filter((entity) => {
+      const all = [entity.id, entity.name, entity.description, ...entity.tags].join("\n").toLowerCase();
+      return words.every((word) => all.includes(word));
+    })
+    .sort((one, other) => rank(one) - rank(other));
+}
+
+/** @param {{map: any, selected: Entity | null, lit: Set<Entity> | null, onSelect: (entity: Entity | null) => void}} props */
+function Canvas({ map, selected, lit, onSelect }) {
+  const canvas = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const drawing = useRef(/** @type {MapDrawing | null} */ (null));
+  const [tip, setTip] = useState(/** @type {{entity: Entity, x: number, y: number} | null} */ (null));
+  useEffect(() => {
+    const element = /** @type {HTMLCanvasElement} */ (canvas.current);
+    const onHover = (/** @type {Entity | null} */ entity, /** @type {PointerEvent} */ event) => setTip(entity && { entity, x: event.offsetX, y: event.offsetY });
+    const drawn = (drawing.current = new MapDrawing(element, map.data, { onSelect, onHover }));
+    drawn.fit();
+    if (selected) drawn.moveTo(selected);
+    return watch(element, drawn);
+  }, [map]);
+  useEffect(() => drawing.current?.show({ selected, lit }), [selected, lit, map]);
+  useEffect(() => {
+    if (selected && drawing.current && !tip) drawing.current.moveTo(selected);
+  }, [selected]);
+  const press = (/** @type {KeyboardEvent} */ event) => {
+    const by = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] }[event.key];
+    if (by) drawing.current?.pan(by[0], by[1]);
+    else if (event.key === "+" || event.key === "-") drawing.current?.zoom(event.key === "+" ? 1.4 : 1 / 1.4);
+    else return;
+    event.preventDefault();
+  };
+  return html`<div class="graph">
+    <canvas ref=${canvas} tabindex="0" role="img" aria-label="Map of agents and their tools. Arrows move it, plus and minus zoom; find reaches each agent and tool." onKeyDown=${press}></canvas>
+    ${tip && html`<div class="graph-tip" style=${{ left: `${tip.x + 14}px`, top: `${tip.y + 14}px` }}><b><${Words} text=${tip.entity.name.slice(0, 80)} /></b><br />${tip.entity.description.slice(0, 120)}</div>`}
+    <div class="graph-moves">
+      <button onClick=${() => drawing.current?.zoom(1.4)} aria-label="Zoom in">+</button>
+      <button onClick=${() => drawing.current?.zoom(1 / 1.4)} aria-label="Zoom out">−</button>
+      <button onClick=${() => drawing.current?.fit()} aria-label="Show everything">⤢</button>
+    </div>
+  </div>`;
+}
+
+/** The drawing follows the size of its canvas and the colours of the page. @param {HTMLCanvasElement} canvas @param {MapDrawing} drawing */
+function watch(canvas, drawing) {
+  const sizes = new ResizeObserver(() => (drawing.moved ? drawing.draw() : drawing.fit()));
+  const recolor = () => drawing.recolor(), dark = matchMedia("(prefers-color-scheme: dark)");
+  const schemes = new MutationObserver(recolor);
+  sizes.observe(canvas);
+  schemes.observe(document.documentElement, { attributes: true, attributeFilter: ["data-scheme"] });
+  dark.addEventListener("change", recolor);
+  return () => {
+    sizes.disconnect();
+    schemes.disconnect();
+    dark.removeEventListener("change", recolor);
+  };
+}
+
+/** @param {{found: Entity[], onChoose: (entity: Entity) => void}} props */
+function Found({ found, onChoose }) {
+  return html`<p>${found.length ? `${found.length.toLocaleString("en")} found` : "Nothing has these words."}</p>
+    <ul class="plain">${found.slice(0, FOUND).map((entity) => html`<li key=${entity.id}><button class="plain" onClick=${() => onChoose(entity)}><${Words} text=${entity.name.slice(0, 80)} /></button> <span class="quiet">${entity.is_agent ? "agent" : entity.owner.id}</span></li>`)}</ul>
+    ${found.length > FOUND && html`<p class="quiet">and ${(found.length - FOUND).toLocaleString("en")} more, all marked on the map</p>`}`;
+}
+
+/** @param {{entity: Entity, onChoose: (entity: Entity | null) => void}} props */
+function Selected({ entity, onChoose }) {
+  const node = `${entity.is_agent ? "agent" : "tool"}:${entity.id}`;
+  return html`<section class="card" aria-label="The chosen one">
+    <h2><${Words} text=${entity.name} max=${100} /></h2>
+    <p class="quiet">${entity.is_agent ? entity.kind : html`tool of <button class="plain" onClick=${() => onChoose(entity.owner)}><${Words} text=${entity.owner.name} max=${80} /></button>`}
+      ${entity.is_pinned && html` <${Badge}>pinned<//>`}${entity.is_hidden && html` <${Badge}>hidden<//>`}</p>
+    <p><${Words} text=${entity.description} max=${400} /></p>
+    <p class="row"><a class="button" href=${entity.is_agent ? agentPlace(entity.id) : toolPlace(entity.id)}>Open its page</a>
+      <a class="button" href=${livePlace([node])}>Its neighbours</a> <button class="plain" onClick=${() => onChoose(null)}>Close</button></p>
+    ${entity.is_agent && html`<ul class="plain">${entity.tools.slice(0, 30).map((/** @type {Entity} */ tool) => html`<li key=${tool.id}><button class="plain" onClick=${() => onChoose(tool)}><${Words} text=${tool.name} max=${80} /></button></li>`)}</ul>`}
+  </section>`;
+}
+
+/** @param {{map: any}} props */
+function Regions({ map }) {
+  const members = map.data.regions.map((/** @type {any} */ _, /** @type {number} */ number) => map.agents.filter((/** @type {Entity} */ agent) => agent.region === number));
+  const names = (/** @type {Entity[]} */ agents) => html`${agents.slice(0, 10).map((agent) => html`<a href=${agentPlace(agent.id)}><${Words} text=${agent.name} max=${60} /></a> `)}${agents.length > 10 && `and ${agents.length - 10} more`}`;
+  return html`<details><summary>As a table</summary>
+    <${Table} caption="Regions of the map" columns=${["Region", "Agents", "Tools", "Which"]} numeric=${[1, 2]} rows=${members.map((/** @type {Entity[]} */ agents, /** @type {number} */ number) => [html`<${Words} text=${map.data.regions[number].name || "others"} max=${80} />`, agents.length, agents.reduce((sum, agent) => sum + agent.tools.length, 0), names(agents)])} />
+  </details>`;
+}

@@ -1,0 +1,128 @@
+// Where agents come from: what each source says, how it fares, and what to do where it fails.
+import { html, useState } from "../vendor/preact.js";
+import { may, mayOperate, pathOf, queryOf, request } from "../http.js";
+import { HOME, setQuery } from "../place.js";
+import { Act, AgentLink, Badge, Code, Dialog, Loaded, marked, notify, Time, Twin, useGet, Words } from "../parts.js";
+import { Intake, Report } from "../intake.js";
+import { quote } from "../shell.js";
+
+/** @typedef {{source: string, key: string, since: string, reason: string}} Failure */
+
+/** @param {{query: URLSearchParams}} props */
+export default function Page({ query }) {
+  const state = useGet("/v1/sources");
+  const only = query.get("source") || "";
+  return html`<div class="row between"><h1>Sources</h1><${Twin} path="/v1/sources" /></div>
+    <${Loaded} state=${state}>${(/** @type {any} */ value) => {
+      const sources = value.sources.filter((/** @type {any} */ each) => !only || each.name === only);
+      const followed = Object.fromEntries((value.looks || []).map((/** @type {any} */ each) => [each.name, each]));
+      return html`${only && html`<p><a href=${`${HOME}/sources`}>All ${value.sources.length} sources</a></p>`}
+        ${sources.length ? null : html`<p class="quiet">${only ? `There is no source ${only} that you may see.` : "No source was read yet."}</p>`}
+        ${sources.map((/** @type {any} */ each) => html`<${Source} key=${each.name} source=${each} all=${value.sources} followed=${followed[each.name]} again=${state.again} isOpen=${each.name === only} />`)}`;
+    }}<//>
+    ${may("write") && html`<h2>Take something in</h2><${Intake} onDone=${state.again} />`}`;
+}
+
+/** @param {{source: any, all: any[], followed: any, again: () => void, isOpen: boolean}} props */
+function Source({ source, all, followed, again, isOpen }) {
+  const [isRemoving, setRemoving] = useState(false);
+  const [reports, setReports] = useState(/** @type {any[] | null} */ (null));
+  const { standing } = source;
+  const own = source.failures.filter((/** @type {Failure} */ each) => !each.key);
+  const sync = async () => {
+    const answer = await request(pathOf("/v1/sources", source.name, "sync"), { method: "POST" });
+    setReports(answer.reports);
+    again();
+  };
+  const waiting = standing.pending + standing.pending_tools;
+  return html`<article class="card" aria-label=${source.name}>
+    <div class="row between">
+      <h2><a href=${`${HOME}/sources${queryOf({ source: source.name })}`}>${marked(source.name)}</a></h2>
+      <span>${own.length ? html`<${Badge} kind="bad">cannot be read<//>` : source.failures.length ? html`<${Badge} kind="warn">fails in part<//>` : html`<${Badge} kind="good">works<//>`}</span>
+    </div>
+    <dl class="facts">
+      <dt>Last sync</dt><dd><${Time} at=${source.seen_at} />${source.pause_s > 0 && `; it changes often, and is written at most once in ${source.pause_s} s`}</dd>
+      <dt>Next</dt><dd><${Next} followed=${followed} /></dd>
+      <dt>Policy</dt><dd>${source.policy}: ${POLICIES[source.policy]}</dd>
+      <dt>Agents</dt><dd>${source.agents.length}${["online", "unreachable", "failing", "known"].filter((word) => standing[word]).map((word) => html` <${Badge} kind=${{ online: "good", unreachable: "bad", failing: "bad" }[word]}>${standing[word]} ${word === "known" ? "never asked" : word}<//>`)}</dd>
+      ${waiting > 0 && html`<dt>Waits</dt><dd><a href=${`${HOME}/changes`}>${waiting} agents and tools wait for approval</a></dd>`}
+    </dl>
+    ${standing.rejections > 0 && html`<p class="quiet">Rejected, and out of routing as it is now: ${standing.rejections}.</p>`}
+    ${source.failures.map((/** @type {Failure} */ each) => html`<${Failing} key=${each.key} failure=${each} source=${source.name} />`)}
+    ${reports && reports.map((each) => html`<${Report} report=${each} />`)}
+    <details open=${isOpen}><summary>Its agents</summary><ul class="names">${source.claims.map((/** @type {any} */ claim) => html`<li><${AgentLink} id=${claim.agent_id} />${claim.key !== claim.agent_id && html` <span class="quiet">there ${marked(claim.key)}</span>`}</li>`)}</ul></details>
+    ${mayOperate() && may("write") && !followed && html`<details><summary>Sync it</summary><p>This service does not follow the source. Where it can be read, run:</p><${Code} label=${`command that reads ${source.name} again`} text=${ingestLine(source.name)} /><p class="quiet">Or start the service with <code>--watch</code> and the source: then it is followed, and synced from here.</p></details>`}
+    ${may("write") && html`<div class="row">
+      ${mayOperate() && followed && html`<${Act} act=${sync} class="main" label=${`Sync now: ${source.name}`}>Sync now<//>`}
+      <button class="danger" aria-label=${`Remove ${source.name}`} onClick=${() => setRemoving(true)}>Remove …</button></div>`}
+    ${isRemoving && html`<${Removal} source=${source} all=${all} followed=${Boolean(followed)} onClose=${() => setRemoving(false)} onDone=${again} />`}
+  </article>`;
+}
+
+const POLICIES = /** @type {Record<string, string>} */ ({
+  accept: "what it says holds at once; suspicious changes of servers wait",
+  hold: "what it changes or adds waits for approval",
+  strict: "all that it says waits for approval",
+});
+
+/** When the service looks at it next. @param {{followed: any}} props */
+function Next({ followed }) {
+  if (!followed) return html`<span class="quiet">when somebody reads it again: this service does not follow it</span>`;
+  if (!followed.every_s) return html`right now, for the first time`;
+  if (!followed.next_at) return html`at once when it changes: this service looks each ${followed.every_s < 2 ? "second" : `${Math.round(followed.every_s)} s`}`;
+  return html`<${Time} at=${followed.next_at} />, each ${Math.round(followed.every_s)} s, and at once when it tells of a change`;
+}
+
+/** @param {{failure: Failure, source: string}} props */
+function Failing({ failure, source }) {
+  return html`<div class="fault">
+    <p><b>${marked(failure.key || "The source itself")}</b> fails since <${Time} at=${failure.since} />: <${Words} text=${failure.reason} max=${500} /></p>
+    <p>What to do: ${wayOut(failure, source)}</p>
+  </div>`;
+}
+
+/** What to do, by what the reason tells. @type {[RegExp, (failure: Failure, source: string) => string][]} */
+const WAYS_OUT = [
+  [/operators see why/, () => "somebody with the scope admin sees the reason here."],
+  [/not there|No such file|is no path/, () => "put the file back where it was; if it is gone for good, remove the source."],
+  [/ermission denied/, () => "let the user that runs this service read or run it."],
+  [/command not found|cannot be run/, () => "install the command, or write its whole path into the source's file."],
+  [/working directory/, () => "make the folder, or name another one in the source's file."],
+  [/is not (JSON|YAML|TOML|UTF-8)|damaged|nested|is empty|front matter|not of the kind|expected/, () => "mend the file at the place that the reason names. What it held before stays until then."],
+  [/needs a login|OAuth|login|401|403|does not let this caller in|token/i, (_, source) => `log in: run \`${ingestLine(source)}\` where a browser is, or mend the key that the source's file refers to.`],
+  [/as no MCP server does|answered with|redirects|\b4\d\d\b/, () => "look whether the address is the one of its MCP endpoint, often with /mcp at its end."],
+  [/environment|variable|\$\{/, () => "set the variable where this service is started, and start it anew."],
+  [/certificate|TLS|SSL/i, () => "renew the server's certificate, or have this machine trust its issuer."],
+  [/resolve|name or service|refused|unreachable|broke|closed|connect|within [\d.]+ s|took too long|\b5\d\d\b/i, () => "see whether the server runs and can be reached from here; it is tried again by itself where the service follows the source."],
+  [/removal|would remove|most of/i, () => "if so much is meant to go, take it in again with mass removal allowed."],
+];
+
+/** @param {Failure} failure @param {string} source */
+function wayOut(failure, source) {
+  const way = WAYS_OUT.find(([words]) => words.test(failure.reason));
+  return way ? way[1](failure, source) : `mend what the reason names, then run \`${ingestLine(source)}\`, or sync it here.`;
+}
+
+/** What reads it, for a shell. @param {string} source */
+function ingestLine(source) {
+  return `waygraph ingest ${source.startsWith("-") ? "-- " : ""}${quote(source)}`;
+}
+
+/** @param {{source: any, all: any[], followed: boolean, onClose: () => void, onDone: () => void}} props */
+function Removal({ source, all, followed, onClose, onDone }) {
+  const others = new Set(all.filter((each) => each.name !== source.name).flatMap((each) => each.agents));
+  const gone = source.agents.filter((/** @type {string} */ id) => !others.has(id));
+  const remove = async () => {
+    const answer = await request(pathOf("/v1/sources", source.name), { method: "DELETE" });
+    notify(`Removed ${source.name}: ${answer.agents.length} agents, ${answer.tools.length} tools went with it.`);
+    onClose();
+    setQuery({ source: null });
+    onDone();
+  };
+  return html`<${Dialog} title="Remove this source?" onClose=${onClose}>
+    <p><b>${marked(source.name)}</b> is forgotten${gone.length ? `, and with it what no other source lists. Agents that go: ${gone.length}.` : "; all of its agents are other sources' too, and stay."}</p>
+    <ul class="names">${gone.slice(0, 100).map((/** @type {string} */ id) => html`<li>${marked(id)}</li>`)}${gone.length > 100 && html`<li>and ${gone.length - 100} more</li>`}</ul>
+    ${followed && html`<p class="notice">This service follows it: it comes back when it changes, or when the service starts again with it.</p>`}
+    <div class="row"><${Act} class="danger" act=${remove}>Remove<//><button onClick=${onClose}>Cancel</button></div>
+  <//>`;
+}
